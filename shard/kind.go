@@ -19,6 +19,11 @@ var ErrFenced = engage.ErrFenced
 // to write instead.
 var ErrUnfenceable = engage.ErrUnfenceable
 
+// AnswerUnread is an option for Create and for the Update of a status or another subresource: the caller doesn't need
+// the answer, so the object stays as it was sent, with the resourceVersion of before. It saves a large part of a
+// write's CPU. Clients that a shard's reconciler wasn't given ignore it.
+type AnswerUnread = engage.AnswerUnread
+
 // Kind is one kind of object that shards hold in their caches. [Primary], [Owned] and [Copies] declare one.
 type Kind struct {
 	Object client.Object
@@ -35,8 +40,11 @@ type Kind struct {
 	// that their last change is seen. If an API server doesn't know the fields (see selectableFields of a CRD), all
 	// objects are listed and watched.
 	Fields string
-	// Transform is applied to the kind's objects before they are cached; nil strips their managed fields, except for
-	// remote kinds. Fields that it drops take no memory while a cache is filled, either.
+	// ManagedFields keeps the objects' managed fields, which caches don't have otherwise. Remote kinds always have them:
+	// it matters who else manages a field of a copy.
+	ManagedFields bool
+	// Transform is applied to the kind's objects before they are cached; nil for none. Fields that it drops take no
+	// memory while a cache is filled, either.
 	Transform toolscache.TransformFunc
 	// Pack returns a smaller form of a cached object, for kinds that have many objects and read few: an object is
 	// unpacked each time that it is read. Pack is given transformed objects, must not change them, and returns nil
@@ -83,8 +91,6 @@ func ofKind(kinds []Kind, obj client.Object, scheme *runtime.Scheme) (same []Kin
 
 // engaged converts the kind for package engage.
 func (k Kind) engaged() engage.Kind {
-	if k.Remote && k.Transform == nil { // it matters who else manages a field of a copy
-		k.Transform = func(obj any) (any, error) { return obj, nil }
-	}
-	return engage.Kind{Object: k.Object, Owned: k.Owned, Fields: k.Fields, Transform: k.Transform, Pack: k.Pack}
+	return engage.Kind{Object: k.Object, Owned: k.Owned, Fields: k.Fields, ManagedFields: k.ManagedFields || k.Remote,
+		Transform: k.Transform, Pack: k.Pack}
 }

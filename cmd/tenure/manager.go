@@ -311,5 +311,6 @@ func (o *options) atReconciler(clusters at.Clusters) (*at.Reconciler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return at.NewReconciler(at.Config{Clusters: o.hooks.Clusters(clusters), Clock: o.hooks.Clock(), Pods: &pods})
+	return at.NewReconciler(at.Config{Clusters: o.hooks.Clusters(clusters), Clock: o.hooks.Clock(), Pods: &pods,
+		Unread: shard.AnswerUnread{}})
 }

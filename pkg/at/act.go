@@ -67,8 +67,8 @@ func (a *actor) act(ctx context.Context, at *cnatv1alpha1.At,
 const tidying = handler.LowPriority - 1
 
 // writeStatus writes the status if the At is unchanged since it was read, and reports whether it did. The write carries
-// that resourceVersion, so a stale view conflicts. The reply replaces the At, with all fields that a cache left out; of
-// what is sent, the API server takes the status alone.
+// that resourceVersion, so a stale view conflicts. The reply to a claim replaces the At, with all fields that a cache
+// left out; other replies aren't read. Of what is sent, the API server takes the status alone.
 func (a *actor) writeStatus(ctx context.Context, at *cnatv1alpha1.At, status cnatv1alpha1.AtStatus,
 	claims bool) (bool, error) {
 	begins := claims && at.Status.Phase != cnatv1alpha1.AtRunning
@@ -79,7 +79,11 @@ func (a *actor) writeStatus(ctx context.Context, at *cnatv1alpha1.At, status cna
 		// be renewed.
 		a.notes.claims(at.UID, claimOf(&status), NoteUnused, a.clock.Now())
 	}
-	err := a.cluster.GetClient().Status().Update(ctx, at)
+	var options []client.SubResourceUpdateOption
+	if !claims && a.unread != nil {
+		options = append(options, a.unread)
+	}
+	err := a.cluster.GetClient().Status().Update(ctx, at, options...)
 	switch {
 	case err == nil:
 		a.notes.wrote(at.UID, seen, a.clock.Now())
@@ -116,7 +120,11 @@ func (a *actor) makePod(ctx context.Context, at *cnatv1alpha1.At) (ctrl.Result, 
 	// Until the reply arrives, the request may have succeeded.
 	a.notes.unsure(at.UID, a.clock.Now())
 	pod := newPod(at, a.pods)
-	err := a.cluster.GetClient().Create(ctx, pod)
+	var options []client.CreateOption
+	if a.unread != nil {
+		options = append(options, a.unread)
+	}
+	err := a.cluster.GetClient().Create(ctx, pod, options...)
 	switch {
 	case err == nil:
 		a.notes.claims(at.UID, claim, NoteMade, a.clock.Now())

@@ -40,6 +40,14 @@ type Config struct {
 	Clock clock.PassiveClock
 	// Pods has the defaults for what Ats leave open; nil: RestrictedPods.
 	Pods *PodDefaults
+	// Unread is an option for writes whose answer isn't looked at, such as shard.AnswerUnread; nil for none.
+	Unread Unread
+}
+
+// Unread is an option for the two kinds of write.
+type Unread interface {
+	client.CreateOption
+	client.SubResourceUpdateOption
 }
 
 // Validate reports every field that is missing or wrong.
@@ -121,7 +129,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req mcreconcile.Request) (ct
 		return ctrl.Result{}, err
 	}
 	name, _, _ := strings.Cut(string(req.ClusterName), "/") // of the cluster that the shard is a part of
-	a := &actor{cluster: cl, notes: &r.notes, budgets: r.budgetsOf(name), clock: r.config.Clock, pods: *r.config.Pods}
+	a := &actor{cluster: cl, notes: &r.notes, budgets: r.budgetsOf(name), clock: r.config.Clock, pods: *r.config.Pods,
+		unread: r.config.Unread}
 	return a.reconcile(ctx, at)
 }
 
@@ -130,8 +139,9 @@ type actor struct {
 	cluster cluster.Cluster
 	notes   *notes
 	*budgets
-	clock clock.PassiveClock
-	pods  PodDefaults
+	clock  clock.PassiveClock
+	pods   PodDefaults
+	unread Unread
 }
 
 func (a *actor) reconcile(ctx context.Context, at *cnatv1alpha1.At) (ctrl.Result, error) {

@@ -2,6 +2,7 @@ package at
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"time"
 
@@ -136,12 +137,18 @@ func newReplica(w *world) *replica {
 
 // restart is a new process: the memory is gone.
 func (r *replica) restart() {
-	reconciler, err := NewReconciler(Config{Clusters: r, Clock: r.world.clock})
+	reconciler, err := NewReconciler(Config{Clusters: r, Clock: r.world.clock, Unread: unread{}})
 	if err != nil {
 		panic(err)
 	}
 	r.reconciler = reconciler
 }
+
+// unread is an option for writes whose answer isn't read.
+type unread struct{}
+
+func (unread) ApplyToCreate(*client.CreateOptions)                       {}
+func (unread) ApplyToSubResourceUpdate(*client.SubResourceUpdateOptions) {}
 
 // catchUp makes the caches show what is.
 func (r *replica) catchUp() { r.atSeen, r.podSeen = len(r.world.ats)-1, len(r.world.pods)-1 }
@@ -215,11 +222,11 @@ type worldStatus struct {
 	replica *replica
 }
 
-func (s worldStatus) Update(_ context.Context, obj client.Object, _ ...client.SubResourceUpdateOption) error {
+func (s worldStatus) Update(_ context.Context, obj client.Object, opts ...client.SubResourceUpdateOption) error {
 	sent := obj.(*cnatv1alpha1.At).DeepCopy()
 	return s.replica.write("status", func() error {
 		err := s.replica.world.updateStatus(sent)
-		if err == nil { // unless the reply is lost
+		if err == nil && !slices.Contains(opts, client.SubResourceUpdateOption(unread{})) { // unless the reply is lost
 			s.replica.world.at().DeepCopyInto(obj.(*cnatv1alpha1.At))
 		}
 		return err

@@ -3,6 +3,7 @@ package telemetry
 import (
 	"context"
 	"encoding/hex"
+	"slices"
 	"sync"
 
 	"go.opentelemetry.io/otel/trace"
@@ -88,7 +89,7 @@ func (c *linkedClient) Get(ctx context.Context, key client.ObjectKey, obj client
 }
 
 func (c *linkedClient) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
-	err := c.Client.Create(ctx, obj, opts...)
+	err := c.Client.Create(ctx, obj, answered(opts)...)
 	if err == nil {
 		c.writes.note(creationOf(obj), c.flight.context())
 	}
@@ -110,6 +111,15 @@ func (c *linkedClient) SubResource(name string) client.SubResourceClient {
 	return &linkedSubResource{SubResourceClient: c.Client.SubResource(name), of: c}
 }
 
+// answered drops options by which the object stays as it was sent, such as shard.AnswerUnread: links go by the UID and
+// the version that the answer has.
+func answered[option any](opts []option) []option {
+	return slices.DeleteFunc(slices.Clone(opts), func(o option) bool {
+		_, unread := any(o).(interface{ AnswerUnread() })
+		return unread
+	})
+}
+
 func (c *linkedClient) wrote(obj client.Object, err error) error {
 	if err == nil {
 		c.writes.note(versionOf(obj), c.flight.context())
@@ -127,7 +137,7 @@ func (c *linkedSubResource) Update(ctx context.Context, obj client.Object,
 	if s, ok := obj.(Stamped); ok {
 		s.StampTrace(c.of.flight.traceID.String())
 	}
-	return c.of.wrote(obj, c.SubResourceClient.Update(ctx, obj, opts...))
+	return c.of.wrote(obj, c.SubResourceClient.Update(ctx, obj, answered(opts)...))
 }
 
 func (c *linkedSubResource) Patch(ctx context.Context, obj client.Object, patch client.Patch,

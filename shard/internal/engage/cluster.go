@@ -29,7 +29,9 @@ type Kind struct {
 	Owned bool
 	// Fields is a field selector: primary kinds are listed and watched by it, owned kinds only listed. "" selects all.
 	Fields string
-	// Transform is applied to the kind's objects before they are cached; nil strips their managed fields.
+	// ManagedFields keeps the objects' managed fields.
+	ManagedFields bool
+	// Transform is applied to the kind's objects before they are cached; nil for none.
 	Transform toolscache.TransformFunc
 	// Pack returns a smaller form of an object that is cached; nil packs none.
 	Pack func(client.Object) informer.Packed
@@ -61,6 +63,7 @@ type Cluster struct {
 	codecs serializer.CodecFactory
 	caches *caches
 	stores []*informer.Store // of the declared kinds, in their order
+	lean   leanKinds
 	client client.Client
 	live   client.Client
 	mapper meta.RESTMapper
@@ -100,7 +103,7 @@ func Open(real *Connection, gate *Gate, traffic *Traffic, opts Options) (*Cluste
 		kind, err := apiutil.GVKForObject(obj, real.scheme)
 		return err == nil && c.declared[kind].Owned
 	}
-	cached := &cachedClient{Client: c.live, caches: c.caches}
+	cached := &cachedClient{Client: leanClient{c.live, &c.lean}, caches: c.caches}
 	c.client = &fencedClient{Client: cached, live: c.live, gate: gate, owned: owned}
 	return c, nil
 }

@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	toolscache "k8s.io/client-go/tools/cache"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-dev/tenure/shard/keyspace"
@@ -27,11 +26,8 @@ type filters struct {
 // whole cluster has caches of such kinds, so all their objects are in it.
 func (s *filters) of(of form) *filter {
 	k := s.declared[of.GroupVersionKind]
-	if k.Transform == nil {
-		k.Transform = cache.TransformStripManagedFields()
-	}
 	prefix := s.shard.Prefix
-	f := &filter{traffic: s.traffic, transform: of.named(k.Transform),
+	f := &filter{traffic: s.traffic, managed: k.ManagedFields, transform: of.named(k.Transform),
 		fields: &fieldSelector{text: k.Fields, listsOnly: k.Owned}}
 	if k.Owned {
 		f.labels = prefix.SlotSelector()
@@ -56,6 +52,7 @@ type filter struct {
 	keep          func(metav1.Object) bool
 	traffic       *Traffic
 	fields        *fieldSelector // nil for none
+	managed       bool           // managed fields are kept
 	// transform is applied to objects before they are kept; nil for none.
 	transform toolscache.TransformFunc
 }
@@ -124,6 +121,9 @@ func (f *filter) take(o client.Object) (_ client.Object, belongs bool, _ error) 
 }
 
 func (f *filter) transformed(item runtime.Object) (runtime.Object, error) {
+	if m, err := meta.Accessor(item); err == nil && !f.managed {
+		m.SetManagedFields(nil)
+	}
 	if f.transform == nil {
 		return item, nil
 	}

@@ -69,6 +69,9 @@ func tellRetryAfter(ctx context.Context, res *http.Response) time.Duration {
 // date, at most an hour; 0 if it doesn't.
 func retryAfter(res *http.Response) time.Duration {
 	text := res.Header.Get("Retry-After")
+	if text == "" { // as in nearly all answers: don't try to read it
+		return 0
+	}
 	wait := time.Duration(0)
 	if seconds, err := strconv.Atoi(text); err == nil {
 		wait = time.Duration(max(0, min(seconds, 3600))) * time.Second

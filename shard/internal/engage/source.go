@@ -32,11 +32,11 @@ func (c *Cluster) source(f form, mapping *meta.RESTMapping) (toolscache.ListerWa
 		return listWatch(all.Resource(mapping.Resource).List, all.Resource(mapping.Resource).Watch), nil
 	}
 	scheme := c.scheme
-	all, err := c.typed(f)
+	options := runtime.NewParameterCodec(scheme)
+	all, err := c.typed(f, mapping, options)
 	if err != nil {
 		return nil, err
 	}
-	options := runtime.NewParameterCodec(scheme)
 	request := func(opts *metav1.ListOptions) *rest.Request {
 		return all.Get().Resource(mapping.Resource.Resource).VersionedParams(opts, options)
 	}
@@ -56,21 +56,30 @@ func (c *Cluster) source(f form, mapping *meta.RESTMapping) (toolscache.ListerWa
 }
 
 // typed returns a client for one kind, which decodes the kind's watch events with less work than others ([streamed]).
-func (c *Cluster) typed(f form) (rest.Interface, error) {
+// The shard's client uses it for some writes, too.
+func (c *Cluster) typed(f form, mapping *meta.RESTMapping, options runtime.ParameterCodec) (rest.Interface, error) {
 	config := rest.CopyConfig(c.config)
 	version := f.GroupVersion()
 	config.GroupVersion, config.APIPath = &version, "/apis"
 	if f.Group == "" {
 		config.APIPath = "/api"
 	}
-	if clientgoscheme.Scheme.Recognizes(f.GroupVersionKind) { // built-in kinds come as protobuf
+	if clientgoscheme.Scheme.Recognizes(f.GroupVersionKind) { // built-in kinds come, and go, as protobuf
+		config.ContentType = runtime.ContentTypeProtobuf
 		config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	}
-	config.NegotiatedSerializer = streamed{
-		NegotiatedSerializer: c.codecs.WithoutConversion(), kind: f.GroupVersionKind,
-		example: func() (runtime.Object, error) { return c.scheme.New(f.GroupVersionKind) },
+	codec, err := stream(c.codecs.WithoutConversion(), f.GroupVersionKind, c.declared[f.GroupVersionKind].ManagedFields,
+		func() (runtime.Object, error) { return c.scheme.New(f.GroupVersionKind) })
+	if err != nil {
+		return nil, err
 	}
-	return rest.RESTClientForConfigAndClient(config, c.http)
+	config.NegotiatedSerializer = codec
+	all, err := rest.RESTClientForConfigAndClient(config, c.http)
+	if err != nil {
+		return nil, err
+	}
+	c.lean.Store(codec.goType, &leanKind{Interface: all, mapping: mapping, options: options})
+	return all, nil
 }
 
 // listWatch makes a ListWatch of two methods of a client.
@@ -99,6 +108,9 @@ func (f form) named(transform toolscache.TransformFunc) toolscache.TransformFunc
 			return nil, fmt.Errorf("a %T isn't metadata of an object", obj)
 		}
 		m.SetGroupVersionKind(f.GroupVersionKind)
+		if transform == nil {
+			return obj, nil
+		}
 		return transform(obj)
 	}
 }

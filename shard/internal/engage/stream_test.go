@@ -23,9 +23,17 @@ import (
 // ofClientGo and ofPods decode watch events of Pods in JSON: as client-go does, and as we do.
 var (
 	ofClientGo = serializer.NewCodecFactory(clientgoscheme.Scheme).WithoutConversion()
-	ofPods     = streamed{NegotiatedSerializer: ofClientGo, kind: corev1.SchemeGroupVersion.WithKind("Pod"),
-		example: func() (runtime.Object, error) { return &corev1.Pod{}, nil }}
+	ofPods     = streamOfPods(true)
 )
+
+func streamOfPods(managed bool) *streamed {
+	s, err := stream(ofClientGo, corev1.SchemeGroupVersion.WithKind("Pod"), managed,
+		func() (runtime.Object, error) { return &corev1.Pod{}, nil })
+	if err != nil {
+		panic(err) // there is no way
+	}
+	return s
+}
 
 // streamOf returns the decoder that client-go's watches use.
 func streamOf(t testing.TB, by runtime.NegotiatedSerializer, from io.Reader) *restwatch.Decoder {
@@ -173,6 +181,7 @@ func TestWhatAPIServersWriteIsNotLeftToClientGo(t *testing.T) {
 func FuzzWatchEventsAreDecodedAsClientGoDoes(f *testing.F) {
 	f.Add(event(f, "ADDED", podNamed("a")) + event(f, "MODIFIED", podNamed("b")))
 	f.Add(`{"type":"ADDED","object":{"kind":"Pod","apiVersion":"v1"}}{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1"}}`)
+	f.Add(`{"type":"ADDED","object":"","object":{"kind":"Pod","apiVersion":"v1"}}`)
 	f.Fuzz(func(t *testing.T, stream string) {
 		want, _ := decoded(t, ofClientGo, strings.NewReader(stream))
 		got, _ := decoded(t, ofPods, strings.NewReader(stream))
@@ -180,6 +189,76 @@ func FuzzWatchEventsAreDecodedAsClientGoDoes(f *testing.F) {
 			t.Errorf("%q (-client-go +ours):\n%s", stream, diff)
 		}
 	})
+}
+
+// managedPod is a Pod in JSON with these fields in its metadata, and managed fields elsewhere, which stay.
+func managedPod(metadata string) string {
+	return `{"kind":"Pod","apiVersion":"v1","metadata":` + metadata + `,"spec":{"containers":[{"name":"managedFields"}]}}`
+}
+
+var managedPods = []string{
+	managedPod(`{}`),
+	managedPod(`{"name":"a"}`),
+	managedPod(`{"managedFields":[{"manager":"m"}]}`),
+	managedPod(`{"managedFields":[{"manager":"}],{\"\\"}],"name":"a"}`),
+	managedPod(`{"name":"a","managedFields":[{"fieldsV1":{"f:spec":{"k:{\"name\":\"c\"}":{}}}}],"uid":"u"}`),
+	managedPod(`{"labels":{"a":"b","managedFields":"x"},"generation":7,"managedFields":[],"finalizers":["f"]}`),
+	managedPod(`{"name":"a","deletionTimestamp":null,"managedFields":null}`),
+	managedPod(`{"annotations":{"managedFields":"[\"managedFields\":[]]"}}`),
+	managedPod(`{"name":"a","managedFields":[{"manager":"m"}],"managedFields":[]}`),
+	managedPod(`{ "name":"a", "managedFields" : [{"manager":"m"}] }`),
+	`{"kind":"Pod","apiVersion":"v1","spec":{},"metadata":{"managedFields":[{"manager":"m"}]}}`,
+	`{"kind":"Pod","apiVersion":"v1","metadata":{"managedFields":[{"manager":"m"}]`,
+	`{"kind":"Pod","apiVersion":"v1","metadata":{"managedFields"`,
+	`{"kind":"Pod","apiVersion":"v1","metadata":{"managedFields":`,
+	`{"kind":"Pod","apiVersion":"v1","metadata":{`,
+	`{"kind":"Pod","apiVersion":"v1","metadata":{"managedFields":7}}`,
+}
+
+// withoutManagedAsClientGo decodes a Pod with client-go, without its managed fields, and as we do. Managed fields that
+// can't be decoded fail only where they are decoded.
+func withoutManagedAsClientGo(t *testing.T, data string) {
+	t.Helper()
+	decode := func(by runtime.NegotiatedSerializer) (runtime.Object, error) {
+		decoder, err := runtime.NewClientNegotiator(by, corev1.SchemeGroupVersion).Decoder(runtime.ContentTypeJSON, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		made, _, err := decoder.Decode([]byte(data), nil, nil)
+		return made, err
+	}
+	want, wantErr := decode(ofClientGo)
+	if pod, ok := want.(*corev1.Pod); ok {
+		pod.ManagedFields = nil
+	}
+	got, err := decode(streamOfPods(false))
+	if diff := cmp.Diff(want, got); wantErr == nil && (err != nil || diff != "") {
+		t.Errorf("%s: error %v (-client-go +ours):\n%s", data, err, diff)
+	}
+}
+
+func TestManagedFieldsAreLeftOutAndNothingElse(t *testing.T) {
+	for _, pod := range managedPods {
+		withoutManagedAsClientGo(t, pod)
+	}
+	start := len(`{"kind":"Pod","apiVersion":"v1",`)
+	for metadata, want := range map[string]string{
+		`{"managedFields":[{"manager":"m"}]}`:                     `{}`,
+		`{"managedFields":[{"manager":"m"}],"name":"a"}`:          `{"name":"a"}`,
+		`{"name":"a","managedFields":[{"a":"]"}]}`:                `{"name":"a"}`,
+		`{"name":"a","managedFields":[{}],"uid":"u","labels":{}}`: `{"name":"a","uid":"u","labels":{}}`,
+	} {
+		if got := string(withoutManaged([]byte(managedPod(metadata)), start)); got != managedPod(want) {
+			t.Errorf("%s became %s", metadata, got)
+		}
+	}
+}
+
+func FuzzManagedFieldsAreLeftOutAndNothingElse(f *testing.F) {
+	for _, pod := range managedPods {
+		f.Add(pod)
+	}
+	f.Fuzz(withoutManagedAsClientGo)
 }
 
 // openEnded sends an object that never ends.

@@ -1,0 +1,113 @@
+package engage
+
+import (
+	"context"
+	"reflect"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// AnswerUnread is an option for Create and for the Update of a status or another subresource. It says that the caller
+// doesn't need the answer, so the object stays as it was sent: its resourceVersion is that of before. Decoding an
+// answer, which is the whole object, takes as much work as all the rest of a write. Other clients ignore the option.
+type AnswerUnread struct{}
+
+func (AnswerUnread) ApplyToCreate(*client.CreateOptions)                       {}
+func (AnswerUnread) ApplyToSubResourceUpdate(*client.SubResourceUpdateOptions) {}
+
+// AnswerUnread marks the option for layers between the caller and the shard's client that need the answer themselves.
+func (AnswerUnread) AnswerUnread() {}
+
+// split returns whether the answer is read, and the options without that.
+func split[option any](opts []option) (others []option, unread bool) {
+	for _, o := range opts {
+		if _, is := any(o).(AnswerUnread); is {
+			unread = true
+			continue
+		}
+		others = append(others, o)
+	}
+	return others, unread
+}
+
+// leanClient is a client whose writes of declared kinds take less work: answers are decoded as watch events are
+// ([streamed]), or not at all ([AnswerUnread]).
+type leanClient struct {
+	client.Client
+	kinds *leanKinds
+}
+
+// leanKinds has the clients of kinds, by their Go types. It is safe for concurrent use.
+type leanKinds struct{ sync.Map }
+
+// of returns the client of an object's kind; ok is false if it has none.
+func (k *leanKinds) of(obj client.Object) (_ *leanKind, ok bool) {
+	kind, ok := k.Load(reflect.TypeOf(obj))
+	if !ok {
+		return nil, false
+	}
+	return kind.(*leanKind), true
+}
+
+// leanKind is the client of one kind.
+type leanKind struct {
+	rest.Interface
+	mapping *meta.RESTMapping
+	options runtime.ParameterCodec
+}
+
+// about makes a request one about an object, or about its kind if name is "".
+func (k *leanKind) about(r *rest.Request, namespace, name string) *rest.Request {
+	r.NamespaceIfScoped(namespace, k.mapping.Scope.Name() == meta.RESTScopeNameNamespace).
+		Resource(k.mapping.Resource.Resource)
+	if name != "" {
+		r.Name(name)
+	}
+	return r
+}
+
+func (c leanClient) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
+	kind, ok := c.kinds.of(obj)
+	others, unread := split(opts)
+	if !ok || !unread {
+		return c.Client.Create(ctx, obj, opts...)
+	}
+	r := kind.about(kind.Post(), obj.GetNamespace(), "").Body(obj)
+	if len(others) > 0 {
+		r.VersionedParams((&client.CreateOptions{}).ApplyOptions(others).AsCreateOptions(), kind.options)
+	}
+	return r.Do(ctx).Error()
+}
+
+func (c leanClient) Status() client.SubResourceWriter { return c.SubResource("status") }
+
+func (c leanClient) SubResource(name string) client.SubResourceClient {
+	return leanSubResource{SubResourceClient: c.Client.SubResource(name), kinds: c.kinds, name: name}
+}
+
+type leanSubResource struct {
+	client.SubResourceClient
+	kinds *leanKinds
+	name  string
+}
+
+func (c leanSubResource) Update(ctx context.Context, obj client.Object, opts ...client.SubResourceUpdateOption) error {
+	kind, ok := c.kinds.of(obj)
+	others, unread := split(opts)
+	options := (&client.SubResourceUpdateOptions{}).ApplyOptions(others)
+	if !ok || options.SubResourceBody != nil || obj.GetName() == "" {
+		return c.SubResourceClient.Update(ctx, obj, opts...)
+	}
+	r := kind.about(kind.Put(), obj.GetNamespace(), obj.GetName()).SubResource(c.name).Body(obj)
+	if len(others) > 0 {
+		r.VersionedParams(options.AsUpdateOptions(), kind.options)
+	}
+	if unread {
+		return r.Do(ctx).Error()
+	}
+	return r.Do(ctx).Into(obj)
+}

@@ -1,0 +1,171 @@
+package engage
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+)
+
+// written is a request as an API server gets it.
+type written struct {
+	Method, Path, Query string
+	Body                cnatv1alpha1.At
+}
+
+// leanAndPlain returns two clients of one API server, which answers as it is told and keeps the last write: one that
+// takes less work for Ats, and controller-runtime's.
+func leanAndPlain(t *testing.T, code int, answer string) (lean, plain client.Client, last *written) {
+	t.Helper()
+	last = &written{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		data, err := io.ReadAll(r.Body)
+		*last = written{Method: r.Method, Path: r.URL.Path, Query: r.URL.RawQuery}
+		if err == nil {
+			err = json.Unmarshal(data, &last.Body)
+		}
+		if err != nil {
+			t.Errorf("reading what was sent: %v", err)
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(code)
+		fmt.Fprint(w, answer)
+	}))
+	t.Cleanup(server.Close)
+	scheme := runtime.NewScheme()
+	if err := cnatv1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	kind := cnatv1alpha1.GroupVersion.WithKind("At")
+	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{kind.GroupVersion()})
+	mapper.Add(kind, meta.RESTScopeNamespace)
+	mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &Cluster{config: &rest.Config{Host: server.URL}, http: server.Client(),
+		codecs: serializer.NewCodecFactory(scheme), mapper: mapper, recorders: &recorders{scheme: scheme}}
+	if plain, err = client.New(c.config, client.Options{Scheme: scheme, Mapper: mapper}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.typed(form{GroupVersionKind: kind}, mapping, runtime.NewParameterCodec(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	return leanClient{plain, &c.lean}, plain, last
+}
+
+const answeredAt = `{"apiVersion":"cnat.programming-kubernetes.info/v1alpha1","kind":"At","metadata":{"name":"a",` +
+	`"namespace":"n","resourceVersion":"8","managedFields":[{"manager":"m","operation":"Update"}],"uid":"u"},` +
+	`"spec":{"command":"date","schedule":"2026-11-26T09:00:00Z"},"status":{"phase":"RUNNING"}}`
+
+func sentAt(managed bool) *cnatv1alpha1.At {
+	at := &cnatv1alpha1.At{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "n", ResourceVersion: "7",
+		Labels: map[string]string{"gone": "by now"}}, Status: cnatv1alpha1.AtStatus{Phase: cnatv1alpha1.AtRunning}}
+	if managed {
+		at.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "m"}}
+	}
+	return at
+}
+
+func TestLeanWritesSendAndReturnWhatOthersDo(t *testing.T) {
+	const conflict = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Conflict","code":409,"message":"no"}`
+	for _, c := range []struct {
+		name    string
+		code    int
+		answer  string
+		managed bool
+		options []client.SubResourceUpdateOption
+	}{
+		{"an answer", http.StatusOK, answeredAt, false, nil},
+		{"managed fields in what was sent", http.StatusOK, answeredAt, true, nil},
+		{"options", http.StatusOK, answeredAt, false,
+			[]client.SubResourceUpdateOption{client.DryRunAll, client.FieldOwner("me")}},
+		{"a conflict", http.StatusConflict, conflict, false, nil},
+		{"an answer that isn't JSON", http.StatusOK, `{"apiVersion":`, false, nil},
+		{"an answer of another form", http.StatusOK, " " + answeredAt, false, nil},
+		{"a proxy's error", http.StatusBadGateway, "<html>", false, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			lean, plain, last := leanAndPlain(t, c.code, c.answer)
+			want, got := sentAt(c.managed), sentAt(c.managed)
+			wantErr := plain.Status().Update(t.Context(), want, c.options...)
+			wantSent := *last
+			gotErr := lean.Status().Update(t.Context(), got, c.options...)
+			if diff := cmp.Diff(wantSent, *last); diff != "" {
+				t.Errorf("sent (-controller-runtime +ours):\n%s", diff)
+			}
+			if (wantErr == nil) != (gotErr == nil) || apierrors.IsConflict(wantErr) != apierrors.IsConflict(gotErr) {
+				t.Errorf("error %v, and controller-runtime's is %v", gotErr, wantErr)
+			}
+			if !c.managed {
+				want.ManagedFields = nil // the only difference
+			}
+			if diff := cmp.Diff(want, got); wantErr == nil && diff != "" {
+				t.Errorf("returned (-controller-runtime +ours):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAnAnswerThatIsNotReadLeavesTheObject(t *testing.T) {
+	unread := AnswerUnread{}
+	for name, write := range map[string]func(c client.Client, at *cnatv1alpha1.At) error{
+		"create": func(c client.Client, at *cnatv1alpha1.At) error {
+			return c.Create(t.Context(), at, unread, client.FieldOwner("me"))
+		},
+		"status": func(c client.Client, at *cnatv1alpha1.At) error {
+			return c.Status().Update(t.Context(), at, client.FieldOwner("me"), unread)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			lean, plain, last := leanAndPlain(t, http.StatusOK, answeredAt)
+			if err := write(plain, sentAt(false)); err != nil {
+				t.Fatalf("controller-runtime's client with the option: %v", err)
+			}
+			want, at := *last, sentAt(false)
+			if err := write(lean, at); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, *last); diff != "" {
+				t.Errorf("sent (-controller-runtime +ours):\n%s", diff)
+			}
+			if diff := cmp.Diff(sentAt(false), at); diff != "" {
+				t.Errorf("the object has changed:\n%s", diff)
+			}
+			lean, _, _ = leanAndPlain(t, http.StatusConflict,
+				`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Conflict","code":409,"message":"no"}`)
+			if err := write(lean, sentAt(false)); !apierrors.IsConflict(err) {
+				t.Errorf("a conflict is returned as %v", err)
+			}
+		})
+	}
+}
+
+func TestOtherKindsAreWrittenAsAlways(t *testing.T) {
+	lean, _, last := leanAndPlain(t, http.StatusOK, answeredAt)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}}
+	if err := lean.Create(t.Context(), pod, AnswerUnread{}); err == nil || last.Method != "" {
+		t.Errorf("%+v was sent, error %v; the scheme doesn't know Pods", last, err)
+	}
+	body := sentAt(false)
+	body.Status.Phase = cnatv1alpha1.AtDone
+	if err := lean.Status().Update(t.Context(), sentAt(false), client.WithSubResourceBody(body)); err != nil ||
+		last.Body.Status.Phase != cnatv1alpha1.AtDone {
+		t.Errorf("phase %q was sent, error %v; want that of the body that was given", last.Body.Status.Phase, err)
+	}
+}
