@@ -24,6 +24,7 @@ import (
 
 // verdict is the outcome of one mutant.
 type verdict struct {
+	name   string
 	caught string // the test that failed, "" if none did
 	took   time.Duration
 	err    error // it couldn't be judged
@@ -71,24 +72,25 @@ func run(ctx context.Context, only string, by judge, parallel int) error {
 			return fmt.Errorf("the tests fail without any seeded bug: %s %w", caught, err)
 		}
 	}
-	verdicts := make([]verdict, len(all))
+	chosen := slices.DeleteFunc(all, func(m mutants.Mutant) bool { return !match.MatchString(m.Name) })
 	var group sync.WaitGroup
-	slots := make(chan struct{}, parallel)
-	for i, m := range all {
-		if !match.MatchString(m.Name) {
-			continue
-		}
+	slots, verdicts := make(chan struct{}, parallel), make(chan verdict)
+	for i, m := range chosen {
 		group.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
 			began := time.Now()
-			v := &verdicts[i]
+			v := verdict{name: m.Name}
 			v.caught, v.err = by.verdict(ctx, m, filepath.Join(dir, fmt.Sprint(i)))
 			v.took = time.Since(began)
+			verdicts <- v
 		})
 	}
-	group.Wait()
-	return report(all, verdicts, time.Since(start))
+	go func() {
+		group.Wait()
+		close(verdicts)
+	}()
+	return report(len(chosen), verdicts, start)
 }
 
 // folders returns the folders of all files that have a bug, from the module's root.
@@ -101,31 +103,29 @@ func folders(all []mutants.Mutant) (found []string) {
 	return found
 }
 
-func report(all []mutants.Mutant, verdicts []verdict, took time.Duration) error {
-	judged, away := 0, 0
-	for i, m := range all {
-		v := verdicts[i]
-		if v.took == 0 {
-			continue
-		}
+// report prints the verdicts as they come. Those that weren't caught are named again at the end.
+func report(of int, verdicts <-chan verdict, start time.Time) error {
+	judged, away := 0, []string{}
+	for v := range verdicts {
 		judged++
 		caught := v.caught
 		switch {
 		case v.err != nil:
 			caught = "ERROR: " + v.err.Error()
-			away++
 		case caught == "":
 			caught = "GOT AWAY"
-			away++
 		}
-		fmt.Printf("%-44s %6.1fs  %s\n", m.Name, v.took.Seconds(), caught)
+		if v.err != nil || v.caught == "" {
+			away = append(away, v.name)
+		}
+		fmt.Printf("%3d of %d  %-60s %6.1fs  %s\n", judged, of, v.name, v.took.Seconds(), caught)
 	}
-	fmt.Printf("%d seeded bugs, %d caught, in %v\n", judged, judged-away, took.Round(time.Second))
+	fmt.Printf("%d seeded bugs, %d caught, in %v\n", judged, judged-len(away), time.Since(start).Round(time.Second))
 	switch {
 	case judged == 0:
-		return fmt.Errorf("none of %d seeded bugs was judged: --run names none", len(all))
-	case away > 0:
-		return fmt.Errorf("%d seeded bugs weren't caught", away)
+		return errors.New("no seeded bug was judged: --run names none")
+	case len(away) > 0:
+		return fmt.Errorf("%d seeded bugs weren't caught: %s", len(away), strings.Join(away, "; "))
 	}
 	return nil
 }
