@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -158,6 +159,10 @@ func (a answers) RoundTrip(*http.Request) (*http.Response, error) {
 }
 
 func TestCredentialsThatAreRefusedToRequestsAreLookedInto(t *testing.T) {
+	synctest.Test(t, refusedCredentials)
+}
+
+func refusedCredentials(t *testing.T) {
 	clusters, roster := newFleet(logr.Discard(), 0, kubeconfig.Limits{}), newRoster(Config{})
 	if err := clusters.add(t.Context(), "west", fakeCluster{
 		config: &rest.Config{Host: "http://127.0.0.1:1"},
@@ -169,6 +174,8 @@ func TestCredentialsThatAreRefusedToRequestsAreLookedInto(t *testing.T) {
 	_, traffic := clusters.get("west")
 	for _, status := range []int{http.StatusOK, http.StatusTooManyRequests, http.StatusUnauthorized} {
 		traffic.Breaker = engage.Breaker{}
+		traffic.Breaker.Judge(&http.Request{URL: &url.URL{}}, &http.Response{StatusCode: http.StatusOK}, time.Millisecond)
+		time.Sleep(2 * engage.FirstPause)
 		for range 5 {
 			traffic.Breaker.Judge(&http.Request{URL: &url.URL{}}, &http.Response{StatusCode: status}, time.Millisecond)
 		}

@@ -80,8 +80,13 @@ func (c leanClient) Create(ctx context.Context, obj client.Object, opts ...clien
 	if len(others) > 0 {
 		r.VersionedParams((&client.CreateOptions{}).ApplyOptions(others).AsCreateOptions(), kind.options)
 	}
-	return r.Do(ctx).Error()
+	return r.SetHeader("Accept", leastAnswer).Do(ctx).Error()
 }
+
+// leastAnswer asks for no more than an object's metadata, in the form that costs least. Servers that don't know it
+// send the object.
+const leastAnswer = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1," +
+	"application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 
 func (c leanClient) Status() client.SubResourceWriter { return c.SubResource("status") }
 
@@ -107,7 +112,7 @@ func (c leanSubResource) Update(ctx context.Context, obj client.Object, opts ...
 		r.VersionedParams(options.AsUpdateOptions(), kind.options)
 	}
 	if unread {
-		return r.Do(ctx).Error()
+		return r.SetHeader("Accept", leastAnswer).Do(ctx).Error()
 	}
 	return r.Do(ctx).Into(obj)
 }

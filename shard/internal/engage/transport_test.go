@@ -286,6 +286,9 @@ func judged(t *testing.T, through func(*testing.T, http.RoundTripper, *Traffic) 
 		if traffic.Breaker.wait("shop") != 0 {
 			t.Error("watches are judged, which say nothing about the work")
 		}
+		if !traffic.Breaker.LastUsable().IsZero() {
+			t.Error("refused credentials show that the cluster can be used")
+		}
 		for range enoughRefusals {
 			send(http.MethodPost, pods)
 		}

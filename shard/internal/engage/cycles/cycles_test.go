@@ -1,4 +1,4 @@
-// Package cycles holds package engage to leaving nothing behind, against a real API server.
+// Package cycles tests package engage against a real API server: what it writes, and that it leaves nothing behind.
 package cycles
 
 import (
@@ -27,9 +27,9 @@ var (
 	cycleTime = flag.Duration("cycle-time", 25*time.Second, "how long to engage and disengage where -cycles is 0")
 )
 
-// TestEngagingAndDisengagingAShardLeavesNothingBehind opens a shard, fills its caches, attaches handlers, opens its
-// gate, and takes it all away again, over and over.
-func TestEngagingAndDisengagingAShardLeavesNothingBehind(t *testing.T) {
+// connected returns a connection to an API server of its own, which knows Ats.
+func connected(t *testing.T) (cluster.Cluster, *engage.Connection) {
+	t.Helper()
 	planes, err := localplane.Start(t.Context(), localplane.Config{Clusters: []localplane.ClusterConfig{{Name: "west"}}})
 	if err != nil {
 		t.Fatal(err)
@@ -57,6 +57,13 @@ func TestEngagingAndDisengagingAShardLeavesNothingBehind(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return real, connection
+}
+
+// TestEngagingAndDisengagingAShardLeavesNothingBehind opens a shard, fills its caches, attaches handlers, opens its
+// gate, and takes it all away again, over and over.
+func TestEngagingAndDisengagingAShardLeavesNothingBehind(t *testing.T) {
+	real, connection := connected(t)
 	for i := range 20 {
 		at := &cnatv1alpha1.At{Spec: cnatv1alpha1.AtSpec{
 			Schedule: time.Now().Add(time.Hour).UTC().Format(time.RFC3339), Command: "true",
