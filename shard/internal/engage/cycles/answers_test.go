@@ -61,7 +61,8 @@ func TestWhatIsWrittenDoesNotDependOnHowTheAnswerIsRead(t *testing.T) {
 	}
 	done := at.DeepCopy()
 	done.Status.Phase = cnatv1alpha1.AtDone
-	if err := c.Status().Update(ctx, done, engage.AnswerUnread{}); err != nil || done.ResourceVersion != at.ResourceVersion {
+	err = c.Status().Update(ctx, done, engage.AnswerUnread{})
+	if err != nil || done.ResourceVersion != at.ResourceVersion {
 		t.Fatalf("a status whose answer isn't read: %v, version %s", err, done.ResourceVersion)
 	}
 	if err := live.Get(ctx, client.ObjectKeyFromObject(at), there); err != nil ||
@@ -96,7 +97,8 @@ func TestWhatIsWrittenDoesNotDependOnHowTheAnswerIsRead(t *testing.T) {
 		t.Errorf("creating a Pod for the second time: %v", err)
 	}
 	made := &corev1.Pod{}
-	if err := live.Get(ctx, client.ObjectKeyFromObject(pod), made); err != nil || made.Spec.Containers[0].Image != "busybox" {
+	err = live.Get(ctx, client.ObjectKeyFromObject(pod), made)
+	if err != nil || made.Spec.Containers[0].Image != "busybox" {
 		t.Errorf("%v; the Pod that is there has %+v", err, made.Spec.Containers)
 	}
 }
