@@ -182,10 +182,15 @@ func (r *Replica) missing() []keyspace.ShardID {
 		var occupied *[1 << keyspace.MaxBits]bool
 		for _, p := range divided.Prefixes {
 			id := divided.ID(p)
-			if t := r.shards[id]; t != nil && t.known {
+			t := r.shards[id]
+			if t != nil && t.known {
 				continue
 			}
 			l.whole = false
+			if t != nil && t.w.creates() { // not yet there, and planned for
+				ids = append(ids, id)
+				continue
+			}
 			if occupied == nil {
 				occupied = r.occupied(c)
 			}
@@ -197,12 +202,12 @@ func (r *Replica) missing() []keyspace.ShardID {
 	return ids
 }
 
-// occupied marks the slots of a cluster in which no record may be made: a record that covers them isn't retired, or was
-// deleted only recently.
+// occupied marks the slots of a cluster in which no record may be made: a record that covers them isn't retired, was
+// deleted only recently, or is being made.
 func (r *Replica) occupied(c keyspace.ClusterName) *[1 << keyspace.MaxBits]bool {
 	var slots [1 << keyspace.MaxBits]bool
 	for _, t := range r.of(c) {
-		if !r.buried(t) && (!t.known || t.rec.Retired) {
+		if !r.buried(t) && (!t.known || t.rec.Retired) && !t.w.creates() {
 			continue
 		}
 		first, last := t.id.Prefix.Slots()

@@ -2,6 +2,7 @@ package ownership
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -182,6 +183,29 @@ func TestARecordIsMadeOnlyWhenWhatOverlapsItCanNeverBeServedAgain(t *testing.T) 
 				t.Errorf("%d records are made, want %d", got, c.made)
 			}
 		})
+	}
+}
+
+// A layout may change while a record of the one before is on its way to the API server.
+func TestNoRecordIsMadeBesideOneThatIsBeingMade(t *testing.T) {
+	b := newBench(t)
+	undivided := divided(1, 50)
+	undivided.Prefixes = keyspace.Partition(0)
+	b.laid(undivided)
+	b.coordinates()
+	if made := all[CreateShard](b); len(made) != 1 || made[0].ID != west {
+		t.Fatalf("%v is made, want %s", made, west)
+	}
+	if missing := b.r.missing(); !slices.Equal(missing, []keyspace.ShardID{west}) {
+		t.Errorf("%v is planned for, want %s, which is being made", missing, west)
+	}
+	b.laid(divided(2, 51))
+	if missing := b.r.missing(); len(missing) > 0 {
+		t.Errorf("%v is to be made beside %s", missing, west)
+	}
+	b.shows(t, "west/", Shard{Retired: true})
+	if missing := b.r.missing(); len(missing) != 2 {
+		t.Errorf("%v is to be made once %s is retired, want both halves", missing, west)
 	}
 }
 

@@ -61,7 +61,7 @@
 //     also so after the loss of all Leases together with all records that had a holder.
 //   - Clocks that differ, or are set, in a run in which the store's history is replaced.
 //   - A record that has the same resourceVersion in two histories, with different content.
-//   - While processes of the previous version run: records that users make; records that users delete in a cluster
-//     whose layout is of a later generation; a layout or cluster that users replace before each slot has had a record
-//     of the first generation.
+//   - While processes of the previous version run: records that users make, or make anew after they were retired;
+//     records that users delete in a cluster whose layout is of a later generation; a layout or cluster that users
+//     replace before each slot has had a record of the first generation.
 package shardtest

@@ -126,10 +126,10 @@ func (w *world) named(id keyspace.ShardID) bool {
 // finest are the smallest parts that a schedule divides a cluster into.
 var finest = keyspace.Partition(6)
 
-// givesUpNames reports whether a fault could let the previous version make records of the first generation beside those
-// of a later one. That is so if the fault deletes a record in a cluster that has a layout or record of a later
-// generation, or replaces a layout or cluster before each slot has had a record of the first generation. The protocol
-// promises nothing then.
+// givesUpNames reports whether a fault could leave records of the first generation beside others that overlap them,
+// while processes of the previous version run. That is so if the fault deletes a record in a cluster that has a layout
+// or record of a later generation, makes a retired record anew, or replaces a layout or cluster before each slot has
+// had a record of the first generation. The protocol promises nothing then.
 func (w *world) givesUpNames(f *Fault, id keyspace.ShardID) bool {
 	if !w.schedule.mixes() {
 		return false
@@ -137,6 +137,9 @@ func (w *world) givesUpNames(f *Fault, id keyspace.ShardID) bool {
 	c := w.names[f.N%len(w.names)]
 	switch l := w.store.layout(id.Cluster); f.Kind {
 	case DeleteShard, Replace:
+		if s := w.store.shard(id); f.Kind == Replace && s != nil && s.Retired {
+			return true
+		}
 		return l != nil && l.Generation > 1 || slices.ContainsFunc(w.store.shards, func(s ownership.Shard) bool {
 			return s.ID.Cluster == id.Cluster && nameless(s.ID)
 		})
