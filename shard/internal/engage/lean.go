@@ -14,6 +14,7 @@ import (
 // AnswerUnread is an option for Create and for the Update of a status or another subresource. It says that the caller
 // doesn't need the answer, so the object stays as it was sent: its resourceVersion is that of before. Decoding an
 // answer, which is the whole object, takes as much work as all the rest of a write. Other clients ignore the option.
+// The whole object is asked for all the same, since the audit log has what was answered.
 type AnswerUnread struct{}
 
 func (AnswerUnread) ApplyToCreate(*client.CreateOptions)                       {}
@@ -80,13 +81,8 @@ func (c leanClient) Create(ctx context.Context, obj client.Object, opts ...clien
 	if len(others) > 0 {
 		r.VersionedParams((&client.CreateOptions{}).ApplyOptions(others).AsCreateOptions(), kind.options)
 	}
-	return r.SetHeader("Accept", leastAnswer).Do(ctx).Error()
+	return r.Do(ctx).Error()
 }
-
-// leastAnswer asks for no more than an object's metadata, in the form that costs least. Servers that don't know it
-// send the object.
-const leastAnswer = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1," +
-	"application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 
 func (c leanClient) Status() client.SubResourceWriter { return c.SubResource("status") }
 
@@ -112,7 +108,7 @@ func (c leanSubResource) Update(ctx context.Context, obj client.Object, opts ...
 		r.VersionedParams(options.AsUpdateOptions(), kind.options)
 	}
 	if unread {
-		return r.SetHeader("Accept", leastAnswer).Do(ctx).Error()
+		return r.Do(ctx).Error()
 	}
 	return r.Do(ctx).Into(obj)
 }
