@@ -20,8 +20,9 @@ var ErrFenced = engage.ErrFenced
 var ErrUnfenceable = engage.ErrUnfenceable
 
 // AnswerUnread is an option for Create and for the Update of a status or another subresource: the caller doesn't need
-// the answer, so the object stays as it was sent, with the resourceVersion of before. It saves a large part of a
-// write's CPU. Clients that a shard's reconciler wasn't given ignore it.
+// the answer. It saves a large part of a write's CPU. The object then stays as it was sent, with the resourceVersion of
+// before, so read it again before the next write. Kinds that aren't in Config.Kinds by their Go type, and clients that
+// a shard's reconciler wasn't given, ignore the option.
 type AnswerUnread = engage.AnswerUnread
 
 // Kind is one kind of object that shards hold in their caches. [Primary], [Owned] and [Copies] declare one.
@@ -44,7 +45,7 @@ type Kind struct {
 	// it matters who else manages a field of a copy.
 	ManagedFields bool
 	// Transform is applied to the kind's objects before they are cached; nil for none. Fields that it drops take no
-	// memory while a cache is filled, either.
+	// memory while a cache is filled, either. Managed fields are gone by then, unless ManagedFields keeps them.
 	Transform toolscache.TransformFunc
 	// Pack returns a smaller form of a cached object, for kinds that have many objects and read few: an object is
 	// unpacked each time that it is read. Pack is given transformed objects, must not change them, and returns nil

@@ -2,7 +2,9 @@ package engage
 
 import (
 	"context"
+	"fmt"
 	"reflect"
+	"strings"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -12,9 +14,10 @@ import (
 )
 
 // AnswerUnread is an option for Create and for the Update of a status or another subresource. It says that the caller
-// doesn't need the answer, so the object stays as it was sent: its resourceVersion is that of before. Decoding an
-// answer, which is the whole object, takes as much work as all the rest of a write. Other clients ignore the option.
-// The whole object is asked for all the same, since the audit log has what was answered.
+// doesn't need the answer, so the object may stay as it was sent, with the resourceVersion of before. Decoding an
+// answer, which is the whole object, takes as much work as all the rest of a write. Other clients, and kinds without a
+// typed cache, ignore the option. The whole object is asked for all the same, since the audit log has what was
+// answered.
 type AnswerUnread struct{}
 
 func (AnswerUnread) ApplyToCreate(*client.CreateOptions)                       {}
@@ -81,7 +84,7 @@ func (c leanClient) Create(ctx context.Context, obj client.Object, opts ...clien
 	if len(others) > 0 {
 		r.VersionedParams((&client.CreateOptions{}).ApplyOptions(others).AsCreateOptions(), kind.options)
 	}
-	return r.Do(ctx).Error()
+	return unreadError(r.Do(ctx))
 }
 
 func (c leanClient) Status() client.SubResourceWriter { return c.SubResource("status") }
@@ -108,7 +111,26 @@ func (c leanSubResource) Update(ctx context.Context, obj client.Object, opts ...
 		r.VersionedParams(options.AsUpdateOptions(), kind.options)
 	}
 	if unread {
-		return r.Do(ctx).Error()
+		return unreadError(r.Do(ctx))
 	}
-	return r.Do(ctx).Into(obj)
+	had := obj.GetObjectKind().GroupVersionKind() // decoding clears it
+	err := r.Do(ctx).Into(obj)
+	if !had.Empty() { // as with controller-runtime's client
+		obj.GetObjectKind().SetGroupVersionKind(had)
+	}
+	return err
+}
+
+// unreadError returns the error of a write whose answer isn't decoded. An answer that isn't an API server's, such as a
+// login page, doesn't say that the write was carried out.
+func unreadError(answer rest.Result) error {
+	if err := answer.Error(); err != nil {
+		return err
+	}
+	var form string
+	body, err := answer.ContentType(&form).Raw()
+	if err == nil && (len(body) == 0 || strings.HasPrefix(form, "text/")) {
+		err = fmt.Errorf("the answer isn't an API server's: %d bytes of %q", len(body), form)
+	}
+	return err
 }

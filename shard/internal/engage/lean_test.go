@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -29,8 +31,8 @@ type written struct {
 }
 
 // leanAndPlain returns two clients of one API server, which answers as it is told and keeps the last write: one that
-// takes less work for Ats, and controller-runtime's.
-func leanAndPlain(t *testing.T, code int, answer string) (lean, plain client.Client, last *written) {
+// takes less work for Ats, and controller-runtime's. The others are kinds of the same Go type.
+func leanAndPlain(t *testing.T, code int, answer string, others ...string) (lean, plain client.Client, last *written) {
 	t.Helper()
 	last = &written{}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -43,6 +45,9 @@ func leanAndPlain(t *testing.T, code int, answer string) (lean, plain client.Cli
 			t.Errorf("reading what was sent: %v", err)
 		}
 		w.Header().Set("Content-Type", "application/json")
+		if strings.HasPrefix(answer, "<") {
+			w.Header().Set("Content-Type", "text/html")
+		}
 		w.WriteHeader(code)
 		fmt.Fprint(w, answer)
 	}))
@@ -54,6 +59,10 @@ func leanAndPlain(t *testing.T, code int, answer string) (lean, plain client.Cli
 	kind := cnatv1alpha1.GroupVersion.WithKind("At")
 	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{kind.GroupVersion()})
 	mapper.Add(kind, meta.RESTScopeNamespace)
+	for _, other := range others {
+		scheme.AddKnownTypeWithName(kind.GroupVersion().WithKind(other), &cnatv1alpha1.At{})
+		mapper.Add(kind.GroupVersion().WithKind(other), meta.RESTScopeNamespace)
+	}
 	mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
 	if err != nil {
 		t.Fatal(err)
@@ -79,6 +88,7 @@ func sentAt(managed bool) *cnatv1alpha1.At {
 	if managed {
 		at.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "m"}}
 	}
+	at.SetGroupVersionKind(cnatv1alpha1.GroupVersion.WithKind("At")) // as caches do
 	return at
 }
 
@@ -153,6 +163,53 @@ func TestAnAnswerThatIsNotReadLeavesTheObject(t *testing.T) {
 				t.Errorf("a conflict is returned as %v", err)
 			}
 		})
+	}
+}
+
+func TestASuccessThatIsNotAnAPIServersIsNone(t *testing.T) {
+	for _, answer := range []string{"", "<html>"} {
+		lean, _, _ := leanAndPlain(t, http.StatusOK, answer)
+		if err := lean.Create(t.Context(), sentAt(false), AnswerUnread{}); err == nil {
+			t.Errorf("creating, answered by %q, succeeded", answer)
+		}
+		if err := lean.Status().Update(t.Context(), sentAt(false), AnswerUnread{}); err == nil {
+			t.Errorf("a status, answered by %q, succeeded", answer)
+		}
+	}
+}
+
+func TestAnObjectWhoseGoTypeHasSeveralKindsIsWrittenAsItSays(t *testing.T) {
+	lean, _, last := leanAndPlain(t, http.StatusOK, answeredAt, "Alarm")
+	alarm := sentAt(false)
+	alarm.SetGroupVersionKind(cnatv1alpha1.GroupVersion.WithKind("Alarm"))
+	if err := lean.Status().Update(t.Context(), alarm); !strings.Contains(last.Path, "/alarms/") {
+		t.Errorf("written to %s, error %v", last.Path, err)
+	}
+}
+
+func TestBodiesAreSentInTheFormThatAConnectionAsksFor(t *testing.T) {
+	for given, want := range map[string]string{
+		"": runtime.ContentTypeProtobuf, runtime.ContentTypeJSON: runtime.ContentTypeJSON,
+	} {
+		var came string
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			came = r.Header.Get("Content-Type")
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprint(w, `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"p"}}`)
+		}))
+		t.Cleanup(server.Close)
+		c := &Cluster{config: &rest.Config{Host: server.URL, ContentConfig: rest.ContentConfig{ContentType: given}},
+			http: server.Client(), codecs: serializer.NewCodecFactory(clientgoscheme.Scheme),
+			recorders: &recorders{scheme: clientgoscheme.Scheme}}
+		mapping := &meta.RESTMapping{Resource: corev1.SchemeGroupVersion.WithResource("pods"), Scope: meta.RESTScopeNamespace}
+		if _, err := c.typed(form{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Pod")}, mapping,
+			runtime.NewParameterCodec(clientgoscheme.Scheme)); err != nil {
+			t.Fatal(err)
+		}
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p"}}
+		if err := (leanClient{nil, &c.lean}).Create(t.Context(), pod, AnswerUnread{}); err != nil || came != want {
+			t.Errorf("%q was asked for, %q was sent (%v)", given, came, err)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package engage
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -65,7 +66,7 @@ func (c *Cluster) typed(f form, mapping *meta.RESTMapping, options runtime.Param
 		config.APIPath = "/api"
 	}
 	if clientgoscheme.Scheme.Recognizes(f.GroupVersionKind) { // built-in kinds come, and go, as protobuf
-		config.ContentType = runtime.ContentTypeProtobuf
+		config.ContentType = cmp.Or(config.ContentType, runtime.ContentTypeProtobuf)
 		config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	}
 	codec, err := stream(c.codecs.WithoutConversion(), f.GroupVersionKind, c.declared[f.GroupVersionKind].ManagedFields,
@@ -78,7 +79,14 @@ func (c *Cluster) typed(f form, mapping *meta.RESTMapping, options runtime.Param
 	if err != nil {
 		return nil, err
 	}
-	c.lean.Store(codec.goType, &leanKind{Interface: all, mapping: mapping, options: options})
+	// An object whose Go type is that of several kinds is left to controller-runtime, which asks the object.
+	object, err := codec.example()
+	if err != nil {
+		return nil, err
+	}
+	if kinds, _, err := c.scheme.ObjectKinds(object); err == nil && len(kinds) == 1 {
+		c.lean.Store(codec.goType, &leanKind{Interface: all, mapping: mapping, options: options})
+	}
 	return all, nil
 }
 

@@ -69,8 +69,10 @@ type objects struct {
 // Decode replaces an object of the kind that is given. Its managed fields are decoded only if it had some.
 func (o *objects) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object,
 	*schema.GroupVersionKind, error) {
+	start := slices.IndexFunc(o.starts[:], func(start []byte) bool { return bytes.HasPrefix(data, start) })
 	object, managed, err := into, o.managed, error(nil)
 	switch {
+	case into == nil && start < 0: // client-go makes it
 	case into == nil:
 		object, err = o.example()
 	case reflect.TypeOf(into) != o.goType:
@@ -84,7 +86,7 @@ func (o *objects) Decode(data []byte, defaults *schema.GroupVersionKind, into ru
 		return nil, &o.kind, err
 	}
 	kind := &o.kind
-	if start := slices.IndexFunc(o.starts[:], func(start []byte) bool { return bytes.HasPrefix(data, start) }); start < 0 {
+	if start < 0 {
 		object, kind, err = o.Decoder.Decode(data, defaults, into)
 	} else {
 		if !managed {
@@ -147,6 +149,8 @@ func valueIn(data []byte) int {
 	case data[0] == '{', data[0] == '[':
 		var end extent
 		return end.of(data)
+	case data[0] <= ' ': // API servers write no space
+		return 0
 	case data[0] != '"':
 		return max(0, bytes.IndexAny(data, ",}]"))
 	}

@@ -206,6 +206,7 @@ var managedPods = []string{
 	managedPod(`{"name":"a","deletionTimestamp":null,"managedFields":null}`),
 	managedPod(`{"annotations":{"managedFields":"[\"managedFields\":[]]"}}`),
 	managedPod(`{"name":"a","managedFields":[{"manager":"m"}],"managedFields":[]}`),
+	managedPod(`{"labels": {"a":"b","managedFields":"x"},"name":"n"}`),
 	managedPod(`{ "name":"a", "managedFields" : [{"manager":"m"}] }`),
 	`{"kind":"Pod","apiVersion":"v1","spec":{},"metadata":{"managedFields":[{"manager":"m"}]}}`,
 	`{"kind":"Pod","apiVersion":"v1","metadata":{"managedFields":[{"manager":"m"}]`,
@@ -251,6 +252,23 @@ func TestManagedFieldsAreLeftOutAndNothingElse(t *testing.T) {
 		if got := string(withoutManaged([]byte(managedPod(metadata)), start)); got != managedPod(want) {
 			t.Errorf("%s became %s", metadata, got)
 		}
+	}
+}
+
+func TestNoObjectIsMadeForWhatClientGoDecodes(t *testing.T) {
+	made := 0
+	s, err := stream(ofClientGo, corev1.SchemeGroupVersion.WithKind("Pod"), false,
+		func() (runtime.Object, error) { made++; return &corev1.Pod{}, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	decoder, err := runtime.NewClientNegotiator(s, corev1.SchemeGroupVersion).Decoder(runtime.ContentTypeJSON, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	made = 0
+	if _, _, err := decoder.Decode([]byte(`{"kind":"Status","apiVersion":"v1"}`), nil, nil); err != nil || made > 0 {
+		t.Errorf("%d objects were made, error %v", made, err)
 	}
 }
 

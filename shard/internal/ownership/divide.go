@@ -203,7 +203,7 @@ func (r *Replica) missing() []keyspace.ShardID {
 }
 
 // occupied marks the slots of a cluster in which no record may be made: a record that covers them isn't retired, was
-// deleted only recently, or is being made.
+// deleted only recently, or is being made by this replica.
 func (r *Replica) occupied(c keyspace.ClusterName) *[1 << keyspace.MaxBits]bool {
 	var slots [1 << keyspace.MaxBits]bool
 	for _, t := range r.of(c) {

@@ -10,8 +10,9 @@ import (
 // A cluster's layout says which records count. It grants nothing, so replicas that know different layouts must still
 // not be able to give a slot two holders. Three rules ensure that:
 //
-//   - A record is made only when all that overlap it are retired, or were deleted at least BuryTime ago, and none is
-//     being made. Retiring is a compare-and-swap on the record, so it collides with every claim of it, and it is final.
+//   - A record is made only when all that overlap it are retired, or were deleted at least BuryTime ago, and this
+//     replica is making none. Retiring is a compare-and-swap on the record, so it collides with every claim of it, and
+//     it is final.
 //   - A record that was never held is claimed only if a live read shows a layout that lists it, sent after the record
 //     was seen, and if all known records that overlap it are retired.
 //   - A layout takes effect when the watch, or a live list of all records, shows it: all records older than it are
