@@ -1,10 +1,10 @@
 package engage
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"reflect"
-	"strings"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -59,14 +59,26 @@ func (k *leanKinds) of(obj client.Object) (_ *leanKind, ok bool) {
 // leanKind is the client of one kind.
 type leanKind struct {
 	rest.Interface
-	mapping *meta.RESTMapping
-	options runtime.ParameterCodec
+	root     string // of its API's paths
+	mapping  *meta.RESTMapping
+	options  runtime.ParameterCodec
+	decoders runtime.ClientNegotiator
 }
 
-// in makes a request one about the kind's objects in a namespace, which doesn't matter where the kind has none.
-func (k *leanKind) in(namespace string, r *rest.Request) *rest.Request {
-	return r.NamespaceIfScoped(namespace, k.mapping.Scope.Name() == meta.RESTScopeNameNamespace).
-		Resource(k.mapping.Resource.Resource)
+// request makes a write of an object to its kind's path in its namespace, or to a path below that. client-go would put
+// the path together four times. ok is false if a part of it is invalid.
+func (k *leanKind) request(write *rest.Request, obj client.Object, below ...string) (_ *rest.Request, ok bool) {
+	path := append(make([]string, 0, 6), k.root)
+	if k.mapping.Scope.Name() == meta.RESTScopeNameNamespace {
+		path = append(path, "namespaces", obj.GetNamespace())
+	}
+	path = append(append(path, k.mapping.Resource.Resource), below...)
+	for _, part := range path[1:] {
+		if part == "" || len(rest.IsValidPathSegmentName(part)) > 0 {
+			return nil, false
+		}
+	}
+	return write.AbsPath(path...).Body(obj), true
 }
 
 func (c leanClient) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
@@ -75,11 +87,14 @@ func (c leanClient) Create(ctx context.Context, obj client.Object, opts ...clien
 	if !ok || !unread {
 		return c.Client.Create(ctx, obj, opts...)
 	}
-	r := kind.in(obj.GetNamespace(), kind.Post()).Body(obj)
+	r, ok := kind.request(kind.Post(), obj)
+	if !ok {
+		return c.Client.Create(ctx, obj, opts...)
+	}
 	if len(others) > 0 {
 		r.VersionedParams((&client.CreateOptions{}).ApplyOptions(others).AsCreateOptions(), kind.options)
 	}
-	return unreadError(r.Do(ctx))
+	return kind.do(ctx, r, nil)
 }
 
 func (c leanClient) Status() client.SubResourceWriter { return c.SubResource("status") }
@@ -98,34 +113,65 @@ func (c leanSubResource) Update(ctx context.Context, obj client.Object, opts ...
 	kind, ok := c.kinds.of(obj)
 	others, unread := split(opts)
 	options := (&client.SubResourceUpdateOptions{}).ApplyOptions(others)
-	if !ok || options.SubResourceBody != nil || obj.GetName() == "" {
+	if !ok || options.SubResourceBody != nil {
 		return c.SubResourceClient.Update(ctx, obj, opts...)
 	}
-	r := kind.in(obj.GetNamespace(), kind.Put()).Name(obj.GetName()).SubResource(c.name).Body(obj)
+	r, ok := kind.request(kind.Put(), obj, obj.GetName(), c.name)
+	if !ok {
+		return c.SubResourceClient.Update(ctx, obj, opts...)
+	}
 	if len(others) > 0 {
 		r.VersionedParams(options.AsUpdateOptions(), kind.options)
 	}
 	if unread {
-		return unreadError(r.Do(ctx))
+		return kind.do(ctx, r, nil)
 	}
 	had := obj.GetObjectKind().GroupVersionKind() // decoding clears it
-	err := r.Do(ctx).Into(obj)
+	err := kind.do(ctx, r, obj)
 	if !had.Empty() { // as with controller-runtime's client
 		obj.GetObjectKind().SetGroupVersionKind(had)
 	}
 	return err
 }
 
-// unreadError returns the error of a write whose answer isn't decoded. An answer that isn't an API server's, such as a
-// login page, doesn't say that the write was carried out.
-func unreadError(answer rest.Result) error {
-	if err := answer.Error(); err != nil {
+// bodies holds buffers for answers.
+var bodies = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+// do sends a write, and decodes the answer into an object unless that is nil. It isn't [rest.Request.Do], which
+// allocates several times an answer's size to read it, and puts the path together three times to count the request in
+// metrics that nobody reads. An answer that isn't an API server's, such as a login page, doesn't say that the write was
+// carried out.
+func (k *leanKind) do(ctx context.Context, write *rest.Request, into runtime.Object) error {
+	answer, err := write.Stream(ctx)
+	if err != nil {
 		return err
 	}
-	var form string
-	body, err := answer.ContentType(&form).Raw()
-	if err == nil && (len(body) == 0 || strings.HasPrefix(form, "text/")) {
-		err = fmt.Errorf("the answer isn't an API server's: %d bytes of %q", len(body), form)
+	defer answer.Close()
+	buffer := bodies.Get().(*bytes.Buffer)
+	defer func() {
+		if buffer.Cap() <= largeBuffer {
+			bodies.Put(buffer)
+		}
+	}()
+	buffer.Reset()
+	if _, err := buffer.ReadFrom(answer); err != nil {
+		return fmt.Errorf("reading the answer: %w", err)
 	}
+	body, form := bytes.TrimLeft(buffer.Bytes(), " \t\r\n"), runtime.ContentTypeJSON
+	switch {
+	case bytes.HasPrefix(body, []byte("{")):
+	case bytes.HasPrefix(body, []byte("k8s\x00")):
+		form = runtime.ContentTypeProtobuf
+	default:
+		return fmt.Errorf("the answer isn't an API server's: it begins with %q", body[:min(len(body), 80)])
+	}
+	if into == nil {
+		return nil
+	}
+	decoder, err := k.decoders.Decoder(form, nil)
+	if err != nil {
+		return err
+	}
+	_, _, err = decoder.Decode(body, nil, into)
 	return err
 }

@@ -166,6 +166,28 @@ func TestAnAnswerThatIsNotReadLeavesTheObject(t *testing.T) {
 	}
 }
 
+func TestNamesThatCannotBePartsOfAPathAreLeftToOthers(t *testing.T) {
+	for _, key := range []client.ObjectKey{
+		{Namespace: "", Name: "a"}, {Namespace: "..", Name: "a"}, {Namespace: "n", Name: ""}, {Namespace: "n", Name: "a/b"},
+		{Namespace: "n", Name: "."}, {Namespace: "n", Name: "50%"},
+	} {
+		lean, plain, last := leanAndPlain(t, http.StatusOK, answeredAt)
+		at := sentAt(false)
+		at.Namespace, at.Name = key.Namespace, key.Name
+		want := plain.Status().Update(t.Context(), at.DeepCopy())
+		if got := lean.Status().Update(t.Context(), at, AnswerUnread{}); got == nil || got.Error() != want.Error() {
+			t.Errorf("%q: error %v, want %v", key, got, want)
+		}
+		if key.Name != "a" { // a new object's name may be anything
+			continue
+		}
+		want = plain.Create(t.Context(), at.DeepCopy())
+		if got := lean.Create(t.Context(), at, AnswerUnread{}); got == nil || got.Error() != want.Error() || last.Method != "" {
+			t.Errorf("creating %q: error %v, want %v; %+v was sent", key, got, want, last)
+		}
+	}
+}
+
 func TestASuccessThatIsNotAnAPIServersIsNone(t *testing.T) {
 	for _, answer := range []string{"", "<html>"} {
 		lean, _, _ := leanAndPlain(t, http.StatusOK, answer)

@@ -85,7 +85,8 @@ func (c *Cluster) typed(f form, mapping *meta.RESTMapping, options runtime.Param
 		return nil, err
 	}
 	if kinds, _, err := c.scheme.ObjectKinds(object); err == nil && len(kinds) == 1 {
-		c.lean.Store(codec.goType, &leanKind{Interface: all, mapping: mapping, options: options})
+		c.lean.Store(codec.goType, &leanKind{Interface: all, root: config.APIPath + "/" + version.String(),
+			mapping: mapping, options: options, decoders: runtime.NewClientNegotiator(codec, version)})
 	}
 	return all, nil
 }

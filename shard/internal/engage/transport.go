@@ -138,8 +138,9 @@ func (b *Breaker) send(ctx context.Context, req *http.Request, base http.RoundTr
 		ctx, release = w.ctx, w.end
 		judged = true
 	}
-	req = req.Clone(ctx) // a RoundTripper must not change the caller's request
+	req = req.WithContext(ctx) // a RoundTripper must not change the caller's request
 	if agent != "" {
+		req.Header = req.Header.Clone()
 		req.Header.Set("User-Agent", agent)
 	}
 	sent := time.Now()
