@@ -150,7 +150,7 @@ func TestAClosedLoadWaitsForTheEndOfWhatIsUnderWay(t *testing.T) {
 	g := n.generator(l, s.cluster(t, "west"))
 	g.Window = make(chan struct{}, window)
 	most, ended := 0, 0
-	stop := time.AfterFunc(10*time.Second, func() { t.Error("it never ends"); close(g.Window) })
+	stop := time.AfterFunc(time.Minute, func() { t.Error("it never ends"); close(g.Window) })
 	defer stop.Stop()
 	done := make(chan error, 1)
 	go func() {

@@ -393,7 +393,7 @@ func TestACollectorThatHangsHoldsNoReconcileUp(t *testing.T) {
 		r.queue.Add(testKey)
 		r.reconcile(t, fine)
 	}
-	if took := time.Since(began); took > 5*time.Second {
+	if took := time.Since(began); took > time.Minute { // an export that is waited for takes an hour
 		t.Errorf("500 reconciles took %v", took)
 	}
 	if dropped := value(t, r.pipeline.overflow); dropped < 800 {

@@ -85,7 +85,7 @@ func TestOnlyAnAPIServerThatContinuesOurTracesIsToldToRecordThem(t *testing.T) {
 				n, _ := server.saw()
 				return n
 			}
-			for end := time.Now().Add(5 * time.Second); time.Now().Before(end) && (asked() == 0 || sampled() != c.sampled); {
+			for end := time.Now().Add(time.Minute); time.Now().Before(end) && (asked() == 0 || sampled() != c.sampled); {
 				time.Sleep(5 * time.Millisecond)
 			}
 			time.Sleep(50 * time.Millisecond) // for an answer that changes what it should not

@@ -74,8 +74,10 @@ func TestAtReconciler(t *testing.T) {
 		ttl := int32(0)
 		created := newAt(t, c, "short-lived", func(a *cnatv1alpha1.At) { a.Spec.TTLSecondsAfterFinished = &ttl })
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: at.PodName(created)}}
-		labtest.Until(t, "the Pod was there", func() bool {
-			return c.Get(t.Context(), client.ObjectKeyFromObject(pod), pod) == nil
+		labtest.Until(t, "the Pod was there", func() bool { // by the log: it may be gone before it is looked for
+			return len(labtest.Audited(t, plane, func(e *audit.Event) bool {
+				return e.What() == "create pods" && e.Name == pod.Name && e.Wrote()
+			})) > 0
 		})
 		for _, obj := range []client.Object{created, pod} {
 			labtest.Until(t, fmt.Sprintf("%T is gone", obj), func() bool {

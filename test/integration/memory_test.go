@@ -35,7 +35,8 @@ func TestAReplicaBearsManyLargeAts(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := labtest.Fleet(t, lab.Options{
-		Workloads: []string{"west"}, Bare: true, Direct: true, Tenure: tenure, ShardsPerCluster: 16,
+		Workloads: []string{"west"}, Bare: true, Direct: true, Tenure: tenure,
+		LeaseDuration: 10 * time.Second, ShardsPerCluster: 16, // a busy machine alone makes nobody lapse
 		Environment: []string{fmt.Sprintf("GOMEMLIMIT=%dMiB", *memory*9/10)},
 		// Bodies in audit logs would be gigabytes, and nobody reads them here.
 		Planes: localplane.Config{Prepare: func(string) ([]string, error) {

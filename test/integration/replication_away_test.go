@@ -2,6 +2,7 @@ package integration
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -151,7 +152,9 @@ func besideController(t *testing.T, r *rig) {
 	r.create(t, "west", source)
 	all := func() bool {
 		d := r.get(t, "west", source)
-		return conditionOf(d, replication.ConditionReplicated).Status == corev1.ConditionTrue &&
+		replicated := conditionOf(d, replication.ConditionReplicated)
+		return replicated.Status == corev1.ConditionTrue &&
+			strings.HasPrefix(replicated.Message, fmt.Sprintf("generation %d:", d.Generation)) &&
 			conditionOf(d, appsv1.DeploymentAvailable).Status == corev1.ConditionTrue &&
 			conditionOf(d, appsv1.DeploymentProgressing).Reason == "NewReplicaSetAvailable"
 	}

@@ -52,13 +52,14 @@ func TestEveryReconcileIsAWholeTraceAndNoSecretComesOut(t *testing.T) {
 
 	// A moment of quiet: what the replicas have counted by then must all be in Jaeger in the end.
 	var pages map[string]string
+	var quiet time.Time // between two looks that show the same
 	labtest.Until(t, "nothing is reconciled any more", func() bool {
 		pages = map[string]string{"first": scrape(t, first), "second": scrape(t, second)}
 		time.Sleep(time.Second)
+		quiet = time.Now()
 		return reconciles(pages["first"]) == reconciles(scrape(t, first)) &&
 			reconciles(pages["second"]) == reconciles(scrape(t, second))
 	})
-	quiet := time.Now()
 	leave(t, first)
 	// What is handed to a replica that leaves before it has begun stays a handoff without end, and a trace without root.
 	labtest.Until(t, "the second replica serves all shards",

@@ -1035,7 +1035,7 @@ func TestWhatIsDoubtedIsQueuedOnceHoweverMuchItIs(t *testing.T) {
 	if len(d.of) != held || d.of[7] != (Subject{Lease: "held-7"}) {
 		t.Errorf("%d are queued, want %d, in order", len(d.of), held)
 	}
-	if took := time.Since(began); took > 5*time.Second {
+	if took := time.Since(began); took > 20*time.Second { // a fraction of one; comparing all with all takes minutes
 		t.Errorf("that takes %v", took)
 	}
 }

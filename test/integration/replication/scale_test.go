@@ -13,6 +13,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tenure-dev/tenure/bench/audit"
 	"github.com/tenure-dev/tenure/pkg/replication"
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/labtest"
@@ -44,8 +45,8 @@ func TestOneCreatePerCopyAndNoWriteWhenNothingChanged(t *testing.T) {
 	}
 	for _, cluster := range clusters {
 		onceEach(t, f, cluster, *scale)
-		if writes[cluster] != *scale {
-			t.Errorf("%s: %d writes for %d copies, want one each", cluster, writes[cluster], *scale)
+		if n := writes[cluster]; n > *scale || n+cutShort(t, f, cluster) < *scale {
+			t.Errorf("%s: %d writes for %d copies, want one each", cluster, n, *scale)
 		}
 	}
 	t.Logf("%d Deployments in %d clusters: sources made in %.1f s, all copies there after %.1f s; writes per copy: 1 in "+
@@ -126,6 +127,19 @@ func committed(t *testing.T, f *lab.Fleet, cluster string) int {
 	for _, e := range auditLog(t, f, cluster) {
 		if e.Ours() && e.Resource == "deployments" && e.Code < 300 &&
 			(e.Verb == "create" || e.Verb == "update" || e.Verb == "patch" || e.Verb == "delete") {
+			n++
+		}
+	}
+	return n
+}
+
+// cutShort counts our writes to Deployments whose outcome an API server's log doesn't show: they may have been carried
+// out.
+func cutShort(t *testing.T, f *lab.Fleet, cluster string) int {
+	t.Helper()
+	n := 0
+	for _, e := range auditLog(t, f, cluster) {
+		if e.Ours() && e.Mutating() && e.Outcome() == audit.Unknown {
 			n++
 		}
 	}

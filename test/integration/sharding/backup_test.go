@@ -25,7 +25,7 @@ import (
 // Its planes are its own: commands run twice there, which no witness of the shared ones should see.
 func TestAWorkloadClusterThatIsRestoredFromABackupIsServedAsItIsThen(t *testing.T) {
 	f := labtest.Fleet(t, lab.Options{
-		Workloads: []string{"west"}, LeaseDuration: 2 * lease, ShardsPerCluster: shardsOfCluster, Direct: true,
+		Workloads: []string{"west"}, LeaseDuration: 10 * time.Second, ShardsPerCluster: shardsOfCluster, Direct: true,
 		Planes: localplane.Config{TmpfsData: true},
 	})
 	for _, name := range []string{"v1", "v2"} {

@@ -68,7 +68,8 @@ func TestAJoinMovesWhatBalanceNeedsAndACrashWhatTheDeadHeld(t *testing.T) {
 
 func TestACleanExitOfAllLeavesNothingHeldAndTheNextFleetClaimsIt(t *testing.T) {
 	r := newRig(t)
-	replicas := []*lab.Replica{r.start("h1"), r.start("h2"), r.start("h3")}
+	const flag = "--lease-duration=10s" // a busy machine alone makes nobody lapse
+	replicas := []*lab.Replica{r.start("h1", flag), r.start("h2", flag), r.start("h3", flag)}
 	r.settle()
 	r.serves()
 	for _, replica := range replicas {
@@ -89,7 +90,7 @@ func TestACleanExitOfAllLeavesNothingHeldAndTheNextFleetClaimsIt(t *testing.T) {
 	if err != nil || len(members) != 0 {
 		t.Errorf("all have left, and there are Leases of %v (%v)", members, err)
 	}
-	r.start("i2")
+	r.start("i2", flag)
 	r.settle()
 	r.serves()
 	for name, now := range r.holders() {

@@ -132,7 +132,8 @@ func TestAFleetIsUpgradedAndRolledBackUnderLoad(t *testing.T) {
 		t.Skip("this shallow clone lacks the commit that make before builds: git fetch --unshallow")
 	}
 	f := labtest.Fleet(t, lab.Options{
-		Workloads: []string{"west", "east"}, LeaseDuration: lease, Lean: true, ShardsPerCluster: shardsOfCluster,
+		Workloads: []string{"west", "east"}, Lean: true,
+		LeaseDuration: 10 * time.Second, ShardsPerCluster: shardsOfCluster, // a busy machine alone makes nobody lapse
 		Flags: []string{fmt.Sprint("--shards-per-cluster=", shardsOfCluster)},
 	})
 	var made []witness.At
@@ -151,17 +152,20 @@ func TestAFleetIsUpgradedAndRolledBackUnderLoad(t *testing.T) {
 	r.settle()
 	stop, stopped := make(chan struct{}), make(chan error, 1)
 	go func() { // only this goroutine uses r.made until it has stopped
-		for due := time.Now(); ; due = due.Add(every) {
+		for pause := every; ; {
 			select {
 			case <-stop:
 				stopped <- nil
 				return
-			case <-time.After(time.Until(due)):
+			case <-time.After(pause):
 			}
+			asked := time.Now()
 			if _, err := r.createAt(f.Workloads()[len(made)%2], ahead); err != nil {
 				stopped <- err
 				return
 			}
+			took := time.Since(asked)
+			pause = max(every-took, 4*took) // a machine that can't keep up isn't given more and more to do
 		}
 	}()
 	replace := func(start func(string) *lab.Replica, name, protocol string) {
@@ -201,7 +205,9 @@ func TestAFleetIsUpgradedAndRolledBackUnderLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("%d Ats, the latest %v ms late; moves %+v", len(made), report.Ats.Lateness.Max, report.Moves.Kinds)
-	if s := report.Ats; s.Done != len(made) || s.Pods != len(made) || s.PodsRemade > 0 {
+	// What was cut short, by a lapse or by a cluster that was silent for seconds, may have made a Pod: no log tells.
+	if s := report.Ats; s.Done != len(made) || s.Pods > len(made) || s.Pods+report.Writes.Unknown < len(made) ||
+		s.PodsRemade > 0 {
 		t.Errorf("of %d Ats %d are done, with %d Pods, %d of them made again", len(made), s.Done, s.Pods, s.PodsRemade)
 	}
 }
@@ -209,7 +215,9 @@ func TestAFleetIsUpgradedAndRolledBackUnderLoad(t *testing.T) {
 // serving waits until the shards have come to rest, and each of the replicas has reconciled an At after that.
 func (r *rig) serving(replicas ...*lab.Replica) {
 	r.t.Helper()
-	r.settle()
+	if err := r.AwaitSettled(r.t.Context(), 2*patience); err != nil {
+		r.t.Fatal(err)
+	}
 	reconciled := func(replica *lab.Replica) float64 {
 		m, err := replica.Metrics(r.t.Context())
 		if err != nil {
@@ -232,27 +240,30 @@ func (r *rig) serving(replicas ...*lab.Replica) {
 	})
 }
 
-// speaks fails the test unless the Leases of all members have this version of the protocol.
+// speaks waits until there are three members, whose Leases all have this version of the protocol. There may be another
+// one for a moment: that of a replica that has lapsed, or has just left.
 func (r *rig) speaks(protocol string) {
 	r.t.Helper()
-	leases := &coordinationv1.LeaseList{}
-	if err := r.Client(lab.Home).List(r.t.Context(), leases, client.InNamespace(lab.Namespace),
-		client.MatchingLabels{tenurev1alpha1.RoleLabel: tenurev1alpha1.RoleMember}); err != nil {
-		r.t.Fatal(err)
-	}
-	members := 0
-	for _, l := range leases.Items {
-		if l.Annotations[tenurev1alpha1.SealedAnnotation] != "" {
-			continue
+	r.eventually("three members speak version "+protocol+" of the protocol", func() error {
+		leases := &coordinationv1.LeaseList{}
+		if err := r.Client(lab.Home).List(r.t.Context(), leases, client.InNamespace(lab.Namespace),
+			client.MatchingLabels{tenurev1alpha1.RoleLabel: tenurev1alpha1.RoleMember}); err != nil {
+			return err
 		}
-		if members++; l.Annotations[tenurev1alpha1.ProtocolAnnotation] != protocol {
-			r.t.Errorf("%s speaks version %s of the protocol, want %s", l.Name,
-				l.Annotations[tenurev1alpha1.ProtocolAnnotation], protocol)
+		right, members := 0, map[string]string{}
+		for _, l := range leases.Items {
+			if l.Annotations[tenurev1alpha1.SealedAnnotation] != "" {
+				continue
+			}
+			if members[l.Name] = l.Annotations[tenurev1alpha1.ProtocolAnnotation]; members[l.Name] == protocol {
+				right++
+			}
 		}
-	}
-	if members != 3 {
-		r.t.Errorf("%d members, want 3", members)
-	}
+		if right != 3 || len(members) != 3 {
+			return fmt.Errorf("they are %v", members)
+		}
+		return nil
+	})
 }
 
 // holding is how many shards a replica holds.
