@@ -136,6 +136,9 @@ func decideRunning(view View) Decision {
 		if !view.Fresh {
 			return Decision{Look: true}
 		}
+		if decision, late := e.tooLate(view); late && !view.At.Spec.Suspend {
+			return decision
+		}
 		return e.foreign(view)
 	}
 	if end, ended := endingOf(view.Pod); ended {
@@ -166,17 +169,25 @@ func (e *edit) makePod(view View) Decision {
 		return e.suspended()
 	}
 	if view.Note == NoteUnused {
-		due, err := ParseSchedule(view.At.Spec.Schedule)
-		deadline, late := missed(view, due)
-		if late && err == nil && view.At.Status.Restarts == 0 {
-			// No Pod was ever there, nor will one come: it was refused, or never asked for.
-			return e.missed(due, deadline)
+		if decision, late := e.tooLate(view); late {
+			return decision
 		}
 		return Decision{MakePod: true}
 	}
 	e.claimAgain()
 	message := fmt.Sprintf("Pod %s isn't there and hasn't been seen to finish: making it again", PodName(view.At))
 	return Decision{Status: e.changed(), MakePod: true, Events: []Event{{ReasonPodGone, "MakePod", message}}}
+}
+
+// tooLate ends a RUNNING At whose deadline has passed, if no Pod was ever there, nor will one come: it was refused, or
+// never asked for.
+func (e *edit) tooLate(view View) (_ Decision, late bool) {
+	due, err := ParseSchedule(view.At.Spec.Schedule)
+	deadline, late := missed(view, due)
+	if !late || err != nil || view.Note != NoteUnused || view.At.Status.Restarts > 0 {
+		return Decision{}, false
+	}
+	return e.missed(due, deadline), true
 }
 
 // suspended waits for an event. What else kept the At from its next step isn't looked at meanwhile, so it isn't shown

@@ -44,7 +44,8 @@
 //	W2  create the Pod
 //	W3  status: RUNNING -> DONE, with result, exitCode, finishTime
 //
-// A missed deadline is one write (PENDING -> DONE, or RUNNING -> DONE if the Pod was refused until then) and no Pod.
+// A missed deadline is one write (PENDING -> DONE, or RUNNING -> DONE if the Pod was refused, or its name taken, until
+// then) and no Pod.
 // Making a Pod again costs a renewed claim (W1': status, restarts + 1) and W2. Deletion after ttlSecondsAfterFinished
 // is one more. A normal life has no events; events are for what the owner should know. A reconcile with nothing to do
 // writes nothing.
@@ -86,7 +87,9 @@
 //  6. The reply of W2 is lost. The process remembers nothing about the claim any
 //     more and goes on as in 2. If W2 was committed, the look finds the Pod.
 //  7. W2 meets a Pod of that name: a look shows whose it is. Ours: as in 2. Anybody
-//     else's: it is neither adopted nor deleted; condition, event, backoff.
+//     else's: it is neither adopted nor deleted; condition, event, backoff. Under the
+//     first claim, nobody else can have asked for a Pod, so once the name is free W2
+//     follows without W1'.
 //  8. The Pod is on its way out. A name is free again only once the Pod is gone, so
 //     two are never there at a time. A Failed that a kubelet reports for a Pod that
 //     was deleted while it ran isn't an end of the command; exit code 0 is.
@@ -107,8 +110,8 @@
 //     precondition on another object. While the Pod exists, the same W2 is refused.
 //   - A Pod that ended and was deleted before anyone saw its end looks like one
 //     deleted before it ended, and is made again.
-//   - startingDeadlineSeconds is judged at the claim, and before each try after a refused Pod, by the process that made
-//     the claim: it knows that there never was a Pod. A Pod made again may start later.
+//   - startingDeadlineSeconds is judged at the claim, and before each try after a Pod that was refused or whose name was
+//     taken, by the process that made the claim: it knows that there never was a Pod. A Pod made again may start later.
 //   - A workload cluster that is restored from a backup has lost what came after the backup. An At whose claim or end
 //     isn't in the backup runs again, since nothing shows that it had run. An At that was made later is gone.
 //     An At that is RUNNING in the backup may be brought to the end that a cache still shows, which it really had. If

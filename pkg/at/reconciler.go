@@ -189,10 +189,14 @@ func (a *actor) reconcile(ctx context.Context, at *cnatv1alpha1.At) (ctrl.Result
 func (a *actor) view(at *cnatv1alpha1.At, pod *corev1.Pod, fresh bool) View {
 	now := a.clock.Now()
 	note := a.notes.recall(at, now)
-	if fresh && pod != nil && note == NoteUnused {
+	switch {
+	case !fresh || pod == nil || note != NoteUnused:
+	case isOurs(pod, at):
 		// A request from before our claim has made a Pod. If it goes, that may be after its end.
 		a.notes.unsure(at.UID, now)
 		note = NoteNone
+	default: // a stranger's, which may stay for longer than an unused note is kept
+		a.notes.claims(at.UID, claimOf(&at.Status), NoteUnused, now)
 	}
 	return View{At: at, Pod: pod, Fresh: fresh, Note: note, Now: now}
 }

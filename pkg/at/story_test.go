@@ -3,6 +3,7 @@ package at
 import (
 	"context"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -204,4 +205,33 @@ func TestStoryACacheShowsTheEndOfThePodBefore(t *testing.T) {
 	young.podSeen = ended
 	young.mustReconcile(t)
 	wantWorld(t, w, cnatv1alpha1.AtRunning, 2, 1)
+}
+
+// With sharding, caches select Pods by their slot, so a stranger's Pod shows in the answer to the create alone.
+func TestStoryBehindAStrangersPodThatNoCacheShowsTheDeadlinePasses(t *testing.T) {
+	w := newWorld(anAt(deadline(60)))
+	w.pods = append(w.pods, aPod(foreign))
+	r := newReplica(w) // podSeen 0: its cache never shows it
+	r.mustReconcile(t)
+	if got := conditionOf(t, w.at().Status, cnatv1alpha1.ConditionBlocked); got != ReasonForeignPod {
+		t.Fatalf("blocked by %q", got)
+	}
+	w.clock.Step(time.Minute + 1)
+	r.atSeen = len(w.ats) - 1
+	r.mustReconcile(t)
+	wantWorld(t, w, cnatv1alpha1.AtDone, 0, 0)
+	if got := w.at().Status.Result; got != cnatv1alpha1.AtMissed {
+		t.Errorf("result %q, want Missed", got)
+	}
+}
+
+func TestStoryAStrangersPodThatGoesInTimeCostsNoRenewedClaim(t *testing.T) {
+	w := newWorld(anAt(deadline(60)))
+	w.pods = append(w.pods, aPod(foreign))
+	r := newReplica(w)
+	r.mustReconcile(t)
+	w.pods = append(w.pods, nil)
+	r.atSeen = len(w.ats) - 1
+	r.mustReconcile(t)
+	wantWorld(t, w, cnatv1alpha1.AtRunning, 1, 0)
 }
