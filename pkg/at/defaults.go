@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -76,8 +77,9 @@ func (d PodDefaults) Validate() error {
 			wrong = append(wrong, fmt.Errorf("limits: %s=%s is negative", name, limit.String()))
 		}
 	}
-	if d.ActiveDeadline < 0 || d.ActiveDeadline%time.Second != 0 {
-		wrong = append(wrong, fmt.Errorf("active-deadline: %v isn't a number of whole seconds, or 0", d.ActiveDeadline))
+	if d.ActiveDeadline < 0 || d.ActiveDeadline%time.Second != 0 || d.ActiveDeadline > math.MaxInt32*time.Second {
+		wrong = append(wrong, fmt.Errorf("active-deadline: %v isn't a number of whole seconds from 0 to %d",
+			d.ActiveDeadline, math.MaxInt32))
 	}
 	return errors.Join(wrong...)
 }
@@ -115,15 +117,15 @@ func (d PodDefaults) resources(spec *cnatv1alpha1.AtSpec) corev1.ResourceRequire
 	return merged
 }
 
-// fill adds the missing defaults. A default that contradicts the At's value on the other side (limit or request)
-// takes that value instead.
+// fill adds the missing defaults. A default that contradicts the At's value on the other side (limit or request), or
+// that must equal it, takes that value instead.
 func fill(to *corev1.ResourceList, defaults, other corev1.ResourceList,
 	fits func(value, other resource.Quantity) bool) {
 	for name, value := range defaults {
 		if _, there := (*to)[name]; there {
 			continue
 		}
-		if said, ok := other[name]; ok && !fits(value, said) {
+		if said, ok := other[name]; ok && (!shared(name) || !fits(value, said)) {
 			value = said
 		}
 		if *to == nil {

@@ -134,3 +134,14 @@ func TestAnAtDecidesFieldByFieldOverItsPod(t *testing.T) {
 		t.Errorf("making Pods changed the defaults:\n%s", diff)
 	}
 }
+
+func TestADefaultRequestOfWhatCannotBeSharedIsTheAtsLimit(t *testing.T) {
+	for _, name := range []string{"example.com/gpu", "hugepages-2Mi"} {
+		d := PodDefaults{Requests: list(name, "1"), Limits: list(name, "1")}
+		got := d.resources(&cnatv1alpha1.AtSpec{Resources: &cnatv1alpha1.AtResources{Limits: list(name, "2")}})
+		want := corev1.ResourceRequirements{Requests: list(name, "2"), Limits: list(name, "2")}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
