@@ -355,3 +355,11 @@ func FuzzInspect(f *testing.F) {
 		}
 	})
 }
+
+func TestASecretMayNotHaveTheHomeClustersName(t *testing.T) {
+	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "home"}, Data: map[string][]byte{Key: []byte("clusters: []")}}
+	if _, err := OfSecret(s, Policy{}); err == nil || !strings.Contains(err.Error(), "call the home cluster") ||
+		Allowable(err) {
+		t.Errorf("%v", err)
+	}
+}

@@ -11,6 +11,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-dev/tenure/pkg/console"
 )
 
 // AddOptions say how a cluster is added.
@@ -102,6 +104,14 @@ func (o Onboarder) planAdd(ctx context.Context, home, there client.Client, a Add
 	}
 	if p.verdict, err = JudgeSecret(o.Namespace, o.Name, p.target, p.access, p.known, time.Now()); err != nil {
 		return p, err
+	}
+	// Secrets don't show a cluster of a folder, nor home where its Deployments are copied.
+	if s, err := o.snapshot(ctx, false); err == nil {
+		if other := servedAs(console.Assess(s), s.Records.Layouts, o.Name, p.target.UID); other != "" {
+			return p, fmt.Errorf("NAME %s: replicas serve this cluster as %s, by its layout in home, and a cluster is served "+
+				"under one name alone: give that name, or take %[2]s away first (with --deployment-source=home, home is %s, and "+
+				"runs no Ats)", o.Name, other, homeName)
+		}
 	}
 	if err = namespacesExist(ctx, there, p.access.Namespaces); err != nil {
 		return p, err

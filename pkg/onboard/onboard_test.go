@@ -532,6 +532,24 @@ func TestAClusterIsServedWhenItsShardsCoverItAndLiveReplicasHoldThem(t *testing.
 	}
 }
 
+func TestAClusterThatIsServedUnderAnotherNameIsFoundByItsLayout(t *testing.T) {
+	layouts := []tenurev1alpha1.Shard{{Spec: tenurev1alpha1.ShardSpec{Cluster: "west",
+		Layout: &tenurev1alpha1.ShardLayout{ClusterUID: "w"}}}}
+	held, quiet, removed := []string{"r1", "r1", "r1", "r1"}, []string{"r3", "", "", ""}, []string{"", "", "", ""}
+	for what, c := range map[string]struct {
+		holders         []string
+		name, uid, want string
+	}{
+		"served": {held, "north", "w", "west"}, "by one that may live": {quiet, "north", "w", "west"},
+		"removed before": {removed, "north", "w", ""}, "its own name": {held, "west", "w", ""},
+		"another cluster": {held, "north", "x", ""}, "unknown": {held, "north", "", ""},
+	} {
+		if got := servedAs(fleetOf(t, c.holders...), layouts, c.name, c.uid); got != c.want {
+			t.Errorf("%s: %q, want %q", what, got, c.want)
+		}
+	}
+}
+
 func TestAnExaminationNamesWhatIsWrongAndTheWayOut(t *testing.T) {
 	good := Probe{
 		Name: "west", Now: now, Access: everywhere, Reason: clusterhealth.ReasonUsable, Asked: make([]Right, 10),

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/pkg/clusterhealth"
 	"github.com/tenure-dev/tenure/pkg/console"
 	"github.com/tenure-dev/tenure/shard/keyspace"
@@ -57,6 +58,17 @@ func Serving(f console.Fleet, name string) Service {
 	s.Replicas = len(holders)
 	s.Complete = s.Shards > 0 && s.Held == s.Shards && covered == 1<<keyspace.MaxBits
 	return s
+}
+
+// servedAs returns another name under which replicas hold shards of the cluster of that UID; "" if there is none.
+func servedAs(f console.Fleet, layouts []tenurev1alpha1.Shard, name, uid string) string {
+	for _, l := range layouts {
+		if uid != "" && l.Spec.Layout != nil && l.Spec.Layout.ClusterUID == uid && l.Spec.Cluster != name &&
+			Serving(f, l.Spec.Cluster).Taken > 0 {
+			return l.Spec.Cluster
+		}
+	}
+	return ""
 }
 
 // String returns it in a few words.
