@@ -56,12 +56,15 @@ func (w Wish) shares(targets, givenUp []multicluster.ClusterName) map[multiclust
 		return result
 	}
 	weights := map[multicluster.ClusterName]int64{}
+	equal := !slices.ContainsFunc(targets, func(name multicluster.ClusterName) bool { return w.weight(name) > 0 })
 	var sum int64
 	for _, name := range targets {
 		if slices.Contains(givenUp, name) {
 			continue
 		}
-		weights[name] = w.weight(name)
+		if weights[name] = w.weight(name); equal { // as Divide takes them
+			weights[name] = 1
+		}
 		sum += weights[name]
 	}
 	if sum == 0 && len(givenUp) > 0 {

@@ -216,3 +216,13 @@ func TestSharesMoveAwayFromATargetThatIsGivenUp(t *testing.T) {
 		})
 	}
 }
+
+func TestWeightsThatAreAllZeroAreEqualForWhoTakesOver(t *testing.T) {
+	wish, got := Wish{Divide: true, Total: 9, Weights: weigh("a", 0, "b", 0, "c", 0)}, map[multicluster.ClusterName]int32{}
+	for target, n := range wish.shares(names{"a", "b", "c"}, names{"c"}) {
+		got[target] = *n
+	}
+	if diff := cmp.Diff(share("a", 5, "b", 4, "c", 0), got); diff != "" {
+		t.Error(diff)
+	}
+}
