@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -411,11 +412,11 @@ func count(n int, noun string) string {
 
 // age writes a duration as a person would say it.
 func age(s Seconds) string {
-	d := s.Duration()
 	sign := ""
-	if d < 0 {
-		d, sign = -d, "-"
+	if s < 0 {
+		s, sign = -s, "-"
 	}
+	d := s.Duration()
 	switch {
 	case d < 10*time.Second:
 		return fmt.Sprintf("%s%.1fs", sign, d.Seconds())
@@ -426,5 +427,5 @@ func age(s Seconds) string {
 	case d < 48*time.Hour:
 		return fmt.Sprintf("%s%dh%02dm", sign, int(d.Hours()), int(d.Minutes())%60)
 	}
-	return fmt.Sprintf("%s%dd", sign, int(d.Hours()/24))
+	return fmt.Sprintf("%s%.0fd", sign, math.Floor(min(float64(s), 1e12)/86400))
 }

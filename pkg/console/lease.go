@@ -120,5 +120,7 @@ func keyOf(i int) string {
 	return "#"
 }
 
-// sinceTime is how long ago a moment was.
-func sinceTime(now, then time.Time) Seconds { return seconds(now.Sub(then)) }
+// sinceTime is how long ago a moment was, which may be longer than a Duration holds.
+func sinceTime(now, then time.Time) Seconds {
+	return Seconds(now.Unix()-then.Unix()) + Seconds(now.Nanosecond()-then.Nanosecond())/1e9
+}

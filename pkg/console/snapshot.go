@@ -1,6 +1,7 @@
 package console
 
 import (
+	"math"
 	"time"
 
 	"github.com/tenure-dev/tenure/shard/inspect"
@@ -37,5 +38,8 @@ type Seconds float64
 
 func seconds(d time.Duration) Seconds { return Seconds(d.Seconds()) }
 
-// Duration converts it back.
-func (s Seconds) Duration() time.Duration { return time.Duration(float64(s) * float64(time.Second)) }
+// Duration converts it back. A Duration holds no more than 292 years.
+func (s Seconds) Duration() time.Duration {
+	const most = Seconds(math.MaxInt64 / int64(time.Second))
+	return time.Duration(float64(max(-most, min(s, most))) * float64(time.Second))
+}

@@ -3,6 +3,7 @@ package console
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -247,6 +248,10 @@ func (w *why) progress(obj *cnatv1alpha1.At, pod *corev1.Pod) {
 	switch {
 	case st.Phase == cnatv1alpha1.AtDone:
 		w.done(obj)
+	case obj.DeletionTimestamp != nil && st.Phase != cnatv1alpha1.AtRunning:
+		w.waits = "it is being deleted, so it starts nothing"
+		w.link("deleted", "%s ago, held by its finalizers: %s", age(sinceTime(w.now, obj.DeletionTimestamp.Time)),
+			strings.Join(obj.Finalizers, ", "))
 	case blocked != nil:
 		w.link("blocked", "%s for %s", blocked.Reason,
 			age(sinceTime(w.now, blocked.LastTransitionTime.Time))).wrong(blocked.Message, "the Events of the At tell more")
@@ -316,15 +321,15 @@ func scheduled(pod *corev1.Pod) *corev1.PodCondition {
 
 func (w *why) pending(due time.Time) {
 	w.Due = &due
-	late := w.now.Sub(due)
+	late := sinceTime(w.now, due)
 	if late < 0 {
-		w.waits = "its time comes in " + age(seconds(-late))
-		w.link("due", "%s, in %s", due.Format(time.RFC3339), age(seconds(-late)))
+		w.waits = "its time comes in " + age(-late)
+		w.link("due", "%s, in %s", due.Format(time.RFC3339), age(-late))
 		return
 	}
 	w.waits = "it is due now"
-	l := w.link("due", "%s, %s ago", due.Format(time.RFC3339), age(seconds(late)))
-	if late > overdueAfter {
+	l := w.link("due", "%s, %s ago", due.Format(time.RFC3339), age(late))
+	if late > seconds(overdueAfter) {
 		l.wrong("it is overdue", "if the links above are whole, its key waits in the holder's queue: see "+
 			AlertWaiting+" in the runbook")
 	}

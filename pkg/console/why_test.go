@@ -52,6 +52,17 @@ func TestWhyFollowsTheChainAndNamesTheBrokenLink(t *testing.T) {
 		broken  []string
 	}{
 		"it waits for its time": {change: func(*Question) {}, verdict: "r1 has it; its time comes in 60s"},
+		"its time is millennia away": {
+			change:  func(q *Question) { q.At.Spec.Schedule = "9999-12-31T23:59:59Z" },
+			verdict: "r1 has it; its time comes in 2912119d",
+		},
+		"it is being deleted": {
+			change: func(q *Question) {
+				q.At.Spec.Schedule = now.Add(-time.Minute).Format(time.RFC3339)
+				q.At.DeletionTimestamp, q.At.Finalizers = &metav1.Time{Time: now}, []string{"example.com/x"}
+			},
+			verdict: "r1 has it; it is being deleted, so it starts nothing",
+		},
 		"due just now": {
 			change:  func(q *Question) { q.At.Spec.Schedule = now.Add(-time.Second).Format(time.RFC3339) },
 			verdict: "r1 has it; it is due now",
@@ -295,5 +306,15 @@ func TestTheClusterMayBeLeftOutOnlyWhereThereIsOne(t *testing.T) {
 	s.Records.Shards = s.Records.Shards[:4]
 	if got, err := theCluster(s, ""); err != nil || got != "east" {
 		t.Errorf("one cluster: %v, %v", got, err)
+	}
+}
+
+func TestAnAgeOfAnyLengthIsSaid(t *testing.T) {
+	for s, want := range map[Seconds]string{
+		sinceTime(now, time.Time{}): "739939d", -sinceTime(now, time.Time{}): "-739939d", 1e300: "11574074d",
+	} {
+		if got := age(s); got != want {
+			t.Errorf("%g: %s, want %s", float64(s), got, want)
+		}
 	}
 }
