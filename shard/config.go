@@ -181,6 +181,10 @@ func (c Config) Validate() error {
 		errs = append(errs, fmt.Errorf("LeaseDuration %v: must be at least 1s, or renewals alone would load the home cluster",
 			c.LeaseDuration))
 	}
+	if c.LeaseDuration > 24*time.Hour {
+		errs = append(errs, fmt.Errorf("LeaseDuration %v: must be at most 24h: a crash leaves keys unserved for that long",
+			c.LeaseDuration))
+	}
 	if c.DrainTimeout < 0 {
 		errs = append(errs, fmt.Errorf("DrainTimeout %v: must not be negative", c.DrainTimeout))
 	}

@@ -174,6 +174,9 @@ func readEnvironment(fs *pflag.FlagSet) error {
 	return errors.Join(errs...)
 }
 
+// mostWorkers bounds the workers of a cluster. Each controller has eight times as many goroutines.
+const mostWorkers = 1000
+
 // validate reports what shard.Config can't see. There a zero value means the default; on a command line it is a
 // mistake.
 func (o *options) validate() error {
@@ -183,8 +186,8 @@ func (o *options) validate() error {
 	if o.shards < 1 || o.shards > 256 || bits.OnesCount(uint(o.shards)) != 1 {
 		return fmt.Errorf("--shards-per-cluster %d: must be a power of two from 1 to 256", o.shards)
 	}
-	if o.workers < 1 {
-		return fmt.Errorf("--workers %d: must be at least 1", o.workers)
+	if o.workers < 1 || o.workers > mostWorkers {
+		return fmt.Errorf("--workers %d: must be from 1 to %d", o.workers, mostWorkers)
 	}
 	if err := o.limits.Validate(); err != nil {
 		return err
