@@ -31,14 +31,15 @@ func TestABadCommandLineIsOneClearLineAndExitCodeTwo(t *testing.T) {
 		env  map[string]string
 		want string
 	}{
-		"unknown flag":            {args: []string{"--leese-duration=3s"}, want: "leese-duration"},
-		"unknown subcommand":      {args: []string{"managr"}, want: `"managr"`},
-		"a misspelt command":      {args: []string{"statsu"}, want: "did you mean status?"},
-		"no number":               {args: []string{"--workers=many"}, want: "workers"},
-		"no worker":               {args: []string{"--workers=0"}, want: "--workers 0"},
-		"too many workers":        {args: []string{"--workers=1152921504606846976"}, want: "must be from 1 to 1000"},
-		"a lease of 68 years":     {args: []string{"--lease-duration=600000h"}, want: "--lease-duration 600000h0m0s"},
-		"a deadline of as many":   {args: []string{"--at-active-deadline=600000h"}, want: "--at-active-deadline: 600000h0m0s"},
+		"unknown flag":        {args: []string{"--leese-duration=3s"}, want: "leese-duration"},
+		"unknown subcommand":  {args: []string{"managr"}, want: `"managr"`},
+		"a misspelt command":  {args: []string{"statsu"}, want: "did you mean status?"},
+		"no number":           {args: []string{"--workers=many"}, want: "workers"},
+		"no worker":           {args: []string{"--workers=0"}, want: "--workers 0"},
+		"too many workers":    {args: []string{"--workers=1152921504606846976"}, want: "must be from 1 to 1000"},
+		"a lease of 68 years": {args: []string{"--lease-duration=600000h"}, want: "--lease-duration 600000h0m0s"},
+		"a deadline of as many": {args: []string{"--at-active-deadline=600000h"},
+			want: "--at-active-deadline: 600000h0m0s"},
 		"three shards":            {args: []string{"--shards-per-cluster=3"}, want: "--shards-per-cluster 3"},
 		"fewer than no objects":   {args: []string{"--objects-per-shard=-1"}, want: "--objects-per-shard -1"},
 		"sharding neither on/off": {args: []string{"--sharding=maybe"}, want: "must be on or off"},

@@ -110,8 +110,9 @@
 //     precondition on another object. While the Pod exists, the same W2 is refused.
 //   - A Pod that ended and was deleted before anyone saw its end looks like one
 //     deleted before it ended, and is made again.
-//   - startingDeadlineSeconds is judged at the claim, and before each try after a Pod that was refused or whose name was
-//     taken, by the process that made the claim: it knows that there never was a Pod. A Pod made again may start later.
+//   - startingDeadlineSeconds is judged at the claim, and before each try after a Pod that was refused, or whose name
+//     was taken, by the process that made the claim: it knows that there never was a Pod. A Pod made again may start
+//     later.
 //   - A workload cluster that is restored from a backup has lost what came after the backup. An At whose claim or end
 //     isn't in the backup runs again, since nothing shows that it had run. An At that was made later is gone.
 //     An At that is RUNNING in the backup may be brought to the end that a cache still shows, which it really had. If

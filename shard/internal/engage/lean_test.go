@@ -182,7 +182,8 @@ func TestNamesThatCannotBePartsOfAPathAreLeftToOthers(t *testing.T) {
 			continue
 		}
 		want = plain.Create(t.Context(), at.DeepCopy())
-		if got := lean.Create(t.Context(), at, AnswerUnread{}); got == nil || got.Error() != want.Error() || last.Method != "" {
+		got := lean.Create(t.Context(), at, AnswerUnread{})
+		if got == nil || got.Error() != want.Error() || last.Method != "" {
 			t.Errorf("creating %q: error %v, want %v; %+v was sent", key, got, want, last)
 		}
 	}
