@@ -136,8 +136,8 @@ func (a *actor) makePod(ctx context.Context, at *cnatv1alpha1.At) (ctrl.Result, 
 		}
 		return ctrl.Result{RequeueAfter: after}, false, nil
 	case apierrors.IsAlreadyExists(err):
-		if claim.restarts == 0 { // nobody else ever had a claim, and this request wasn't carried out
-			a.notes.claims(at.UID, claim, NoteUnused, a.clock.Now())
+		if claim.restarts == 0 { // nobody else ever had a claim; the look shows whether this request was carried out
+			a.taken = &claim
 		}
 		return ctrl.Result{}, true, nil
 	}

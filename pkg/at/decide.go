@@ -136,8 +136,10 @@ func decideRunning(view View) Decision {
 		if !view.Fresh {
 			return Decision{Look: true}
 		}
-		if decision, late := e.tooLate(view); late && !view.At.Spec.Suspend {
-			return decision
+		if !view.At.Spec.Suspend { // tooLate changes the edit
+			if decision, late := e.tooLate(view); late {
+				return decision
+			}
 		}
 		return e.foreign(view)
 	}

@@ -142,6 +142,7 @@ type actor struct {
 	clock  clock.PassiveClock
 	pods   PodDefaults
 	unread Unread
+	taken  *claimID // under which the Pod was refused since its name is taken
 }
 
 func (a *actor) reconcile(ctx context.Context, at *cnatv1alpha1.At) (ctrl.Result, error) {
@@ -189,14 +190,17 @@ func (a *actor) reconcile(ctx context.Context, at *cnatv1alpha1.At) (ctrl.Result
 func (a *actor) view(at *cnatv1alpha1.At, pod *corev1.Pod, fresh bool) View {
 	now := a.clock.Now()
 	note := a.notes.recall(at, now)
+	claim := claimOf(&at.Status)
+	unused := note == NoteUnused || a.taken != nil && a.taken.equal(claim)
 	switch {
-	case !fresh || pod == nil || note != NoteUnused:
+	case !fresh || pod == nil || !unused:
 	case isOurs(pod, at):
 		// A request from before our claim has made a Pod. If it goes, that may be after its end.
 		a.notes.unsure(at.UID, now)
 		note = NoteNone
 	default: // a stranger's, which may stay for longer than an unused note is kept
-		a.notes.claims(at.UID, claimOf(&at.Status), NoteUnused, now)
+		a.notes.claims(at.UID, claim, NoteUnused, now)
+		note = NoteUnused
 	}
 	return View{At: at, Pod: pod, Fresh: fresh, Note: note, Now: now}
 }

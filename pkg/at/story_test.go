@@ -225,6 +225,27 @@ func TestStoryBehindAStrangersPodThatNoCacheShowsTheDeadlinePasses(t *testing.T)
 	}
 }
 
+// A proxy, or client-go, may send a request again that was carried out. The Pod that is in the way is our own then.
+func TestStoryTheRequestForThePodIsRepeatedAndThePodIsGone(t *testing.T) {
+	w := newWorld(anAt())
+	r := newReplica(w)
+	reads := 0
+	r.before = func() {
+		if reads++; reads == 2 { // before the look at the Pod
+			w.deletePod()
+		}
+	}
+	r.write = func(kind string, commit func() error) error {
+		err := commit()
+		if kind == "create" && reads == 0 {
+			err = commit()
+		}
+		return err
+	}
+	r.mustReconcile(t)
+	wantWorld(t, w, cnatv1alpha1.AtRunning, 2, 1)
+}
+
 func TestStoryAStrangersPodThatGoesInTimeCostsNoRenewedClaim(t *testing.T) {
 	w := newWorld(anAt(deadline(60)))
 	w.pods = append(w.pods, aPod(foreign))
