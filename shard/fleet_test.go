@@ -94,3 +94,26 @@ func TestAClustersOwnLimitsReplaceThoseOfAll(t *testing.T) {
 		t.Errorf("at last: %v", limits("west"))
 	}
 }
+
+func TestClustersShareOneBoundOfLists(t *testing.T) {
+	f := newFleet(logr.Discard(), 0, kubeconfig.Limits{})
+	_, west := f.get("west")
+	_, east := f.get("east")
+	if west.Together == nil || west.Together != east.Together {
+		t.Error("each cluster has a bound of its own")
+	}
+}
+
+func TestOneClusterIsFoundWithoutCopyingAll(t *testing.T) {
+	f := newFleet(logr.Discard(), 0, kubeconfig.Limits{})
+	for i := range 100 {
+		if err := f.add(t.Context(), keyspace.ClusterName(fmt.Sprint("c", i)),
+			fakeCluster{config: &rest.Config{Host: "https://127.0.0.1:1"}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m := &Manager{node: &Node{clusters: f}}
+	if n := testing.AllocsPerRun(100, func() { _, _ = m.Unfenced("c7") }); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}

@@ -130,8 +130,8 @@ func (m *Manager) Clusters() []multicluster.ClusterName {
 // write through GetCluster. Call it anew each time, since the provider replaces the cluster with its credentials. It
 // fails with multicluster.ErrClusterNotFound, and is safe for concurrent use.
 func (m *Manager) Unfenced(name multicluster.ClusterName) (cluster.Cluster, error) {
-	if cl := m.node.clusters.all()[keyspace.ClusterName(name)].Cluster; cl != nil {
-		return cl, nil
+	if c, _ := m.node.clusters.known(keyspace.ClusterName(name)); c.Cluster != nil {
+		return c.Cluster, nil
 	}
 	return nil, fmt.Errorf("cluster %s: %w", name, multicluster.ErrClusterNotFound)
 }
@@ -278,7 +278,7 @@ func (p *provider) Get(ctx context.Context, name multicluster.ClusterName) (clus
 	if e := reconciling(ctx); e != nil {
 		return e.remote(keyspace.ClusterName(name))
 	}
-	if p.node.clusters.all()[keyspace.ClusterName(name)].Cluster != nil {
+	if c, _ := p.node.clusters.known(keyspace.ClusterName(name)); c.Cluster != nil {
 		return nil, fmt.Errorf("cluster %s outside of a guarded reconcile: no shard fences what is written there: "+
 			"wrap the reconciler with Manager.Guard and pass on its context, or ask for Manager.Unfenced", name)
 	}

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"sync"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
@@ -172,6 +173,9 @@ func (k *leanKind) do(ctx context.Context, write *rest.Request, into runtime.Obj
 	if err != nil {
 		return err
 	}
-	_, _, err = decoder.Decode(body, nil, into)
+	out, _, err := decoder.Decode(body, nil, into)
+	if err == nil && out != into {
+		err = apierrors.FromObject(out)
+	}
 	return err
 }

@@ -56,6 +56,7 @@ func leanAndPlain(t *testing.T, code int, answer string, others ...string) (lean
 	if err := cnatv1alpha1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
+	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
 	kind := cnatv1alpha1.GroupVersion.WithKind("At")
 	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{kind.GroupVersion()})
 	mapper.Add(kind, meta.RESTScopeNamespace)
@@ -109,6 +110,7 @@ func TestLeanWritesSendAndReturnWhatOthersDo(t *testing.T) {
 		{"an answer that isn't JSON", http.StatusOK, `{"apiVersion":`, false, nil},
 		{"an answer of another form", http.StatusOK, " " + answeredAt, false, nil},
 		{"a proxy's error", http.StatusBadGateway, "<html>", false, nil},
+		{"a failure in a success", http.StatusOK, conflict, false, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			lean, plain, last := leanAndPlain(t, c.code, c.answer)

@@ -29,10 +29,11 @@ func (f *filter) wrap(inner toolscache.ListerWatcher) toolscache.ListerWatcher {
 	lw := toolscache.ToListerWatcherWithContext(inner)
 	return listed{&toolscache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
-			if err := f.traffic.lists.Enter(ctx, listsAtOnce); err != nil {
+			leave, err := f.traffic.list(ctx)
+			if err != nil {
 				return nil, err
 			}
-			defer f.traffic.lists.Leave()
+			defer leave()
 			return f.list(ctx, lw, opts)
 		},
 		WatchFuncWithContext: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
