@@ -75,11 +75,14 @@ func runManager(ctx context.Context, o *options, logTo io.Writer) error {
 	}
 	renewal := onboard.RenewerConfig{Namespace: o.namespace, Replica: o.replica, Policy: policy}
 	if o.sharding {
+		here := func(name string) bool {
+			c, _ := sharded.Connection(multicluster.ClusterName(name))
+			return c.Engaged
+		}
 		watched.InUse = func(name string) (clusterhealth.Use, bool) {
 			c, ok := sharded.Connection(multicluster.ClusterName(name))
-			// With replication, every cluster may be a target, so its state is needed.
 			ask := func(ctx context.Context) error { return sharded.Ask(ctx, multicluster.ClusterName(name)) }
-			return clusterhealth.Use{Ask: ask, Given: c.Given, Refused: c.Refused, Needed: c.Engaged || o.replicates()}, ok
+			return clusterhealth.Use{Ask: ask, Given: c.Given, Refused: c.Refused, Needed: o.needs(name, here)}, ok
 		}
 		watched.Limit = func(name string, secret *corev1.Secret) error {
 			if secret == nil {

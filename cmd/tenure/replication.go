@@ -80,6 +80,12 @@ func (f *replicationFlags) validate() error {
 	return nil
 }
 
+// needs reports whether something here depends on a cluster: it has shards here, or the source of Deployments has,
+// whose copies may go to any cluster.
+func (o *options) needs(cluster string, here func(cluster string) bool) bool {
+	return here(cluster) || o.replicates() && here(o.copying.source)
+}
+
 // replicates reports whether Deployments are replicated.
 func (o *options) replicates() bool { return o.copying.source != noSource }
 

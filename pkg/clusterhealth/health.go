@@ -216,7 +216,7 @@ func (h *Health) inUse(ctx context.Context, use Use, f finding) finding {
 // no secret and leaves room in an event.
 func Look(ctx context.Context, secret *corev1.Secret, policy kubeconfig.Policy,
 	timeout time.Duration) (reason, note string) {
-	reason, note, _ = look(ctx, secret, policy, timeout, nil, false)
+	reason, note, _ = look(ctx, secret, policy, timeout, nil, true)
 	return reason, note
 }
 

@@ -342,3 +342,31 @@ func TestLimitsThatCannotBeUsedAreToldOnceAndAgainAfterAWhile(t *testing.T) {
 		t.Errorf("limits were given %d times and taken away %d times", given, taken)
 	}
 }
+
+func TestAQuestionLeavesNoConnectionOpen(t *testing.T) {
+	var open atomic.Int64
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		switch state {
+		case http.StateNew:
+			open.Add(1)
+		case http.StateClosed:
+			open.Add(-1)
+		}
+	}
+	s.Start()
+	t.Cleanup(s.Close)
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "west"},
+		Data: map[string][]byte{kubeconfig.Key: fmt.Appendf(nil,
+			"clusters: [{name: c, cluster: {server: %q}}]\nusers: [{name: u, user: {token: t}}]\n"+
+				"contexts: [{name: x, context: {cluster: c, user: u}}]\ncurrent-context: x", s.URL)}}
+	reason, note := Look(t.Context(), secret, kubeconfig.Policy{Insecure: true}, time.Minute)
+	if reason != ReasonUsable {
+		t.Fatal(reason, note)
+	}
+	for until := time.Now().Add(time.Minute); open.Load() > 0; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatal("the connection stays open")
+		}
+	}
+}

@@ -115,6 +115,14 @@ func (v *survey) findUnserved() []Finding {
 // findUnfit reports replicas that say they can't serve a cluster. A shard that such a replica holds waits until it
 // can, or until another replica says that it can.
 func (v *survey) findUnfit() (found []Finding) {
+	type tenancy struct {
+		cluster keyspace.ClusterName
+		holder  protocol.Incarnation
+	}
+	shards := map[tenancy]int{} // looking through all records for each replica and cluster would take seconds
+	for _, e := range v.entries {
+		shards[tenancy{e.ID.Cluster, e.Holder}]++
+	}
 	for _, c := range v.clusters {
 		var cant, holding []string
 		stuck := 0
@@ -123,12 +131,7 @@ func (v *survey) findUnfit() (found []Finding) {
 				continue
 			}
 			cant = append(cant, string(r.Incarnation))
-			held := 0
-			for _, e := range v.entries {
-				if e.ID.Cluster == c.Name && e.Holder == r.Incarnation {
-					held++
-				}
-			}
+			held := shards[tenancy{c.Name, r.Incarnation}]
 			if held > 0 {
 				holding = append(holding, string(r.Incarnation))
 			}

@@ -570,3 +570,26 @@ func TestARemovedClusterIsNoPartOfTheTotals(t *testing.T) {
 		t.Errorf("%+v of %d records, want one cluster whose 4 shards are all held", f.Totals, len(f.Shards))
 	}
 }
+
+func TestReplicasThatCanServeNothingAreFoundSoon(t *testing.T) {
+	s := Snapshot{Namespace: "n", Now: now, Registered: true}
+	for i := range 100 {
+		l := lease(fmt.Sprint("r", i), time.Second)
+		l.Annotations["tenure.dev/unfit"] = "!" // for all clusters
+		s.Records.Leases = append(s.Records.Leases, l)
+	}
+	for c := range 1000 {
+		cluster := fmt.Sprint("c", c)
+		s.Clusters = append(s.Clusters, Answer{Cluster: keyspace.ClusterName(cluster)})
+		for i, prefix := range keyspace.Partition(3) {
+			s.Records.Shards = append(s.Records.Shards, shardRecord(cluster, prefix.String(),
+				fmt.Sprintf("r%d-aaaaaa", (c*8+i)%100)))
+		}
+	}
+	v := look(s)
+	before := processorTime(t)
+	found := v.findUnfit()
+	if took := processorTime(t) - before; took > time.Second || len(found) != 1000 {
+		t.Errorf("%d findings took %v of processor time", len(found), took)
+	}
+}

@@ -20,6 +20,7 @@ import (
 	"github.com/tenure-dev/tenure/pkg/clusterhealth"
 	"github.com/tenure-dev/tenure/pkg/console"
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
+	"github.com/tenure-dev/tenure/shard/inspect"
 )
 
 const (
@@ -170,17 +171,18 @@ func (o Onboarder) awaitService(ctx context.Context, home client.Client, within 
 	var fleet console.Fleet // as it was last read
 	read, told := false, false
 	err := poll(ctx, within, func() (bool, error) {
-		now, err := o.fleet(ctx, false)
+		records, err := inspect.Read(ctx, home, o.Namespace, o.Fleet) // not the Secrets and events of all clusters
 		if err != nil {
 			return false, err
 		}
-		fleet, read = now, true
-		s := Serving(fleet, o.Name)
-		if !s.Complete && !told {
+		s := console.Snapshot{Home: o.Home.Host, Namespace: o.Namespace, Now: time.Now(), Records: records}
+		fleet, read = console.Assess(s), true
+		served := Serving(fleet, o.Name)
+		if !served.Complete && !told {
 			told = true
-			o.tell("waiting up to %v for the replicas to serve cluster %s (%d alive)", within, o.Name, s.Live)
+			o.tell("waiting up to %v for the replicas to serve cluster %s (%d alive)", within, o.Name, served.Live)
 		}
-		return s.Complete, nil
+		return served.Complete, nil
 	})
 	if err != nil && !read {
 		return Service{}, fmt.Errorf("cluster %s is registered; whether it is served isn't known, since the fleet can't be "+

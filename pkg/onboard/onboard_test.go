@@ -13,11 +13,13 @@ import (
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -782,5 +784,27 @@ func TestTheLifeThatWasGrantedIsSaid(t *testing.T) {
 		if text != c.text || !strings.HasPrefix(note, c.note) || (note == "") != (c.note == "") {
 			t.Errorf("%q, %q, want %q, %q", text, note, c.text, c.note)
 		}
+	}
+}
+
+func TestTheWaitForServiceReadsRecordsOnly(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), tenurev1alpha1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	id := keyspace.ShardID{Cluster: "west", Prefix: keyspace.Partition(0)[0]}
+	renewed := metav1.NowMicro()
+	home := fake.NewClientBuilder().WithScheme(scheme).WithObjects(
+		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "r0-a", Labels: map[string]string{
+			tenurev1alpha1.RoleLabel: tenurev1alpha1.RoleMember, tenurev1alpha1.ReplicaLabel: "r0"},
+			Annotations: map[string]string{tenurev1alpha1.LeaseDurationAnnotation: "1h"}},
+			Spec: coordinationv1.LeaseSpec{RenewTime: &renewed}},
+		&tenurev1alpha1.Shard{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: id.RecordName("")},
+			Spec:   tenurev1alpha1.ShardSpec{Cluster: "west", Prefix: id.Prefix.String()},
+			Status: tenurev1alpha1.ShardStatus{Holder: "r0-a", Epoch: 1, Phase: tenurev1alpha1.ShardHeld}},
+	).Build()
+	o := Onboarder{Home: &rest.Config{Host: "127.0.0.1:1"}, Namespace: "n", Name: "west"} // nothing else can be asked
+	if s, err := o.awaitService(t.Context(), home, 0); err != nil || !s.Complete {
+		t.Errorf("%+v, %v", s, err)
 	}
 }

@@ -30,6 +30,8 @@ const (
 	renewTimeout = 10 * time.Second
 	// lookAgain is the time between two checks whether a token is due and this replica renews. They cost no request.
 	lookAgain = 5 * time.Second
+	// lookRarely is the same where a token isn't due: its kubeconfig has to be parsed for that.
+	lookRarely = time.Minute
 	// renewalReporter is the reporting controller of the events. It isn't that of package clusterhealth: a token that
 	// isn't renewed is still good.
 	renewalReporter = "tenure-renewal"
@@ -133,13 +135,15 @@ func (r *Renewer) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 	if len(t.about) > 0 && !slices.Contains(t.about, secret.Annotations[SumAnnotation]) {
 		*t = try{}
 	}
-	if now.Before(renewAt(secret, held.issued, held.Expires)) {
+	again := lookAgain
+	if due := renewAt(secret, held.issued, held.Expires); now.Before(due) {
 		t.failures = 0 // somebody else has renewed it
+		again = max(lookAgain, min(due.Sub(now), lookRarely))
 	} else if !now.Before(t.next) {
 		r.renew(ctx, secret, held, t)
 	}
 	renewed.WithLabelValues(req.Name).Set(map[bool]float64{true: 1}[t.failures == 0])
-	return ctrl.Result{RequeueAfter: lookAgain}, nil
+	return ctrl.Result{RequeueAfter: again}, nil
 }
 
 // try returns the state of a cluster. One cluster is reconciled by one worker at a time, so the result needs no

@@ -398,3 +398,14 @@ func TestARotationMeanwhileIsNotUndone(t *testing.T) {
 		t.Error("the other's Secret was overwritten")
 	}
 }
+
+func TestAKubeconfigWhoseTokenIsNotDueIsParsedRarely(t *testing.T) {
+	f := newRenewing(t, nil)
+	if again := f.look(); again != lookRarely {
+		t.Errorf("half an hour early, looked at again after %v", again)
+	}
+	f.owner.Store(false)
+	if again := f.look(); again != lookAgain {
+		t.Errorf("somebody else renews: looked at again after %v", again)
+	}
+}

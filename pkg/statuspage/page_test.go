@@ -249,3 +249,10 @@ func TestOfTooManyClustersThoseWithTroubleAreShown(t *testing.T) {
 			v.Fleet.Clusters[last])
 	}
 }
+
+func TestAPageHasNoMoreFindingsThanItShows(t *testing.T) {
+	v := View{Fleet: console.Fleet{Findings: make([]console.Finding, maxRows+1)}}
+	if v.cut(); len(v.Fleet.Findings) != maxRows {
+		t.Errorf("%d findings", len(v.Fleet.Findings))
+	}
+}

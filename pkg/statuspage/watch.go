@@ -59,16 +59,15 @@ func (w *watch) see(cfg Config, records inspect.Records, m metrics, now time.Tim
 		Namespace: cfg.Namespace, Now: now, Records: records, Registered: len(m.clusters) > 0,
 		Seen: w.seeLeases(records, now),
 	}
-	maps.DeleteFunc(w.clusters, func(name keyspace.ClusterName, _ time.Time) bool {
-		return !slices.ContainsFunc(m.clusters, func(a console.Answer) bool { return a.Cluster == name })
-	})
+	first := make(map[keyspace.ClusterName]time.Time, len(m.clusters))
 	for _, a := range m.clusters {
-		if _, known := w.clusters[a.Cluster]; !known {
-			w.clusters[a.Cluster] = now
+		if a.Since = w.clusters[a.Cluster]; a.Since.IsZero() {
+			a.Since = now
 		}
-		a.Since = w.clusters[a.Cluster]
+		first[a.Cluster] = a.Since
 		s.Clusters = append(s.Clusters, a)
 	}
+	w.clusters = first
 	v := View{By: cfg.Replica, Fleet: console.Assess(s), Queues: w.seeQueues(m, now)}
 	v.cut()
 	return v
@@ -97,6 +96,7 @@ func (v *View) cut() {
 	}
 	f.Replicas = f.Replicas[:min(len(f.Replicas), maxRows)]
 	f.Moves = f.Moves[:min(len(f.Moves), maxRows)]
+	f.Findings = f.Findings[:min(len(f.Findings), maxRows)] // those that are wrong come first
 }
 
 // seeLeases returns when each Lease was last seen to change, on this replica's clock. A Lease that hasn't changed
