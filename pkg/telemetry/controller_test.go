@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -388,13 +389,16 @@ func TestACollectorThatHangsHoldsNoReconcileUp(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); _ = r.Run(ctx) }()
-	began := time.Now()
+	var took []time.Duration
 	for range 500 {
+		began := time.Now()
 		r.queue.Add(testKey)
 		r.reconcile(t, fine)
+		took = append(took, time.Since(began))
 	}
-	if took := time.Since(began); took > time.Minute { // an export that is waited for takes an hour
-		t.Errorf("500 reconciles took %v", took)
+	slices.Sort(took)
+	if half := took[len(took)/2]; half > 10*time.Millisecond { // a stall of the machine meets a few
+		t.Errorf("half of 500 reconciles took more than %v each", half)
 	}
 	if dropped := value(t, r.pipeline.overflow); dropped < 800 {
 		t.Errorf("%v of 1000 spans were counted as dropped, with room for 20", dropped)

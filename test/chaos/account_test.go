@@ -110,6 +110,11 @@ func TestEachMissIsFoundAndASoundAccountHasNone(t *testing.T) {
 			a.faults = append(a.faults, fault{Kind: stalled, Victim: "all", Start: after(12), End: after(15)})
 			storm(a, says("r2", 16, "INFO", "incarnation lapsed", ""))
 		}, ""},
+		"lapse in calm, when the machine stood still for a moment": {func(a *account) {
+			a.lenient = true
+			a.faults = append(a.faults, fault{Kind: stalled, Victim: "all", Start: after(14.5), End: after(15)})
+			storm(a, says("r2", 16, "INFO", "incarnation lapsed", ""))
+		}, "lapse in calm: r2"},
 		"lapse in calm, long after the machine stood still": {func(a *account) {
 			a.faults = append(a.faults, fault{Kind: stalled, Victim: "all", Start: after(5), End: after(8)})
 			storm(a, says("r2", 16, "INFO", "incarnation lapsed", ""))
