@@ -107,10 +107,15 @@ func (o Onboarder) planAdd(ctx context.Context, home, there client.Client, a Add
 	}
 	// Secrets don't show a cluster of a folder, nor home where its Deployments are copied.
 	if s, err := o.snapshot(ctx, false); err == nil {
-		if other := servedAs(console.Assess(s), s.Records.Layouts, o.Name, p.target.UID); other != "" {
+		switch other := servedAs(console.Assess(s), s.Records.Layouts, o.Name, p.target.UID); other {
+		case "":
+		case homeName:
+			return p, fmt.Errorf("NAME %s: replicas serve this cluster as home already (--deployment-source=home), and a "+
+				"cluster is served under one name alone, so no Ats can run there", o.Name)
+		default:
 			return p, fmt.Errorf("NAME %s: replicas serve this cluster as %s, by its layout in home, and a cluster is served "+
-				"under one name alone: give that name, or take %[2]s away first (with --deployment-source=home, home is %s, and "+
-				"runs no Ats)", o.Name, other, homeName)
+				"under one name alone: give that name, or take %[2]s away first; if you just have, try again when its shards "+
+				"are let go of (tenure status)", o.Name, other)
 		}
 	}
 	if err = namespacesExist(ctx, there, p.access.Namespaces); err != nil {

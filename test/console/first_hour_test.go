@@ -358,6 +358,10 @@ func TestAnHourFromNothingToAnAtInASecondClusterAndBack(t *testing.T) {
 			n.rolls("--deployment-source=home")
 		}
 	}
+	if out, err := n.shell(`tenure cluster add local --context "$(kubectl config current-context)"`); err == nil ||
+		!strings.Contains(out, "serve this cluster as home already") {
+		t.Errorf("home, which is served, is added as another cluster: %v\n%s", err, out)
+	}
 	if copied := labtest.Kubectl(t, n.planes.Cluster("east"), "get", "deployment", "everywhere", "-o",
 		"name"); copied == "" {
 		t.Error("a Deployment is replicated, and there is no copy of it")
