@@ -11,7 +11,6 @@ import (
 
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 	"github.com/tenure-dev/tenure/shard/internal/engage"
-	"github.com/tenure-dev/tenure/shard/internal/turnstile"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
@@ -21,7 +20,6 @@ import (
 type fleet struct {
 	log   logr.Logger
 	grace time.Duration
-	lists turnstile.Turnstile // bounds those of all clusters together
 
 	mu       sync.Mutex // guards all below
 	clusters map[keyspace.ClusterName]*site
@@ -210,7 +208,7 @@ func (f *fleet) inUse(name keyspace.ClusterName) (_ connection, refused string) 
 // trafficOf returns the counters of a cluster, and makes them at the first call. Call it with the lock held.
 func (f *fleet) trafficOf(name keyspace.ClusterName) *engage.Traffic {
 	if f.traffic[name] == nil {
-		f.traffic[name] = &engage.Traffic{Together: &f.lists}
+		f.traffic[name] = &engage.Traffic{}
 		f.traffic[name].SetLimits(f.limitsOf(name))
 	}
 	return f.traffic[name]

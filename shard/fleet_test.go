@@ -95,15 +95,6 @@ func TestAClustersOwnLimitsReplaceThoseOfAll(t *testing.T) {
 	}
 }
 
-func TestClustersShareOneBoundOfLists(t *testing.T) {
-	f := newFleet(logr.Discard(), 0, kubeconfig.Limits{})
-	_, west := f.get("west")
-	_, east := f.get("east")
-	if west.Together == nil || west.Together != east.Together {
-		t.Error("each cluster has a bound of its own")
-	}
-}
-
 func TestOneClusterIsFoundWithoutCopyingAll(t *testing.T) {
 	f := newFleet(logr.Discard(), 0, kubeconfig.Limits{})
 	for i := range 100 {

@@ -82,7 +82,7 @@ func runManager(ctx context.Context, o *options, logTo io.Writer) error {
 		watched.InUse = func(name string) (clusterhealth.Use, bool) {
 			c, ok := sharded.Connection(multicluster.ClusterName(name))
 			ask := func(ctx context.Context) error { return sharded.Ask(ctx, multicluster.ClusterName(name)) }
-			return clusterhealth.Use{Ask: ask, Given: c.Given, Refused: c.Refused, Needed: o.needs(name, here)}, ok
+			return clusterhealth.Use{Ask: ask, Given: c.Given, Refused: c.Refused, Needed: c.Engaged || o.copiesFrom(here)}, ok
 		}
 		watched.Limit = func(name string, secret *corev1.Secret) error {
 			if secret == nil {

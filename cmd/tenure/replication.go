@@ -80,10 +80,10 @@ func (f *replicationFlags) validate() error {
 	return nil
 }
 
-// needs reports whether something here depends on a cluster: it has shards here, or the source of Deployments has,
-// whose copies may go to any cluster.
-func (o *options) needs(cluster string, here func(cluster string) bool) bool {
-	return here(cluster) || o.replicates() && here(o.copying.source)
+// copiesFrom reports whether the source of Deployments has shards here. Its copies may go to any cluster, so the state
+// of all is needed then. A replica that takes the source over learns it within ten seconds.
+func (o *options) copiesFrom(here func(cluster string) bool) bool {
+	return o.replicates() && here(o.copying.source)
 }
 
 // replicates reports whether Deployments are replicated.

@@ -64,20 +64,13 @@ func TestHomeMayBeTheSourceThoughOnlyOneNamespaceOfItIsCached(t *testing.T) {
 }
 
 func TestOnlyTheSourcesHoldersNeedToKnowAllClusters(t *testing.T) {
-	copies := optionsOf(t, nil, "--replica=r1", "--deployment-source=west")
-	none := optionsOf(t, nil, "--replica=r1")
-	at := func(held string) func(string) bool { return func(name string) bool { return name == held } }
 	for _, c := range []struct {
-		o       *options
-		held    string
-		cluster string
-		want    bool
-	}{
-		{copies, "west", "east", true}, {copies, "north", "east", false}, {copies, "east", "east", true},
-		{none, "none", "east", false},
-	} {
-		if got := c.o.needs(c.cluster, at(c.held)); got != c.want {
-			t.Errorf("source %s, shards of %s here: %s is needed: %v", c.o.copying.source, c.held, c.cluster, got)
+		source, held string
+		want         bool
+	}{{"west", "west", true}, {"west", "east", false}, {"none", "none", false}} {
+		o := optionsOf(t, nil, "--replica=r1", "--deployment-source="+c.source)
+		if got := o.copiesFrom(func(cluster string) bool { return cluster == c.held }); got != c.want {
+			t.Errorf("source %s, shards of %s here: %v", c.source, c.held, got)
 		}
 	}
 }

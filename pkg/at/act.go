@@ -136,7 +136,9 @@ func (a *actor) makePod(ctx context.Context, at *cnatv1alpha1.At) (ctrl.Result, 
 		}
 		return ctrl.Result{RequeueAfter: after}, false, nil
 	case apierrors.IsAlreadyExists(err):
-		if claim.restarts == 0 { // nobody else ever had a claim; the look shows whether this request was carried out
+		// Nobody else ever had a claim. A look shows whether this request was carried out: then the Pod is ours, unless
+		// that is gone already and a stranger has taken its name.
+		if claim.restarts == 0 {
 			a.taken = &claim
 		}
 		return ctrl.Result{}, true, nil

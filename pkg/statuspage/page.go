@@ -235,4 +235,6 @@ type View struct {
 	Left int `json:"left,omitempty"`
 	// LeftClusters is how many clusters aren't, with their shards.
 	LeftClusters int `json:"leftClusters,omitempty"`
+	// LeftFindings is how many findings aren't.
+	LeftFindings int `json:"leftFindings,omitempty"`
 }

@@ -252,7 +252,7 @@ func TestOfTooManyClustersThoseWithTroubleAreShown(t *testing.T) {
 
 func TestAPageHasNoMoreFindingsThanItShows(t *testing.T) {
 	v := View{Fleet: console.Fleet{Findings: make([]console.Finding, maxRows+1)}}
-	if v.cut(); len(v.Fleet.Findings) != maxRows {
-		t.Errorf("%d findings", len(v.Fleet.Findings))
+	if v.cut(); len(v.Fleet.Findings) != maxRows || v.LeftFindings != 1 {
+		t.Errorf("%d findings, %d left out", len(v.Fleet.Findings), v.LeftFindings)
 	}
 }

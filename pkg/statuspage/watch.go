@@ -96,7 +96,8 @@ func (v *View) cut() {
 	}
 	f.Replicas = f.Replicas[:min(len(f.Replicas), maxRows)]
 	f.Moves = f.Moves[:min(len(f.Moves), maxRows)]
-	f.Findings = f.Findings[:min(len(f.Findings), maxRows)] // those that are wrong come first
+	v.LeftFindings = max(0, len(f.Findings)-maxRows)
+	f.Findings = f.Findings[:len(f.Findings)-v.LeftFindings] // those that are wrong come first
 }
 
 // seeLeases returns when each Lease was last seen to change, on this replica's clock. A Lease that hasn't changed

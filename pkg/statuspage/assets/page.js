@@ -62,7 +62,7 @@ function showHead(view) {
   setText(byId("by"), view.by);
 }
 
-function showFindings(findings) {
+function showFindings(findings, left) {
   byId("findings-section").hidden = !findings || findings.length === 0;
   byId("findings").replaceChildren(...(findings || []).map((f) => {
     const item = make("li", f.severity);
@@ -71,6 +71,7 @@ function showFindings(findings) {
     if (hints) item.append(make("span", "do", hints));
     return item;
   }));
+  if (left) byId("findings").append(make("li", "quiet", left + " more; tenure status has all."));
 }
 
 function describe(shard) {
@@ -241,7 +242,7 @@ function show(view) {
   // Letters go by name, in the order of the replicas, not in that of the blocks.
   (view.fleet.replicas || []).filter((r) => r.state === "live" || r.shards).forEach((r) => placeOf(r.name));
   showHead(view);
-  showFindings(view.fleet.findings);
+  showFindings(view.fleet.findings, view.leftFindings);
   showMap(view);
   showReplicas(view.fleet);
   showMoves(view.fleet);

@@ -24,29 +24,3 @@ const (
 func (t *Traffic) Fill(ctx context.Context) (done func(), err error) {
 	return t.fills.Turn(ctx, fillsAtOnce, fillTurn, nil)
 }
-
-const (
-	// listsTogether is how many lists a replica requests from all clusters together at a time. Without a bound it would
-	// hold those of a thousand clusters in memory at once at a cold start.
-	listsTogether = 64
-	// listTurn is how long a list keeps those of other clusters waiting: its cluster may be slow, or never answer.
-	listTurn = time.Second
-)
-
-// list waits until one more list may be requested; call leave after it. It waits for the cluster first, so a slow one
-// has listsAtOnce of all places at most. It fails only with the context's error.
-func (t *Traffic) list(ctx context.Context) (leave func(), err error) {
-	if err := t.lists.Enter(ctx, listsAtOnce); err != nil {
-		return nil, err
-	}
-	// A silent cluster sends nothing, so its list costs nothing.
-	if open, why := t.Breaker.Open(); t.Together == nil || open && why == Silence {
-		return t.lists.Leave, nil
-	}
-	done, err := t.Together.Turn(ctx, listsTogether, listTurn, nil)
-	if err != nil {
-		t.lists.Leave()
-		return nil, err
-	}
-	return func() { done(); t.lists.Leave() }, nil
-}

@@ -29,11 +29,10 @@ func (f *filter) wrap(inner toolscache.ListerWatcher) toolscache.ListerWatcher {
 	lw := toolscache.ToListerWatcherWithContext(inner)
 	return listed{&toolscache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
-			leave, err := f.traffic.list(ctx)
-			if err != nil {
+			if err := f.traffic.lists.Enter(ctx, listsAtOnce); err != nil {
 				return nil, err
 			}
-			defer leave()
+			defer f.traffic.lists.Leave()
 			return f.list(ctx, lw, opts)
 		},
 		WatchFuncWithContext: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {

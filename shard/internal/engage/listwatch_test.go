@@ -31,8 +31,6 @@ import (
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/tenure-dev/tenure/shard/internal/turnstile"
 )
 
 // A reflector would pause for half a minute after some failures, and know nothing of the server's return until then.
@@ -451,57 +449,4 @@ func TestFieldSelectorsLeaveOutWhatIsFinished(t *testing.T) {
 			}
 		})
 	}
-}
-
-// One that never answers keeps its place for a turn only, and one that is known to be silent needs none.
-func TestAllClustersTogetherAreAskedForSoManyListsAtATime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var together turnstile.Turnstile
-		list := func(traffic *Traffic, wait func()) error {
-			lw := toolscache.ToListerWatcherWithContext((&filter{traffic: traffic}).wrap(&toolscache.ListWatch{
-				ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
-					wait()
-					return &corev1.PodList{}, nil
-				}}))
-			_, err := lw.ListWithContext(t.Context(), metav1.ListOptions{})
-			return err
-		}
-		all := func(n int, wait func()) *sync.WaitGroup {
-			var lists sync.WaitGroup
-			for range n {
-				lists.Go(func() {
-					if err := list(&Traffic{Together: &together}, wait); err != nil {
-						t.Error(err)
-					}
-				})
-			}
-			synctest.Wait()
-			return &lists
-		}
-		began := time.Now()
-		lists := all(3*listsTogether, func() { time.Sleep(listTurn / 2) })
-		if inside, waiting := together.Count(); inside != listsTogether || waiting != 2*listsTogether {
-			t.Errorf("%d lists at a time, %d wait", inside, waiting)
-		}
-		lists.Wait()
-		if took := time.Since(began); took != 3*listTurn/2 {
-			t.Errorf("%v in all, want %v", took, 3*listTurn/2)
-		}
-		end := make(chan struct{})
-		lists = all(listsTogether, func() { <-end })
-		silent := &Traffic{Together: &together}
-		silent.Breaker.failed()
-		began = time.Now()
-		for _, c := range []struct {
-			what    string
-			traffic *Traffic
-			want    time.Duration
-		}{{"silent", silent, 0}, {"other", &Traffic{Together: &together}, listTurn}} {
-			if err := list(c.traffic, func() {}); err != nil || time.Since(began) != c.want {
-				t.Errorf("%s: listed after %v, want %v (%v)", c.what, time.Since(began), c.want, err)
-			}
-		}
-		close(end)
-		lists.Wait()
-	})
 }

@@ -32,9 +32,6 @@ type Traffic struct {
 	// Breaker judges whether the cluster can be used.
 	Breaker Breaker
 
-	// Together bounds the lists of all clusters of the process; nil bounds nothing. Set it before the first request.
-	Together *turnstile.Turnstile
-
 	fills turnstile.Turnstile
 	lists turnstile.Turnstile
 	limit limit
