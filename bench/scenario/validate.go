@@ -12,6 +12,7 @@ import (
 // Bounds that keep a typing error from filling the machine.
 const (
 	maxReplicas = 64
+	maxWorkers  = 1000 // replicas take no more
 	maxClusters = 32
 	maxArrivals = 2_000_000
 )
@@ -76,7 +77,8 @@ func (f Fleet) validate(v *violations) {
 		f.Kubeconfigs, f.Clusters)
 	v.check(f.Replicas >= 1 && f.Replicas <= maxReplicas, "fleet.replicas", "%d is not between 1 and %d",
 		f.Replicas, maxReplicas)
-	v.check(f.Workers >= 1 && f.Workers <= 1000, "fleet.workers", "%d is not between 1 and 1000", f.Workers)
+	v.check(f.Workers >= 1 && f.Workers <= maxWorkers, "fleet.workers", "%d is not between 1 and %d",
+		f.Workers, maxWorkers)
 	v.check(f.ShardsPerCluster >= 1 && f.ShardsPerCluster <= 256 && bits.OnesCount(uint(f.ShardsPerCluster)) == 1,
 		"fleet.shardsPerCluster", "%d is not a power of two up to 256", f.ShardsPerCluster)
 	v.check(f.LeaseDuration.D() >= time.Second, "fleet.leaseDuration", "%s is less than 1s", f.LeaseDuration)
@@ -163,9 +165,9 @@ func (s Scenario) validateSteps(v *violations) {
 }
 
 func (s Scenario) validateReferences(v *violations) {
-	v.check(len(s.Compare) == 0 || s.Fleet.Replicas*s.Fleet.Workers <= 1000, "fleet.workers",
-		"%d for each of %d replicas are more than the 1000 that one process, a reference, may have", s.Fleet.Workers,
-		s.Fleet.Replicas)
+	v.check(len(s.Compare) == 0 || s.Fleet.Replicas*s.Fleet.Workers <= maxWorkers, "fleet.workers",
+		"%d for each of %d replicas are more than the %d that one process, a reference, may have", s.Fleet.Workers,
+		s.Fleet.Replicas, maxWorkers)
 	for i, r := range s.Compare {
 		at := fmt.Sprintf("compare[%d]", i)
 		oneOf(v, at, r, Floor, Floors, Stock, Client, Identical, Slow, Apart, Unserved)

@@ -136,10 +136,8 @@ func decideRunning(view View) Decision {
 		if !view.Fresh {
 			return Decision{Look: true}
 		}
-		if !view.At.Spec.Suspend { // tooLate changes the edit
-			if decision, late := e.tooLate(view); late {
-				return decision
-			}
+		if decision, late := e.tooLate(view); late {
+			return decision
 		}
 		return e.foreign(view)
 	}
@@ -170,10 +168,10 @@ func (e *edit) makePod(view View) Decision {
 	if view.At.Spec.Suspend {
 		return e.suspended()
 	}
+	if decision, late := e.tooLate(view); late {
+		return decision
+	}
 	if view.Note == NoteUnused {
-		if decision, late := e.tooLate(view); late {
-			return decision
-		}
 		return Decision{MakePod: true}
 	}
 	e.claimAgain()
@@ -182,11 +180,14 @@ func (e *edit) makePod(view View) Decision {
 }
 
 // tooLate ends a RUNNING At whose deadline has passed, if no Pod was ever there, nor will one come: it was refused, or
-// never asked for.
+// never asked for. Suspension outlasts the deadline.
 func (e *edit) tooLate(view View) (_ Decision, late bool) {
+	if view.At.Spec.Suspend || view.Note != NoteUnused || view.At.Status.Restarts > 0 {
+		return Decision{}, false
+	}
 	due, err := ParseSchedule(view.At.Spec.Schedule)
 	deadline, late := missed(view, due)
-	if !late || err != nil || view.Note != NoteUnused || view.At.Status.Restarts > 0 {
+	if err != nil || !late {
 		return Decision{}, false
 	}
 	return e.missed(due, deadline), true

@@ -20,7 +20,6 @@ import (
 	"github.com/tenure-dev/tenure/pkg/clusterhealth"
 	"github.com/tenure-dev/tenure/pkg/console"
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
-	"github.com/tenure-dev/tenure/shard/inspect"
 )
 
 const (
@@ -171,18 +170,17 @@ func (o Onboarder) awaitService(ctx context.Context, home client.Client, within 
 	var fleet console.Fleet // as it was last read
 	read, told := false, false
 	err := poll(ctx, within, func() (bool, error) {
-		records, err := inspect.Read(ctx, home, o.Namespace, o.Fleet) // not the Secrets and events of all clusters
+		_, now, err := o.records(ctx, home)
 		if err != nil {
 			return false, err
 		}
-		s := console.Snapshot{Home: o.Home.Host, Namespace: o.Namespace, Now: time.Now(), Records: records}
-		fleet, read = console.Assess(s), true
-		served := Serving(fleet, o.Name)
-		if !served.Complete && !told {
+		fleet, read = now, true
+		s := Serving(fleet, o.Name)
+		if !s.Complete && !told {
 			told = true
-			o.tell("waiting up to %v for the replicas to serve cluster %s (%d alive)", within, o.Name, served.Live)
+			o.tell("waiting up to %v for the replicas to serve cluster %s (%d alive)", within, o.Name, s.Live)
 		}
-		return served.Complete, nil
+		return s.Complete, nil
 	})
 	if err != nil && !read {
 		return Service{}, fmt.Errorf("cluster %s is registered; whether it is served isn't known, since the fleet can't be "+
@@ -199,11 +197,11 @@ func (o Onboarder) awaitService(ctx context.Context, home client.Client, within 
 }
 
 // awaitRelease waits until no replica that may be alive holds a shard of the cluster. With within 0 it looks once.
-func (o Onboarder) awaitRelease(ctx context.Context, within time.Duration) (Service, error) {
+func (o Onboarder) awaitRelease(ctx context.Context, home client.Client, within time.Duration) (Service, error) {
 	var s Service
 	told := false
 	err := poll(ctx, within, func() (bool, error) {
-		fleet, err := o.fleet(ctx, false)
+		_, fleet, err := o.records(ctx, home)
 		if err != nil {
 			return false, err
 		}

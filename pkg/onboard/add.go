@@ -11,8 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/tenure-dev/tenure/pkg/console"
 )
 
 // AddOptions say how a cluster is added.
@@ -106,8 +104,8 @@ func (o Onboarder) planAdd(ctx context.Context, home, there client.Client, a Add
 		return p, err
 	}
 	// Secrets don't show a cluster of a folder, nor home where its Deployments are copied.
-	if s, err := o.snapshot(ctx, false); err == nil {
-		switch other := servedAs(console.Assess(s), s.Records.Layouts, o.Name, p.target.UID); other {
+	if records, fleet, err := o.records(ctx, home); err == nil {
+		switch other := servedAs(fleet, records.Layouts, o.Name, p.target.UID); other {
 		case "":
 		case homeName:
 			return p, fmt.Errorf("NAME %s: replicas serve this cluster as home already (--deployment-source=home), and a "+

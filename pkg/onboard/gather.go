@@ -26,6 +26,7 @@ import (
 	"github.com/tenure-dev/tenure/pkg/clusterhealth"
 	"github.com/tenure-dev/tenure/pkg/console"
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
+	"github.com/tenure-dev/tenure/shard/inspect"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
@@ -226,6 +227,18 @@ func (o Onboarder) fleet(ctx context.Context, ask bool) (console.Fleet, error) {
 		return console.Fleet{}, err
 	}
 	return console.Assess(s), nil
+}
+
+// records reads the records of the fleet alone, not the Secrets and events of all clusters: enough for [Serving], and
+// little enough to be read again and again.
+func (o Onboarder) records(ctx context.Context, home client.Reader) (inspect.Records, console.Fleet, error) {
+	records, err := inspect.Read(ctx, home, o.Namespace, o.Fleet)
+	if err != nil {
+		return records, console.Fleet{}, err
+	}
+	return records, console.Assess(console.Snapshot{
+		Home: o.Home.Host, Namespace: o.Namespace, Now: time.Now(), Records: records,
+	}), nil
 }
 
 func (o Onboarder) snapshot(ctx context.Context, ask bool) (console.Snapshot, error) {

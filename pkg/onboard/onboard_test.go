@@ -324,11 +324,15 @@ func TestAFleetThatCannotBeReadIsNeitherDeadNorHolding(t *testing.T) {
 	}))
 	defer home.Close()
 	o := Onboarder{Home: &rest.Config{Host: home.URL}, Namespace: "ns", Name: "west"}
-	_, err := o.awaitService(t.Context(), fake.NewClientBuilder().Build(), 10*time.Millisecond)
+	reader, err := o.home()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = o.awaitService(t.Context(), reader, 10*time.Millisecond)
 	if err == nil || strings.Contains(err.Error(), "is alive") || !strings.Contains(err.Error(), "isn't known") {
 		t.Errorf("serving: %v", err)
 	}
-	_, err = o.awaitRelease(t.Context(), 10*time.Millisecond)
+	_, err = o.awaitRelease(t.Context(), reader, 10*time.Millisecond)
 	if err == nil || strings.Contains(err.Error(), "is deleted") || !strings.Contains(err.Error(), "--kubeconfig-folder") {
 		t.Errorf("letting go: %v", err)
 	}

@@ -97,7 +97,7 @@ func (o Onboarder) Remove(ctx context.Context, options RemoveOptions) (r Report,
 		if within > 0 {
 			within = max(within-time.Since(began), time.Millisecond) // 0 would mean not to wait
 		}
-		s, err := of.awaitRelease(ctx, within)
+		s, err := of.awaitRelease(ctx, home, within)
 		if err != nil {
 			return r, err
 		}
