@@ -15,12 +15,13 @@ import (
 	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
-// alive returns the incarnations whose Lease is there and not sealed.
+// alive returns the incarnations whose Lease is there, can be read and isn't sealed.
 func alive(leases []coordinationv1.Lease) map[protocol.Incarnation]bool {
 	all := map[protocol.Incarnation]bool{}
 	for i := range leases {
 		if seen, err := member.Seen(&leases[i]); err == nil {
-			if l, ok := seen.(ownership.LeaseSeen); ok && !l.Lease.Sealed {
+			// A live owner's next renewal makes a Lease readable again.
+			if l, ok := seen.(ownership.LeaseSeen); ok && !l.Lease.Sealed && !l.Lease.Unreadable {
 				all[l.Lease.ID] = true
 			}
 		}

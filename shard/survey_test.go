@@ -62,6 +62,21 @@ func TestALookTellsWhatIsUnservedAndWhatMovesAndSinceWhen(t *testing.T) {
 	}
 }
 
+func TestAHolderCountsAsAliveWhileItsLeaseCanBeReadAndIsNotSealed(t *testing.T) {
+	lease := func(name string, annotations map[string]string) coordinationv1.Lease {
+		return coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: "1", Annotations: annotations}}
+	}
+	duration := tenurev1alpha1.LeaseDurationAnnotation
+	got := alive([]coordinationv1.Lease{
+		lease("live", map[string]string{duration: "10s"}),
+		lease("sealed", map[string]string{duration: "10s", tenurev1alpha1.SealedAnnotation: "now"}),
+		lease("edited", map[string]string{duration: "ten"}), // a live owner's next renewal mends it
+	})
+	if diff := cmp.Diff(map[protocol.Incarnation]bool{"live": true}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 func TestWhatIsUnservedHasNoRecordOrNoHolderInAClusterThatIsKnown(t *testing.T) {
 	var objects []client.Object
 	for _, id := range []string{"west/0", "gone/0"} {

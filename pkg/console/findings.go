@@ -29,6 +29,7 @@ const (
 
 // Entries of config/RUNBOOK.md, which are the names of the alerts too.
 const (
+	AlertNoReplica   = "TenureNoReplica"
 	AlertUnheld      = "TenureShardWithoutHolder"
 	AlertNotServed   = "TenureShardNotServed"
 	AlertCoordinator = "TenureCoordinatorMissing"
@@ -67,7 +68,7 @@ func (v *survey) findNobody() []Finding {
 	if v.living() > 0 {
 		return nil
 	}
-	return []Finding{{Wrong, AlertUnheld, "no replica is alive: nothing is reconciled",
+	return []Finding{{Wrong, AlertNoReplica, "no replica is alive: nothing is reconciled",
 		fmt.Sprintf("look at the replicas: kubectl -n %s get pods; and that --namespace and --fleet are theirs; with "+
 			"--sharding=off there are no shards, and Lease tenure-leader says who works",
 			v.Namespace)}}
@@ -234,7 +235,7 @@ func (v *survey) findHoles() (found []Finding) {
 	const coordinator = "the coordinator makes what is missing; look at its log"
 	add(bare, "registered, but not divided into shards yet: %s",
 		coordinator+", and for events ClusterHasTwoNames: a second name of a cluster stays so")
-	add(partly, "no record covers a part of: %s", coordinator+" (a deleted record comes back after a lease duration)")
+	add(partly, "no record covers a part of: %s", coordinator+" (a deleted record comes back after two and a half lease durations)")
 	add(twice, "records overlap, and no layout says which of them count: %s", "delete the records that were made by hand")
 	return found
 }
