@@ -1,6 +1,7 @@
 package config
 
 import (
+	"math"
 	"regexp"
 	"strings"
 	"testing"
@@ -88,5 +89,41 @@ func TestTheQuantitiesOfAnAtCanBeRead(t *testing.T) {
 				t.Errorf("%s: %q is accepted", kind, text)
 			}
 		}
+	}
+}
+
+// API servers before 1.36 don't hold a number against its format (kubernetes/kubernetes#136091), and one that doesn't
+// fit would keep all Ats of its cluster from everybody.
+func TestTheNumbersOfAnAtFitTheirTypes(t *testing.T) {
+	objects, err := Render(Workload)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	var check func(path string, schema map[string]any)
+	check = func(path string, schema map[string]any) {
+		if schema["format"] == "int32" {
+			seen++
+			least, _ := schema["minimum"].(int64)
+			most, bounded := schema["maximum"].(int64)
+			if _, above := schema["minimum"]; !above || least < math.MinInt32 || !bounded || most > math.MaxInt32 {
+				t.Errorf("%s: from %v to %v, which an int32 doesn't hold", path, schema["minimum"], schema["maximum"])
+			}
+		}
+		properties, _ := schema["properties"].(map[string]any)
+		for name, of := range properties {
+			check(path+"."+name, of.(map[string]any))
+		}
+	}
+	for _, o := range objects {
+		if o.GetName() != "ats.cnat.programming-kubernetes.info" {
+			continue
+		}
+		versions, _, _ := unstructured.NestedSlice(o.Object, "spec", "versions")
+		schema, _, _ := unstructured.NestedMap(versions[0].(map[string]any), "schema", "openAPIV3Schema")
+		check("at", schema)
+	}
+	if seen == 0 {
+		t.Fatal("no number of the CRD of Ats has a format")
 	}
 }

@@ -201,8 +201,8 @@ func (c Config) Validate() error {
 		errs = append(errs, fmt.Errorf("Limits: %w", err))
 	}
 	if c.Weight < 0 || c.Weight > plan.MaxWeight { // a larger weight would count as MaxWeight, and be equal to it
-		errs = append(errs, fmt.Errorf("Weight %d: must be from 1 to %d; divide the weights of all replicas by the same number",
-			c.Weight, plan.MaxWeight))
+		errs = append(errs, fmt.Errorf("Weight %d: must be from 1 to %d; divide the weights of all replicas by the same "+
+			"number", c.Weight, plan.MaxWeight))
 	}
 	return errors.Join(errs...)
 }

@@ -24,7 +24,9 @@
 // # What a reconciler may rely on
 //
 //   - No other replica reconciles the key meanwhile (I1). When this can't be kept up any longer, the reconcile's
-//     context ends and its writes fail with [ErrFenced].
+//     context ends and its writes fail with [ErrFenced]. An object that is made again under its name has another UID,
+//     and so mostly another shard and key: the reconcile that finds the old one gone may run beside that of the new
+//     one, or after it. So clean up by a finalizer, or ask GetAPIReader first whether the name is taken again.
 //   - Its writes carry preconditions, so a write that was on the wire when its tenure ended does no harm. A cache may
 //     be older than the last write of the previous holder. So what must not happen twice has to be guarded by a
 //     precondition or a live read, as in any controller that was restarted.

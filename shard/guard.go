@@ -3,12 +3,14 @@ package shard
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
 	"github.com/tenure-dev/tenure/pkg/budget"
@@ -61,7 +63,12 @@ type guard struct {
 
 func (g *guard) Reconcile(ctx context.Context, req mcreconcile.Request) (reconcile.Result, error) {
 	e := g.roster.get(req.ClusterName)
-	if e == nil {
+	switch {
+	case e == nil && req.ClusterName == mcmanager.LocalCluster:
+		return reconcile.Result{}, reconcile.TerminalError(fmt.Errorf("key %s of the manager's own cluster, which isn't "+
+			"sharded under that name: leave out WithEngageWithLocalCluster, and name the cluster by shard.Config.HomeCluster",
+			req.NamespacedName))
+	case e == nil:
 		return reconcile.Result{}, nil
 	}
 	key := putOffKey{g, req.NamespacedName}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -310,5 +311,13 @@ func TestAKeyWhoseReconcileIsAbandonedIsTriedAgainUnlessItsTenureIsOver(t *testi
 				t.Errorf("tenure over: %v: got %v, %v", over, result, err)
 			}
 		})
+	}
+}
+
+func TestAKeyOfTheManagersOwnClusterIsAnError(t *testing.T) {
+	g, _, _ := guarding(t, keyspace.ShardID{Cluster: "west"}, &refuser{})
+	_, err := g.Reconcile(t.Context(), mcreconcile.Request{})
+	if !errors.Is(err, reconcile.TerminalError(nil)) || !strings.Contains(err.Error(), "HomeCluster") {
+		t.Errorf("got %v", err)
 	}
 }

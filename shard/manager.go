@@ -276,13 +276,24 @@ func (p *provider) Get(ctx context.Context, name multicluster.ClusterName) (clus
 		return nil, fmt.Errorf("shard %s isn't warm yet: %w", name, multicluster.ErrClusterNotFound)
 	}
 	if e := reconciling(ctx); e != nil {
-		return e.remote(keyspace.ClusterName(name))
+		return p.seenBy(e, keyspace.ClusterName(name))
 	}
 	if c, _ := p.node.clusters.known(keyspace.ClusterName(name)); c.Cluster != nil {
 		return nil, fmt.Errorf("cluster %s outside of a guarded reconcile: no shard fences what is written there: "+
 			"wrap the reconciler with Manager.Guard and pass on its context, or ask for Manager.Unfenced", name)
 	}
 	return nil, fmt.Errorf("shard or cluster %s: not here: %w", name, multicluster.ErrClusterNotFound)
+}
+
+// seenBy returns a cluster as a shard sees it.
+func (p *provider) seenBy(e *engagement, name keyspace.ClusterName) (cluster.Cluster, error) {
+	remote, err := e.remote(name)
+	if c, _ := p.node.clusters.known(name); err != nil && c.Cluster != nil && !p.node.roster.reaches(e.id.Cluster) {
+		// Not ErrClusterNotFound: controllers drop a key for that, and there will be no event that enqueues it again.
+		return nil, fmt.Errorf("cluster %s in a reconcile of shard %s: its own cluster goes by the request's ClusterName, "+
+			"and it reaches no other: declare what it owns there with shard.Copies, or ask for Manager.Unfenced", name, e.id)
+	}
+	return remote, err
 }
 
 // IndexField indexes a field in the caches of all shards engaged from now on. Where clusters are divided, it fails
@@ -299,6 +310,5 @@ func (p *provider) IndexField(_ context.Context, obj client.Object, field string
 				field, obj)
 		}
 	}
-	p.node.roster.addIndex(engage.Index{Object: obj, Field: field, Extract: extract})
-	return nil
+	return p.node.roster.addIndex(engage.Index{Object: obj, Field: field, Extract: extract})
 }

@@ -2,6 +2,7 @@ package shard
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -106,11 +107,18 @@ func (r *roster) allAwares() []multicluster.Aware {
 	return slices.Clip(r.awares)
 }
 
-// addIndex adds an index to the caches of all shards that are engaged from now on.
-func (r *roster) addIndex(i engage.Index) {
+// addIndex adds an index to the caches of all shards that are engaged from now on. A second one of the same field would
+// keep all of them from opening.
+func (r *roster) addIndex(i engage.Index) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	for _, other := range r.indexes {
+		if other.Field == i.Field && sameKind(other.Object, i.Object) {
+			return fmt.Errorf("index of %s of %T: there is one already", i.Field, i.Object)
+		}
+	}
 	r.indexes = append(r.indexes, i)
+	return nil
 }
 
 // reaches reports whether shards of a cluster look for any kind in other clusters.

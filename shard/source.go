@@ -40,7 +40,9 @@ type kindSource struct {
 	due     func(client.Object) time.Time // see For; may be nil
 	filter  predicate.Predicate           // events that are acted on
 	remote  bool                          // the kind is declared by Copies
+	own     bool                          // the keys are those of the objects themselves
 	owner   schema.GroupVersionKind       // the kind of the owners that Owns enqueues; empty with other sources
+	leads   bool                          // the kind must be primary, so that what its objects own is in their shards
 	follows bool                          // the kind must be owned, so that its objects are in their owners' shards
 	err     error                         // why it can't be started
 	queue   queue                         // set when the source is added to the roster
@@ -59,8 +61,8 @@ type kindSource struct {
 // if the predicate would let the object in as new, and the change moved its due time, the new time counts.
 func (m *Manager) For(obj client.Object, due func(client.Object) time.Time,
 	only ...predicate.Predicate) source.TypedSource[mcreconcile.Request] {
-	return &kindSource{roster: m.node.roster, log: m.node.log, obj: obj, due: due, keys: ownKey,
-		filter: predicate.And(only...)}
+	return &kindSource{roster: m.node.roster, log: m.node.log, obj: obj, due: due, keys: ownKey, own: true,
+		leads: m.node.cfg.ShardBits > 0, filter: predicate.And(only...)}
 }
 
 func ownKey(o client.Object) []types.NamespacedName {
@@ -173,6 +175,10 @@ func (s *kindSource) declared() error {
 		return fmt.Errorf("source of %T: declare the kind in shard.Config.Kinds, with %s", s.obj, how)
 	}
 	s.kind = s.roster.kinds[i]
+	if s.leads && s.kind.Owned {
+		return fmt.Errorf("source of %T: the kind is declared with Owned, so its objects are in their owners' shards, and "+
+			"what they own themselves is in others: declare it with Primary, or set shard.Config.WholeClusters", s.obj)
+	}
 	if s.follows && !s.kind.Owned {
 		return fmt.Errorf("source of %T: the kind is declared with Primary, so that an object may be in another shard than "+
 			"what it enqueues, which wouldn't hear of it: declare it with Owned", s.obj)
@@ -277,6 +283,9 @@ func (s *kindSource) updated(e *engagement, old, obj any) {
 		how := live
 		if version := o.GetResourceVersion(); version != "" && version == before.GetResourceVersion() {
 			how = behind // it was listed anew, as the whole kind was
+		}
+		if !s.own && !slices.Equal(s.keys(before), s.keys(o)) {
+			s.enqueue(e, before, how) // a key that the change took away, such as that of an owner which has lost the object
 		}
 		s.changed(e, o, how)
 	case s.due != nil:

@@ -87,6 +87,17 @@ func TestWhatIsOwnedIsDeclaredAsThat(t *testing.T) {
 	}
 }
 
+// What an owned object owns itself would be in another shard than the object.
+func TestAKindIsReconciledOrOwnedWhereClustersAreDivided(t *testing.T) {
+	for whole, says := range map[bool]string{false: "its objects are in their owners' shards", true: "<nil>"} {
+		m := aManager(t, Config{Replica: "a", Kinds: []Kind{Primary(&corev1.ConfigMap{}), Owned(&corev1.Pod{})},
+			WholeClusters: whole})
+		if err := m.For(&corev1.Pod{}, nil).Start(t.Context(), testQueue(t)); !strings.Contains(fmt.Sprint(err), says) {
+			t.Errorf("whole clusters %v: got %v, want %q", whole, err, says)
+		}
+	}
+}
+
 func TestASourceThatCannotWorkSaysWhy(t *testing.T) {
 	maps, pods := &corev1.ConfigMap{}, &corev1.Pod{}
 	m := sharing(Primary(maps), Copies(pods), Owned(&corev1.Secret{}))
@@ -341,6 +352,49 @@ func TestAnIndexOfAKindThatIsNotDeclaredIsRefusedWhereClustersAreDivided(t *test
 		err := m.GetFieldIndexer().IndexField(t.Context(), c.obj, "data", func(client.Object) []string { return nil })
 		if c.says == "" && err != nil || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
 			t.Errorf("%s: got %v, want %q", what, err, c.says)
+		}
+	}
+}
+
+// It would keep all shards from opening.
+func TestASecondIndexOfAFieldIsRefused(t *testing.T) {
+	m := aManager(t, Config{Replica: "a", Kinds: []Kind{Primary(&corev1.ConfigMap{})}})
+	index := func(field string) error {
+		return m.GetFieldIndexer().IndexField(t.Context(), &corev1.ConfigMap{}, field,
+			func(client.Object) []string { return nil })
+	}
+	for _, field := range []string{"data", "name"} {
+		if err := index(field); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := index("data"); err == nil || !strings.Contains(err.Error(), "there is one already") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// An owner that has lost an object has to hear of it, as with controller-runtime's own sources.
+func TestAKeyThatAChangeTakesAwayIsEnqueued(t *testing.T) {
+	m := aManager(t, Config{Replica: "a", Kinds: []Kind{Primary(&corev1.ConfigMap{}), Owned(&corev1.Pod{})}})
+	e := opened(t, m, func() bool { return true })
+	pod := func(owner, version string) *corev1.Pod {
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", ResourceVersion: version}}
+		if owner == "" {
+			return p
+		}
+		by := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: owner}}
+		if err := controllerutil.SetControllerReference(by, p, m.GetLocalManager().GetScheme()); err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	for now, want := range map[string]int{"": 1, "b": 2, "a": 1} {
+		q := testQueue(t)
+		s := m.Owns(&corev1.Pod{}, &corev1.ConfigMap{}).(*kindSource)
+		s.queue = q
+		s.updated(e, pod("a", "1"), pod(now, "2"))
+		if n := q.Len(); n != want {
+			t.Errorf("controller a -> %q: %d keys, want %d", now, n, want)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -165,5 +167,21 @@ func TestRecordsThatAreOddAlikeAreToldOfByAFewEvents(t *testing.T) {
 	})
 	if !rest {
 		t.Error("none tells how many more there are")
+	}
+}
+
+func TestAnEventAboutARecordIsOneThatAPIServersTake(t *testing.T) {
+	c := fake.NewClientBuilder().WithScheme(recordScheme(t)).Build()
+	tell := newTeller(c, Config{Replica: "a"}.withDefaults(), logr.Discard(), func(f func()) { f() })
+	tell.tell(t.Context(), inspect.Odd{Record: strings.Repeat("a", 229) + "-" + strings.Repeat("b", 10),
+		Reason: inspect.Unreadable, Note: "\x1b[2J" + strings.Repeat("я", 1000)}, time.Now())
+	events := &eventsv1.EventList{}
+	if err := c.List(t.Context(), events); err != nil || len(events.Items) != 1 {
+		t.Fatalf("%d events, %v", len(events.Items), err)
+	}
+	e := events.Items[0]
+	if wrong := validation.IsDNS1123Subdomain(e.Name); len(wrong) > 0 || len(e.Note) > 1024 ||
+		strings.Contains(e.Note, "\x1b") {
+		t.Errorf("%v, %d bytes: %.20q", wrong, len(e.Note), e.Note)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	"github.com/tenure-dev/tenure/pkg/text"
 	"github.com/tenure-dev/tenure/shard/inspect"
 )
 
@@ -55,7 +56,7 @@ func (t *teller) tellAll(ctx context.Context, all []inspect.Odd, now time.Time) 
 		}
 		for i, o := range all[:min(alike, tellAtOnce)] {
 			if more := alike - tellAtOnce; i == tellAtOnce-1 && more > 0 {
-				o.Note = fmt.Sprintf("%.900s; %d more records are like it", o.Note, more)
+				o.Note = fmt.Sprintf("%s; %d more records are like it", text.Line(o.Note, 900), more)
 			}
 			t.tell(ctx, o, now)
 		}
@@ -75,7 +76,7 @@ func (t *teller) tell(ctx context.Context, o inspect.Odd, now time.Time) {
 func (t *teller) tellOf(ctx context.Context, about corev1.ObjectReference, reason, note string, now time.Time) {
 	cause := fnv.New64a()
 	fmt.Fprintf(cause, "%s %s %s %d", about.Name, about.UID, reason, now.Unix()/int64(tellEvery.Seconds()))
-	name := fmt.Sprintf("%.230s.%016x", about.Name, cause.Sum64())
+	name := text.EventName(about.Name, cause.Sum64())
 	if now.Sub(t.told[name]) < 2*tellEvery {
 		return
 	}
@@ -95,7 +96,7 @@ func (t *teller) tellOf(ctx context.Context, about corev1.ObjectReference, reaso
 		Reason:              reason,
 		Type:                corev1.EventTypeWarning,
 		Regarding:           about,
-		Note:                fmt.Sprintf("%.1000s", note),
+		Note:                text.Line(note, text.Note),
 	}
 	event.Regarding.Namespace = t.namespace
 	t.spawn(func() {

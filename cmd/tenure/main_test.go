@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -211,5 +212,12 @@ func TestTheShellCompletesCommandsAndTheValuesOfFlags(t *testing.T) {
 		if code := run(t.Context(), words, noEnv, &out, &errs); code != 0 || !strings.Contains(out.String(), want) {
 			t.Errorf("tenure %s: exit code %d, %q, want %s", args, code, out.String(), want)
 		}
+	}
+}
+
+func TestNoOtherUserOfTheMachineChoosesTheKeyOfTheMetrics(t *testing.T) {
+	m := (&options{metricsAddress: ":8080", metricsSecure: true}).metricsOptions()
+	if m.CertDir == "" || strings.HasPrefix(m.CertDir, os.TempDir()) {
+		t.Errorf("certificates are read from %q", m.CertDir)
 	}
 }

@@ -102,6 +102,7 @@ func (o *options) metricsOptions() metricsserver.Options {
 	m := metricsserver.Options{BindAddress: o.metricsAddress}
 	if o.metricsSecure {
 		m.SecureServing = true
+		m.CertDir = "/nonexistent" // so that it makes a certificate: the default is below /tmp, where others can put theirs
 		m.FilterProvider = filters.WithAuthenticationAndAuthorization
 	}
 	return m

@@ -56,7 +56,7 @@ func (e Event) object(secret *corev1.Secret, now time.Time) *eventsv1.Event {
 	}
 	return &eventsv1.Event{
 		ObjectMeta: metav1.ObjectMeta{Namespace: secret.Namespace,
-			Name: fmt.Sprintf("%.230s.%016x", name, cause.Sum64())},
+			Name: text.EventName(name, cause.Sum64())},
 		EventTime:           metav1.NewMicroTime(now),
 		ReportingController: e.Reporter,
 		ReportingInstance:   text.Line(e.Replica, 128), // the API server's limit

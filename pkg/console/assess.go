@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"time"
 
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/shard/inspect"
@@ -76,7 +77,7 @@ func Assess(s Snapshot) Fleet {
 		if m := e.raw.Status.LastMove; m != nil {
 			f.Recent = append(f.Recent, Change{
 				Shard: e.ID, Kind: protocol.MoveKind(m.Kind), From: protocol.Incarnation(m.From), To: protocol.Incarnation(m.To),
-				Epoch: int64(e.Epoch), At: m.Time.Time,
+				Epoch: int64(e.Epoch), At: showable(m.Time.Time),
 			})
 		}
 	}
@@ -86,6 +87,14 @@ func Assess(s Snapshot) Fleet {
 	f.Findings = append([]Finding{}, v.findings()...)
 	f.Healthy = !slices.ContainsFunc(f.Findings, func(x Finding) bool { return x.Severity == Wrong })
 	return f
+}
+
+// showable returns the zero time for a time that JSON can't show. One such time would hide the whole answer.
+func showable(t time.Time) time.Time {
+	if year := t.Year(); year < 0 || year > 9999 {
+		return time.Time{}
+	}
+	return t
 }
 
 func (t *Totals) add(e *entry) {

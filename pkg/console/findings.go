@@ -235,7 +235,8 @@ func (v *survey) findHoles() (found []Finding) {
 	const coordinator = "the coordinator makes what is missing; look at its log"
 	add(bare, "registered, but not divided into shards yet: %s",
 		coordinator+", and for events ClusterHasTwoNames: a second name of a cluster stays so")
-	add(partly, "no record covers a part of: %s", coordinator+" (a deleted record comes back after two and a half lease durations)")
+	add(partly, "no record covers a part of: %s",
+		coordinator+" (a deleted record comes back after two and a half lease durations)")
 	add(twice, "records overlap, and no layout says which of them count: %s", "delete the records that were made by hand")
 	return found
 }

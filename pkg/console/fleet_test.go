@@ -593,3 +593,16 @@ func TestReplicasThatCanServeNothingAreFoundSoon(t *testing.T) {
 		t.Errorf("%d findings took %v of processor time", len(found), took)
 	}
 }
+
+func TestATimeThatJSONCannotShowHidesNothingElse(t *testing.T) {
+	s := healthy()
+	s.Records.Shards[0].Status.LastMove = &tenurev1alpha1.ShardMove{Kind: string(protocol.Planned),
+		Time: metav1.NewMicroTime(time.Date(10000, 1, 1, 12, 0, 0, 0, time.UTC))}
+	q := question()
+	q.At.Spec.Schedule = "9999-12-31T23:59:59-12:00"
+	for _, answer := range []any{Assess(s), Explain(q)} {
+		if _, err := json.Marshal(answer); err != nil {
+			t.Error(err)
+		}
+	}
+}

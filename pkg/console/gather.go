@@ -358,7 +358,12 @@ func (g Gatherer) workload(ctx context.Context, home client.Client, name keyspac
 	if err != nil {
 		return nil, fmt.Errorf("Secret of cluster %s can't be used from here (so give --kubeconfig): %w", name, err)
 	}
-	return access.REST()
+	config, err := access.REST()
+	if err != nil {
+		return nil, err
+	}
+	kubeconfig.Bound(config)
+	return config, nil
 }
 
 // theCluster returns the cluster that is meant.

@@ -320,7 +320,9 @@ func scheduled(pod *corev1.Pod) *corev1.PodCondition {
 }
 
 func (w *why) pending(due time.Time) {
-	w.Due = &due
+	if at := showable(due); !at.IsZero() {
+		w.Due = &at
+	}
 	late := sinceTime(w.now, due)
 	if late < 0 {
 		w.waits = "its time comes in " + age(-late)

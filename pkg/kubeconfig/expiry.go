@@ -71,5 +71,5 @@ func moment(claim *float64) time.Time {
 	if claim == nil || *claim <= 0 || *claim > latest {
 		return time.Time{}
 	}
-	return time.Unix(int64(*claim), 0)
+	return time.Unix(int64(*claim), 0).UTC() // JSON can't show the year 10000 of a zone further east
 }

@@ -94,3 +94,12 @@ func FuzzTokenLife(f *testing.F) {
 		}
 	})
 }
+
+func TestAnEndCanBeShownInEveryTimeZone(t *testing.T) {
+	defer func(was *time.Location) { time.Local = was }(time.Local)
+	time.Local = time.FixedZone("east", 3600)
+	_, expires := TokenLife("e30." + base64.RawURLEncoding.EncodeToString([]byte(`{"exp":253402300799}`)) + ".c2ln")
+	if _, err := expires.MarshalJSON(); err != nil || expires.IsZero() {
+		t.Errorf("%v: %v", expires, err)
+	}
+}

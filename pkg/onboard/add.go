@@ -3,6 +3,7 @@ package onboard
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -154,6 +155,18 @@ func (o Onboarder) Add(ctx context.Context, a AddOptions) (r Report, err error) 
 		r.secret(secret, p.verdict)
 		r.Changed = false
 		return r, nil
+	}
+	if own := p.known.Own; own != nil && p.verdict.Action == Update {
+		// The wish is noted before anything is changed: if this run is cut short, the next one completes it, whatever its
+		// flags.
+		noted := own.DeepCopy()
+		annotate(noted, p.target.UID, p.access)
+		if !maps.Equal(noted.Annotations, own.Annotations) {
+			if err := home.Update(ctx, noted); err != nil {
+				return Report{}, fmt.Errorf("writing %s: %w", secret, err)
+			}
+			p.known.Own = noted
+		}
 	}
 	if made, err := carryOut(ctx, there, p.steps); err != nil {
 		return summarize(o.Name, made), fmt.Errorf("cluster %s: %w", o.Name, err)

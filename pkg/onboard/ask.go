@@ -28,6 +28,7 @@ func (p *Probe) ask(ctx context.Context, opened *kubeconfig.Access) error {
 		return err
 	}
 	config.Timeout, config.QPS = lookTimeout, -1
+	kubeconfig.Bound(config)
 	ctx, cancel := context.WithTimeout(ctx, asksWithin)
 	defer cancel()
 	objects, err := Objects(p.Access)

@@ -1,6 +1,7 @@
 package onboard
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"encoding/pem"
@@ -8,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -115,5 +117,37 @@ func TestAClusterThatDoesNotAnswerLeavesTimeForTheFleet(t *testing.T) {
 	}
 	if !errors.Is(p.Unasked, context.DeadlineExceeded) || len(p.Asked) == 0 || len(p.Missing) > 0 {
 		t.Errorf("%d rights asked for, %d missing, %v", len(p.Asked), len(p.Missing), p.Unasked)
+	}
+}
+
+// A hostile API server can't fill the memory of whoever checks its cluster, often in a replica's own container.
+func TestAnAnswerWithoutAnEndFailsACheck(t *testing.T) {
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Accept-Encoding") == "gzip" {
+			t.Error("a small answer could become a large one")
+		}
+		w.Header().Set("Content-Type", "application/json")
+		if !strings.HasPrefix(r.URL.Path, "/apis/cnat.") {
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+		for range 17 {
+			_, _ = w.Write(bytes.Repeat([]byte(" "), 1<<20))
+		}
+		_, _ = io.WriteString(w, `{"kind":"APIResourceList","apiVersion":"v1","resources":[]}`)
+	}))
+	defer server.Close()
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	text, err := Target{Server: server.URL, CA: ca}.kubeconfig("west", "token")
+	if err != nil {
+		t.Fatal(err)
+	}
+	opened, err := kubeconfig.Inspect(text, kubeconfig.Policy{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, large := Probe{Access: everywhere}, &http.MaxBytesError{}
+	if err := p.ask(t.Context(), opened); err != nil || !errors.As(p.API, &large) {
+		t.Errorf("%v, %v", err, p.API)
 	}
 }

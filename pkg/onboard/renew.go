@@ -217,8 +217,7 @@ func (r *Renewer) replace(ctx context.Context, secret *corev1.Secret, held Held)
 		return made, err
 	}
 	config.Timeout, config.QPS, config.UserAgent = renewTimeout, -1, "tenure (renewal)"
-	config.DisableCompression = true // a small answer could become a large one
-	config.Wrap(kubeconfig.Bounded)
+	kubeconfig.Bound(config)
 	token, _, err := requestToken(ctx, config, max(held.Expires.Sub(held.issued), shortestLife))
 	switch {
 	case apierrors.IsForbidden(err):

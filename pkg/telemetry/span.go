@@ -33,7 +33,8 @@ type Span struct {
 // NewTraceID returns a random trace id.
 func NewTraceID() (id trace.TraceID) {
 	binary.NativeEndian.PutUint64(id[:8], rand.Uint64())
-	binary.NativeEndian.PutUint64(id[8:], rand.Uint64()|1) // never all zero, which is invalid
+	// Never all zero, which is invalid. The bit that is always set is the one that counts least for inRatio.
+	binary.BigEndian.PutUint64(id[8:], rand.Uint64()|1)
 	return id
 }
 

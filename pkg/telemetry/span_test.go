@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"math"
 	"strings"
 	"testing"
 
@@ -23,6 +24,22 @@ func TestTextsOfOthersAreFitForSpans(t *testing.T) {
 	for i, want := range []string{want, "7", "one"} {
 		if got := got.Attributes()[i].Value.Emit(); got != want {
 			t.Errorf("attribute %d: %.50q, want %.50q", i, got, want)
+		}
+	}
+}
+
+func TestTheShareThatIsSampledIsTheRatio(t *testing.T) {
+	const all = 400_000
+	for _, ratio := range []float64{0, .001, .01, .25, 1} {
+		sampled := 0
+		for range all {
+			if inRatio(NewTraceID(), ratio) {
+				sampled++
+			}
+		}
+		want := ratio * all
+		if off := math.Abs(float64(sampled) - want); off > 6*math.Sqrt(want*(1-ratio)) {
+			t.Errorf("ratio %v: %d of %d are sampled, want about %.0f", ratio, sampled, all, want)
 		}
 	}
 }

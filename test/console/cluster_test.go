@@ -110,6 +110,18 @@ func TestAClusterIsAddedAndRemovedByOneCommandEach(t *testing.T) {
 	run(0, wider, "roles and bindings 1 created,", "1 deleted", "RoleBinding default/tenure-ats-run")
 	run(0, wider, "nothing had to be changed")
 	f.await("the right is back", func() bool { _, code := f.ask("cluster", "check", "west"); return code == 0 })
+	// A run that can't note in home what is wanted changes nothing: the next one would take it back.
+	reader, err := f.Planes.Cluster(lab.Home).UserKubeconfig("reader", "readers")
+	if err != nil {
+		t.Fatal(err)
+	}
+	home := f.Planes.Cluster(lab.Home)
+	labtest.Kubectl(t, home, "-n", namespace, "create", "role", "reader", "--verb=get,list",
+		"--resource=secrets,events,leases.coordination.k8s.io,shards.tenure.dev")
+	labtest.Kubectl(t, home, "-n", namespace, "create", "rolebinding", "reader", "--role=reader", "--user=reader")
+	run(1, append([]string{"add", "west", "--namespaces=default", "--home-kubeconfig", reader}, admin...),
+		"writing Secret tenure-system/west")
+	run(0, wider, "nothing had to be changed")
 
 	before := f.secret()
 	run(0, append([]string{"rotate", "west", "--token-lifetime", "12h"}, admin...), "in 12h",

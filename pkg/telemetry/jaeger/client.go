@@ -119,7 +119,8 @@ func (c *Client) get(ctx context.Context, path string) ([]Trace, error) {
 	}
 	res, err := client.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("asking Jaeger at %s (--jaeger or TENURE_JAEGER_URL says where it is): %w", c.URL, err)
+		return nil, fmt.Errorf("asking Jaeger at %s://%s (--jaeger or TENURE_JAEGER_URL says where it is): %w",
+			req.URL.Scheme, req.URL.Host, err) // the rest of the URL may hold a password
 	}
 	defer res.Body.Close()
 	switch {

@@ -2,6 +2,7 @@ package jaeger
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -159,5 +160,27 @@ func TestATraceIsWholeWithOneRootAndNoOrphan(t *testing.T) {
 				t.Errorf("whole = %v, want %v", got, c.want)
 			}
 		})
+	}
+}
+
+func TestNoErrorRepeatsAPassword(t *testing.T) {
+	gone := &Client{URL: "http://me:canary@127.0.0.1:9"}
+	if _, err := gone.Find(t.Context(), Query{}); err == nil || strings.Contains(err.Error(), "canary") {
+		t.Error(err)
+	}
+}
+
+func TestALongChainOfSpansIsShownToItsEnd(t *testing.T) {
+	trace := Trace{ID: "t"}
+	for i := range 1000 {
+		s := Span{ID: fmt.Sprint(i), Name: fmt.Sprint("span-", i)}
+		if i > 0 {
+			s.Parent = fmt.Sprint(i - 1)
+		}
+		trace.Spans = append(trace.Spans, s)
+	}
+	var out strings.Builder
+	if err := WriteTree(&out, trace, false); err != nil || !strings.Contains(out.String(), "span-999") {
+		t.Errorf("%v, %d bytes", err, out.Len())
 	}
 }

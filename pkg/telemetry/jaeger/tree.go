@@ -83,6 +83,9 @@ func (p *printer) span(i int, first, rest string, depth int) {
 		return
 	}
 	p.printed[i] = true
+	if len(rest) > text.Note/2 { // a name behind more wouldn't be shown, and a long chain would fill the memory
+		first, rest = "", ""
+	}
 	s := &p.trace.Spans[i]
 	name := first + s.Name
 	if s.Service != "" && depth > 0 && s.Service != p.trace.Spans[0].Service {

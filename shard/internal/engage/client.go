@@ -56,13 +56,14 @@ func (c *fencedClient) Create(ctx context.Context, obj client.Object, opts ...cl
 		return err
 	}
 	if failed := c.adopt(ctx, obj); failed != nil {
-		return fmt.Errorf("%w; giving it the label by which its shard sees it: %w", err, failed)
+		return fmt.Errorf("%w, and shard %s doesn't see it: %w", err, c.gate.shard, failed)
 	}
 	return err
 }
 
 // adopt labels the object that is there already, if it has the controller of the one that was to be created, and no
-// slot. It is from before the program was sharded, so the shard's cache would never show it.
+// slot. It is from before the program was sharded, so the shard's cache would never show it. About any other object
+// that the shard doesn't see it returns an error: the caller would find neither what is in its way nor why.
 func (c *fencedClient) adopt(ctx context.Context, obj client.Object) error {
 	owner := metav1.GetControllerOf(obj)
 	if owner == nil {
@@ -77,9 +78,14 @@ func (c *fencedClient) adopt(ctx context.Context, obj client.Object) error {
 	if err := c.live.Get(ctx, client.ObjectKeyFromObject(obj), there); err != nil {
 		return client.IgnoreNotFound(err) // it has gone meanwhile
 	}
-	has := metav1.GetControllerOf(there)
-	if _, labelled := there.Labels[keyspace.SlotLabel]; labelled || has == nil || has.UID != owner.UID {
-		return nil
+	label, labelled := there.Labels[keyspace.SlotLabel]
+	if slot, err := keyspace.ParseSlot(label); err == nil && c.gate.shard.Prefix.ContainsSlot(slot) {
+		return nil // it is seen, or will be once the cache has caught up
+	}
+	if has := metav1.GetControllerOf(there); labelled || has == nil || has.UID != owner.UID {
+		return fmt.Errorf("its controller isn't that of the new object, or its label %s (%q) is of another shard: "+
+			"delete it, or read it by GetAPIReader and update it with the right controller, which sets the label",
+			keyspace.SlotLabel, label)
 	}
 	before := there.DeepCopy()
 	stampSlot(there)

@@ -222,6 +222,26 @@ func TestWhatIsThereAlreadyForTheSameOwnerGetsItsSlot(t *testing.T) {
 	}
 }
 
+func TestWhatIsInTheWayAndIsNotSeenIsExplained(t *testing.T) {
+	controller, at := true, metav1.ObjectMeta{Namespace: "n", Name: "p"}
+	made, orphan := at, at
+	orphan.Labels = map[string]string{keyspace.SlotLabel: "00"} // the test's gate is of west/01, slots 40 to 7f
+	made.OwnerReferences = []metav1.OwnerReference{
+		{APIVersion: "v1", Kind: "At", Name: "a", UID: "u", Controller: &controller}}
+	seen := at
+	seen.Labels = map[string]string{keyspace.SlotLabel: "40"}
+	for name, c := range map[string]struct {
+		there     metav1.ObjectMeta
+		explained bool
+	}{"an orphan": {orphan, true}, "nobody's": {at, true}, "seen, or soon": {seen, false}} {
+		fenced, _, patch := crowded(t, &corev1.Pod{ObjectMeta: c.there})
+		err := fenced.Create(t.Context(), &corev1.Pod{ObjectMeta: made})
+		if !apierrors.IsAlreadyExists(err) || strings.Contains(err.Error(), "GetAPIReader") != c.explained || *patch != "" {
+			t.Errorf("%s: got %v, patch %q", name, err, *patch)
+		}
+	}
+}
+
 // crowded is a client of a cluster in which every name is taken: at first, by an object that is there. patch is what
 // the client patches an object with.
 func crowded(t *testing.T, there client.Object) (_ *fencedClient, inner client.WithWatch, patch *string) {

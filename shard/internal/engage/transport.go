@@ -246,8 +246,13 @@ func cutAPI(path string) (prefix, below string, version int) {
 	return path, "", 0
 }
 
+// watches reports whether the answer to a request goes on until somebody ends it: a watch, or a log that is followed.
 func watches(req *http.Request) bool {
-	return req.Method == http.MethodGet && req.URL.Query().Get("watch") != ""
+	if req.Method != http.MethodGet {
+		return false
+	}
+	query := req.URL.Query()
+	return query.Get("watch") != "" || query.Get("follow") == "true"
 }
 
 func mutates(method string) bool {

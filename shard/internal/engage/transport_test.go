@@ -320,3 +320,15 @@ func judged(t *testing.T, through func(*testing.T, http.RoundTripper, *Traffic) 
 		}
 	})
 }
+
+func TestALogThatIsFollowedMayBeSilent(t *testing.T) {
+	for query, want := range map[string]bool{"pods/p/log?follow=true": true, "pods/p/log": false, "pods?watch=1": true} {
+		req, err := http.NewRequest(http.MethodGet, "https://west/api/v1/namespaces/n/"+query, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := watches(req); got != want {
+			t.Errorf("%s: %v, want %v", query, got, want)
+		}
+	}
+}

@@ -117,6 +117,7 @@ type AtSpec struct {
 	// seconds after status.finishTime. Without it, the At stays.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=2147483647
 	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
 }
 
@@ -285,6 +286,8 @@ type AtStatus struct {
 
 	// exitCode is that of the command, where it is known.
 	// +optional
+	// +kubebuilder:validation:Minimum=-2147483648
+	// +kubebuilder:validation:Maximum=2147483647
 	ExitCode *int32 `json:"exitCode,omitempty"`
 
 	// restarts is how often the run was claimed again because no Pod was there: it
@@ -292,6 +295,7 @@ type AtStatus struct {
 	// the run died before making it.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=2147483647
 	Restarts int32 `json:"restarts,omitempty"`
 
 	// scheduledTime is spec.schedule as it was understood, in UTC.
