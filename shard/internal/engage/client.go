@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 
 	policyv1 "k8s.io/api/policy/v1"
@@ -272,12 +273,19 @@ func (c *fencedSubResource) Patch(ctx context.Context, obj client.Object, patch 
 	if err := c.stampEpoch(body); err != nil {
 		return err
 	}
+	if _, stamps := body.(EpochStamper); stamps && c.name == "status" && reflect.TypeOf(patch) == rawPatch {
+		return fmt.Errorf("patching the status of %T %s with a fixed text: %w: it is to tell the epoch; use client.MergeFrom",
+			body, client.ObjectKeyFromObject(obj), ErrUnfenceable)
+	}
 	patch, err := versioned(body, patch)
 	if err != nil {
 		return err
 	}
 	return c.SubResourceClient.Patch(ctx, obj, patch, opts...)
 }
+
+// rawPatch is the type of patches that aren't made of the object.
+var rawPatch = reflect.TypeOf(client.RawPatch("", nil))
 
 // inheritVersion gives a body that wasn't read, such as a Scale, the version of the object that it is a part of. API
 // servers compare it with that version.

@@ -450,3 +450,33 @@ func TestFieldSelectorsLeaveOutWhatIsFinished(t *testing.T) {
 		})
 	}
 }
+
+// Something between may hold a watch open although its server has gone.
+func TestAWatchThatNobodyEndsIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const event = `{"type":"ADDED","object":{"kind":"Pod","apiVersion":"v1","metadata":{"name":"new",` +
+			`"namespace":"n","uid":"new","resourceVersion":"10"}}}` + "\n"
+		var begun atomic.Int32
+		store := watched(t, servers(func(req *http.Request) (*http.Response, error) {
+			res := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}}
+			if !watches(req) {
+				list := podList("9", "there@9")
+				body, err := json.Marshal(&list)
+				res.Body = io.NopCloser(bytes.NewReader(body))
+				return res, err
+			}
+			hold := &drip{dripping{24 * time.Hour, 1}, req.Context()}
+			if res.Body = hold; begun.Add(1) > 1 {
+				res.Body = struct {
+					io.Reader
+					io.Closer
+				}{io.MultiReader(strings.NewReader(event), hold), hold}
+			}
+			return res, nil
+		}))
+		time.Sleep(15 * time.Minute) // a reflector asks for ten at most
+		if _, there, _ := store.GetByKey("n/new"); !there || begun.Load() < 2 {
+			t.Errorf("%d watches in a quarter of an hour; the cache has %v", begun.Load(), store.ListKeys())
+		}
+	})
+}

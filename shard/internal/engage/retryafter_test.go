@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -129,6 +131,30 @@ func TestAWorkerIsNotHeldForAsLongAsAClusterAsksToBeLeftAlone(t *testing.T) {
 			}
 			if wait, open := traffic.Breaker.Left("shop"); !open || wait != LongestAsked || asked.Wait() != 10*time.Minute {
 				t.Errorf("%d: put off for %v, and told to wait for %v", status, wait, asked.Wait())
+			}
+		})
+	}
+}
+
+// client-go would send a read again by itself, ten times, and hold a worker meanwhile.
+func TestAWorkerIsNotHeldByAClusterThatClosesConnections(t *testing.T) {
+	for name, lost := range map[string]error{
+		"reset": &net.OpError{Op: "read", Net: "tcp", Err: syscall.ECONNRESET}, "closed": io.EOF,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			g, _ := newTestGate(t)
+			g.Open(1)
+			base := servers(func(*http.Request) (*http.Response, error) { return nil, lost })
+			c, err := client.New(&rest.Config{Host: "https://west"}, client.Options{Mapper: podMapper(),
+				HTTPClient: &http.Client{Transport: &fence{gate: g, base: base, traffic: &Traffic{}}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, _ := Obeying(t.Context())
+			began, pod := time.Now(), &corev1.Pod{}
+			err = c.Get(ctx, client.ObjectKey{Namespace: "shop", Name: "a"}, pod)
+			if took := time.Since(began); !errors.Is(err, ErrStalled) || took > 2*FirstPause {
+				t.Errorf("%s: a read took %v (%v)", name, took, err)
 			}
 		})
 	}

@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 	"github.com/tenure-dev/tenure/shard/internal/turnstile"
@@ -129,7 +132,10 @@ func (b *Breaker) send(ctx context.Context, req *http.Request, base http.RoundTr
 	release = func() {}
 	begins, judged := watches(req), false
 	switch {
-	case begins: // a watch may be silent
+	case begins: // a watch may be silent, until its time is over
+		if asked := lasts(req); asked > 0 {
+			ctx, release = context.WithTimeout(ctx, asked+watchGrace)
+		}
 	case list:
 		w := b.watchOver(ctx, listStallAfter, inquiry{})
 		ctx, release = w.ctx, w.end
@@ -159,7 +165,11 @@ func (b *Breaker) send(ctx context.Context, req *http.Request, base http.RoundTr
 		return res, release, nil
 	case caller.Err() == nil: // not given up by the caller
 		b.failed()
-		if cause := context.Cause(ctx); cause != nil {
+		cause := context.Cause(ctx)
+		if open, why := b.Open(); cause == nil && judged && open && why == Silence && wouldRepeat(req, err) {
+			cause = fmt.Errorf("%w: connections to it are closed", ErrStalled)
+		}
+		if cause != nil {
 			err = fmt.Errorf("%s %s: %w", req.Method, req.URL.Path, cause)
 		}
 	}
@@ -244,6 +254,26 @@ func cutAPI(path string) (prefix, below string, version int) {
 		}
 	}
 	return path, "", 0
+}
+
+// wouldRepeat reports whether client-go would send a request again by itself, ten times, a second apart. While a cluster is
+// silent, that would hold a worker for longer than a cluster that hangs.
+func wouldRepeat(req *http.Request, err error) bool {
+	return req.Method == http.MethodGet &&
+		(utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err) || utilnet.IsHTTP2ConnectionLost(err))
+}
+
+// watchGrace is how much later than it was asked to a server may end a watch. What is between may keep a stream open
+// whose server has gone.
+const watchGrace = 30 * time.Second
+
+// lasts returns after what time the server is asked to end its answer; 0 if it isn't asked to.
+func lasts(req *http.Request) time.Duration {
+	seconds, err := strconv.Atoi(req.URL.Query().Get("timeoutSeconds"))
+	if err != nil || seconds <= 0 {
+		return 0
+	}
+	return time.Duration(min(seconds, 24*3600)) * time.Second
 }
 
 // watches reports whether the answer to a request goes on until somebody ends it: a watch, or a log that is followed.

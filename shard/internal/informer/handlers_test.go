@@ -124,3 +124,30 @@ func TestAnInformerThatHasStoppedTakesNoHandlers(t *testing.T) {
 		}
 	})
 }
+
+func TestWhatBelongsNoLongerIsGone(t *testing.T) {
+	cfg := configMaps
+	cfg.Take = func(o client.Object) (client.Object, bool, error) { return o, o.GetLabels()["slot"] == "0a", nil }
+	for name, change := range map[string]func(filler, any) error{"changed": filler.Update, "deleted": filler.Delete} {
+		s := New(cfg)
+		var seen []string
+		if _, err := s.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+			AddFunc:    func(obj any) { seen = append(seen, "add "+describe(obj)) },
+			DeleteFunc: func(obj any) { seen = append(seen, "delete "+describe(obj)) },
+		}); err != nil {
+			t.Fatal(err)
+		}
+		was, now, other := named("o"), named("o"), named("o")
+		was.UID, now.UID, other.UID = "u", "u", "another"
+		was.Labels, now.Labels = map[string]string{"slot": "0a"}, map[string]string{"slot": "A0"}
+		if err := errors.Join((filler{s}).Add(was), change(filler{s}, other)); err != nil || s.Len() != 1 {
+			t.Errorf("%s: one of its name: %d objects, want 1 (%v)", name, s.Len(), err)
+		}
+		if err := change(filler{s}, now); err != nil {
+			t.Error(err)
+		}
+		if want := []string{"add /o@", "delete /o@"}; !slices.Equal(seen, want) || s.Len() != 0 {
+			t.Errorf("%s: shown %q, want %q; %d objects are left", name, seen, want, s.Len())
+		}
+	}
+}

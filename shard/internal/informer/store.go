@@ -205,7 +205,7 @@ func (f filler) set(obj any) error {
 	defer f.turn.Unlock()
 	o, belongs, err := f.taken(obj)
 	if err != nil || !belongs {
-		return err
+		return f.left(obj, err)
 	}
 	f.mu.Lock()
 	old := f.put(o)
@@ -220,13 +220,36 @@ func (f filler) Delete(obj any) error {
 	defer f.turn.Unlock()
 	o, belongs, err := f.taken(obj)
 	if err != nil || !belongs {
-		return err
+		return f.left(obj, err)
 	}
 	f.mu.Lock()
 	f.remove(client.ObjectKeyFromObject(o))
 	f.mu.Unlock()
 	for _, h := range f.listeners() {
 		h.deleted(o)
+	}
+	return nil
+}
+
+// left drops an object that was held until now and doesn't belong here any more, such as one whose slot label was
+// overwritten by something that is no slot. Call it with the turn held. An error is returned as it is.
+func (f filler) left(obj any, err error) error {
+	now, ok := obj.(client.Object)
+	if err != nil || !ok {
+		return err
+	}
+	key := client.ObjectKeyFromObject(now)
+	f.mu.Lock()
+	held := opened(f.find(key))
+	gone := held != nil && held.GetUID() == now.GetUID() // otherwise another object has the name by now
+	if gone {
+		f.remove(key)
+	}
+	f.mu.Unlock()
+	if gone {
+		for _, h := range f.listeners() {
+			h.deleted(held)
+		}
 	}
 	return nil
 }
