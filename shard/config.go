@@ -43,7 +43,8 @@ type Config struct {
 	// ShardBits divides each new workload cluster into 2^ShardBits shards, 0 to 8; see ObjectsPerShard. A cluster
 	// that has a layout already keeps its shards. Default 3. For one shard per cluster, set WholeClusters.
 	ShardBits int
-	// WholeClusters makes each cluster one shard. (ShardBits 0 means its default.)
+	// WholeClusters makes each new workload cluster one shard. One that has a layout already keeps its shards.
+	// (ShardBits 0 means its default.)
 	WholeClusters bool
 	// ObjectsPerShard gives a small new workload cluster fewer shards: a power of two of them, so that none has more
 	// than this many objects on average. The objects of the primary kinds are counted when the cluster is first seen;

@@ -288,10 +288,12 @@ func (p *provider) Get(ctx context.Context, name multicluster.ClusterName) (clus
 // seenBy returns a cluster as a shard sees it.
 func (p *provider) seenBy(e *engagement, name keyspace.ClusterName) (cluster.Cluster, error) {
 	remote, err := e.remote(name)
-	if c, _ := p.node.clusters.known(name); err != nil && c.Cluster != nil && !p.node.roster.reaches(e.id.Cluster) {
+	if c, _ := p.node.clusters.known(name); err != nil && c.Cluster != nil &&
+		(name == e.id.Cluster || !p.node.roster.reaches(e.id.Cluster)) {
 		// Not ErrClusterNotFound: controllers drop a key for that, and there will be no event that enqueues it again.
 		return nil, fmt.Errorf("cluster %s in a reconcile of shard %s: its own cluster goes by the request's ClusterName, "+
-			"and it reaches no other: declare what it owns there with shard.Copies, or ask for Manager.Unfenced", name, e.id)
+			"and it reaches others only if what it owns there is declared with shard.Copies; or ask for Manager.Unfenced",
+			name, e.id)
 	}
 	return remote, err
 }

@@ -177,7 +177,8 @@ func (s *kindSource) declared() error {
 	s.kind = s.roster.kinds[i]
 	if s.leads && s.kind.Owned {
 		return fmt.Errorf("source of %T: the kind is declared with Owned, so its objects are in their owners' shards, and "+
-			"what they own themselves is in others: declare it with Primary, or set shard.Config.WholeClusters", s.obj)
+			"what they own themselves is in others: declare it with Primary, or set shard.Config.WholeClusters before any "+
+			"cluster is divided (one that is stays so)", s.obj)
 	}
 	if s.follows && !s.kind.Owned {
 		return fmt.Errorf("source of %T: the kind is declared with Primary, so that an object may be in another shard than "+
@@ -285,7 +286,7 @@ func (s *kindSource) updated(e *engagement, old, obj any) {
 			how = behind // it was listed anew, as the whole kind was
 		}
 		if !s.own && !slices.Equal(s.keys(before), s.keys(o)) {
-			s.enqueue(e, before, how) // a key that the change took away, such as that of an owner which has lost the object
+			s.enqueue(e, before, how) // the key of an owner that has lost the object, for one
 		}
 		s.changed(e, o, how)
 	case s.due != nil:

@@ -2,6 +2,7 @@ package at
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -58,9 +59,9 @@ func (r *Reconciler) isOurClaim(before, after client.Object) bool {
 		r.notes.claimed(at)
 }
 
-// PodEvents passes the events of Pods that may need action: a Pod that has ended, is being deleted, or is gone. Earlier
-// changes mean nothing for its At. A Pod of the initial list needs none either, since its At has an event of its own,
-// and no At is reconciled before both caches are complete.
+// PodEvents passes the events of Pods that may need action: a Pod that has ended, is being deleted, is gone, or has
+// lost its owner. Other changes mean nothing for its At. A Pod of the initial list needs none either, since its At has
+// an event of its own, and no At is reconciled before both caches are complete.
 func PodEvents() predicate.Predicate {
 	matters := func(obj client.Object) bool {
 		pod, ok := obj.(*corev1.Pod)
@@ -69,6 +70,10 @@ func PodEvents() predicate.Predicate {
 	}
 	return predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool { return !e.IsInInitialList && matters(e.Object) },
-		UpdateFunc: func(e event.UpdateEvent) bool { return matters(e.ObjectNew) },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			was, is := metav1.GetControllerOfNoCopy(e.ObjectOld), metav1.GetControllerOfNoCopy(e.ObjectNew)
+			lost := was != nil && (is == nil || is.UID != was.UID)
+			return lost || matters(e.ObjectNew)
+		},
 	}
 }

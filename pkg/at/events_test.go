@@ -157,6 +157,10 @@ func TestWhichEventsOfAPodAreActedOn(t *testing.T) {
 		if PodEvents().Create(event.CreateEvent{Object: pod, IsInInitialList: true}) {
 			t.Errorf("%s: a Pod of the initial list is acted on, and its At too", phase)
 		}
+		orphan := pod.DeepCopy()
+		if orphan.OwnerReferences = nil; !PodEvents().Update(event.UpdateEvent{ObjectOld: pod, ObjectNew: orphan}) {
+			t.Errorf("%s: the loss of its At isn't acted on", phase)
+		}
 		pod.DeletionTimestamp = ptr.To(metav1.Now())
 		if !PodEvents().Update(event.UpdateEvent{ObjectOld: pod, ObjectNew: pod}) ||
 			!PodEvents().Delete(event.DeleteEvent{Object: pod}) {

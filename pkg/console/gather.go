@@ -309,6 +309,7 @@ func (g Gatherer) Why(ctx context.Context, object Object, workload *rest.Config)
 	defer cancel()
 	workload = rest.CopyConfig(workload)
 	workload.Timeout = askTimeout // discovery heeds no context
+	kubeconfig.Bound(workload)
 	c, err := connect(workload)
 	if err != nil {
 		q.Unreadable = brief(err)
@@ -358,12 +359,7 @@ func (g Gatherer) workload(ctx context.Context, home client.Client, name keyspac
 	if err != nil {
 		return nil, fmt.Errorf("Secret of cluster %s can't be used from here (so give --kubeconfig): %w", name, err)
 	}
-	config, err := access.REST()
-	if err != nil {
-		return nil, err
-	}
-	kubeconfig.Bound(config)
-	return config, nil
+	return access.REST()
 }
 
 // theCluster returns the cluster that is meant.

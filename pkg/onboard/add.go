@@ -157,8 +157,8 @@ func (o Onboarder) Add(ctx context.Context, a AddOptions) (r Report, err error) 
 		return r, nil
 	}
 	if own := p.known.Own; own != nil && p.verdict.Action == Update {
-		// The wish is noted before anything is changed: if this run is cut short, the next one completes it, whatever its
-		// flags.
+		// The wish is noted before anything is changed: if this run is cut short, the next one completes it, unless its
+		// flags say otherwise.
 		noted := own.DeepCopy()
 		annotate(noted, p.target.UID, p.access)
 		if !maps.Equal(noted.Annotations, own.Annotations) {

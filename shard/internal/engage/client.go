@@ -57,7 +57,7 @@ func (c *fencedClient) Create(ctx context.Context, obj client.Object, opts ...cl
 		return err
 	}
 	if failed := c.adopt(ctx, obj); failed != nil {
-		return fmt.Errorf("%w, and shard %s doesn't see it: %w", err, c.gate.shard, failed)
+		return fmt.Errorf("%w; %w", err, failed)
 	}
 	return err
 }
@@ -76,21 +76,29 @@ func (c *fencedClient) adopt(ctx context.Context, obj client.Object) error {
 	}
 	there := &metav1.PartialObjectMetadata{}
 	there.SetGroupVersionKind(kind)
-	if err := c.live.Get(ctx, client.ObjectKeyFromObject(obj), there); err != nil {
-		return client.IgnoreNotFound(err) // it has gone meanwhile
+	switch err := c.live.Get(ctx, client.ObjectKeyFromObject(obj), there); {
+	case apierrors.IsNotFound(err):
+		return nil // it has gone meanwhile
+	case err != nil:
+		return fmt.Errorf("looking whether shard %s sees it: %w", c.gate.shard, err)
+	case there.DeletionTimestamp != nil:
+		return nil // its name will be free
 	}
 	label, labelled := there.Labels[keyspace.SlotLabel]
 	if slot, err := keyspace.ParseSlot(label); err == nil && c.gate.shard.Prefix.ContainsSlot(slot) {
 		return nil // it is seen, or will be once the cache has caught up
 	}
 	if has := metav1.GetControllerOf(there); labelled || has == nil || has.UID != owner.UID {
-		return fmt.Errorf("its controller isn't that of the new object, or its label %s (%q) is of another shard: "+
-			"delete it, or read it by GetAPIReader and update it with the right controller, which sets the label",
-			keyspace.SlotLabel, label)
+		return fmt.Errorf("shard %s doesn't see it: its controller isn't that of the new object, or its label %s (%q) is of "+
+			"another shard: if nobody else owns it, delete it, or read it by GetAPIReader and update it with the right "+
+			"controller, which sets the label", c.gate.shard, keyspace.SlotLabel, label)
 	}
 	before := there.DeepCopy()
 	stampSlot(there)
-	return c.Patch(ctx, there, client.MergeFrom(before))
+	if err := c.Patch(ctx, there, client.MergeFrom(before)); err != nil {
+		return fmt.Errorf("giving it the label by which its shard sees it: %w", err)
+	}
+	return nil
 }
 
 // Apply stamps the slot label as Create does, since it may create the object.

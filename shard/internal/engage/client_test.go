@@ -228,12 +228,15 @@ func TestWhatIsInTheWayAndIsNotSeenIsExplained(t *testing.T) {
 	orphan.Labels = map[string]string{keyspace.SlotLabel: "00"} // the test's gate is of west/01, slots 40 to 7f
 	made.OwnerReferences = []metav1.OwnerReference{
 		{APIVersion: "v1", Kind: "At", Name: "a", UID: "u", Controller: &controller}}
+	going := orphan
+	now := metav1.Now()
+	going.DeletionTimestamp, going.Finalizers = &now, []string{"a/b"}
 	seen := at
 	seen.Labels = map[string]string{keyspace.SlotLabel: "40"}
 	for name, c := range map[string]struct {
 		there     metav1.ObjectMeta
 		explained bool
-	}{"an orphan": {orphan, true}, "nobody's": {at, true}, "seen, or soon": {seen, false}} {
+	}{"an orphan": {orphan, true}, "nobody's": {at, true}, "seen, or soon": {seen, false}, "going": {going, false}} {
 		fenced, _, patch := crowded(t, &corev1.Pod{ObjectMeta: c.there})
 		err := fenced.Create(t.Context(), &corev1.Pod{ObjectMeta: made})
 		if !apierrors.IsAlreadyExists(err) || strings.Contains(err.Error(), "GetAPIReader") != c.explained || *patch != "" {

@@ -256,8 +256,8 @@ func cutAPI(path string) (prefix, below string, version int) {
 	return path, "", 0
 }
 
-// wouldRepeat reports whether client-go would send a request again by itself, ten times, a second apart. While a cluster is
-// silent, that would hold a worker for longer than a cluster that hangs.
+// wouldRepeat reports whether client-go would send a request again by itself, ten times, a second apart. While a
+// cluster is silent, that would hold a worker for longer than a cluster that hangs.
 func wouldRepeat(req *http.Request, err error) bool {
 	return req.Method == http.MethodGet &&
 		(utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err) || utilnet.IsHTTP2ConnectionLost(err))
