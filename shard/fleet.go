@@ -104,7 +104,6 @@ func (f *fleet) takeBack(name keyspace.ClusterName, way uint64) {
 	switch {
 	case !last: // there is a newer one
 	case f.grace > 0 && !stopped:
-		f.log.Info("cluster is taken away unless it comes back in time", "cluster", string(name), "in", f.grace.String())
 		time.AfterFunc(f.grace, func() { f.remove(name, way) })
 	default:
 		f.remove(name, way)
@@ -122,6 +121,7 @@ func (f *fleet) remove(name keyspace.ClusterName, way uint64) {
 	}
 	f.mu.Unlock()
 	if gone {
+		f.log.Info("cluster was taken away", "cluster", string(name))
 		f.tell()
 	}
 }

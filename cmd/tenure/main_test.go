@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr/funcr"
+	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
@@ -219,5 +220,16 @@ func TestNoOtherUserOfTheMachineChoosesTheKeyOfTheMetrics(t *testing.T) {
 	m := (&options{metricsAddress: ":8080", metricsSecure: true}).metricsOptions()
 	if m.CertDir == "" || strings.HasPrefix(m.CertDir, os.TempDir()) {
 		t.Errorf("certificates are read from %q", m.CertDir)
+	}
+}
+
+// An API server may send any number of warnings with each answer.
+func TestWarningsOfAPIServersAreNotLogged(t *testing.T) {
+	c := &rest.Config{}
+	if err := tune(c); err != nil || c.WarningHandlerWithContext == nil {
+		t.Fatalf("no handler is set (%v)", err)
+	}
+	if is, ok := c.WarningHandlerWithContext.(rest.NoWarnings); !ok {
+		t.Errorf("%T", is)
 	}
 }

@@ -164,6 +164,8 @@ func homeConfig(o *options) (*rest.Config, error) {
 func tune(c *rest.Config) error {
 	c.UserAgent = "tenure/" + version
 	c.QPS = -1 // the API servers' own priority and fairness decides
+	// A warning comes with each answer that it is about, and from API servers that may send any number.
+	c.WarningHandlerWithContext = rest.NoWarnings{}
 	return nil
 }
 

@@ -98,7 +98,9 @@ type state struct {
 	// looked is when the cluster was last looked at, and version the Secret's resourceVersion then.
 	looked  time.Time
 	version string
-	told    time.Time // when it was last reported by an event
+	// shared is the configuration in use if it is that of the Secret's version.
+	shared *rest.Config
+	told   time.Time // when it was last reported by an event
 }
 
 // New returns a Health; see SetupWithManager.
@@ -158,13 +160,18 @@ func (h *Health) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 	if use != nil && !use.Needed && use.Refused == "" && h.fresh(secret) {
 		return ctrl.Result{RequeueAfter: h.cfg.Every}, nil
 	}
-	reason, note, shared := look(ctx, secret, h.cfg.Policy, h.cfg.Timeout, use, h.cfg.InUse != nil)
-	found := finding{reason, note, reason == ReasonUsable}
-	if use != nil && !shared {
-		found = h.inUse(ctx, *use, found)
+	var found finding
+	if use != nil && use.Refused == "" && h.shares(secret, use.Given) {
+		found = answer(use.Given, use.askWithin(ctx, h.cfg.Timeout))
+		found.shared = use.Given
+	} else {
+		found = look(ctx, secret, h.cfg.Policy, h.cfg.Timeout, use, h.cfg.InUse != nil)
+		if use != nil && found.shared == nil {
+			found = h.inUse(ctx, *use, found)
+		}
 	}
 	h.tell(ctx, secret, found)
-	if reason == ReasonBadConfig && use == nil { // nothing changes before the Secret does; only its event is repeated
+	if found.reason == ReasonBadConfig && use == nil { // nothing changes before the Secret does; only its event is repeated
 		return ctrl.Result{RequeueAfter: eventEvery}, nil
 	}
 	return ctrl.Result{RequeueAfter: h.cfg.Every}, nil
@@ -175,6 +182,16 @@ func (h *Health) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 type finding struct {
 	reason, note string
 	usable       bool
+	shared       *rest.Config // the configuration in use, if it is the Secret's
+}
+
+// shares reports whether an earlier look found that a configuration in use is that of this version of the Secret. Then
+// the kubeconfig needn't be parsed again, which takes half a millisecond.
+func (h *Health) shares(secret *corev1.Secret, given *rest.Config) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s, known := h.states[secret.Name]
+	return known && s.shared != nil && s.shared == given && s.version == secret.ResourceVersion
 }
 
 // stillUsed reports whether a cluster is in use although its Secret is gone. A Secret that soon comes back was only
@@ -202,11 +219,9 @@ func (h *Health) inUse(ctx context.Context, use Use, f finding) finding {
 	case f.usable && use.Refused == "":
 		return f
 	case f.usable:
-		f = finding{ReasonRefused, use.Refused, false}
+		f = finding{reason: ReasonRefused, note: use.Refused}
 	}
-	ctx, cancel := context.WithTimeout(ctx, h.cfg.Timeout)
-	defer cancel()
-	if use.Ask(ctx) == nil {
+	if use.askWithin(ctx, h.cfg.Timeout) == nil {
 		f.note, f.usable = f.note+"; the connection from before is used on, until this replica restarts", true
 	}
 	return f
@@ -216,37 +231,49 @@ func (h *Health) inUse(ctx context.Context, use Use, f finding) finding {
 // no secret and leaves room in an event.
 func Look(ctx context.Context, secret *corev1.Secret, policy kubeconfig.Policy,
 	timeout time.Duration) (reason, note string) {
-	reason, note, _ = look(ctx, secret, policy, timeout, nil, true)
-	return reason, note
+	f := look(ctx, secret, policy, timeout, nil, true)
+	return f.reason, f.note
 }
 
 // look asks over the connection in use if that was made of the same credentials (shared). Otherwise it opens
 // another connection, and, with closes, closes it afterwards unless something else uses it.
 func look(ctx context.Context, secret *corev1.Secret, policy kubeconfig.Policy, timeout time.Duration, use *Use,
-	closes bool) (reason, note string, shared bool) {
+	closes bool) finding {
 	access, err := kubeconfig.OfSecret(secret, policy)
 	if err != nil {
-		return ReasonBadConfig, err.Error(), false
+		return finding{reason: ReasonBadConfig, note: err.Error()}
 	}
 	cfg, err := access.REST()
 	if err != nil {
-		return ReasonBadConfig, err.Error(), false
+		return finding{reason: ReasonBadConfig, note: err.Error()}
+	}
+	if use != nil && use.Refused == "" && kubeconfig.Same(use.Given, cfg) {
+		f := answer(cfg, use.askWithin(ctx, timeout))
+		f.shared = use.Given
+		return f
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	if shared = use != nil && use.Refused == "" && kubeconfig.Same(use.Given, cfg); shared {
-		err = use.Ask(ctx)
-	} else {
-		err = ask(ctx, cfg, closes)
+	return answer(cfg, ask(ctx, cfg, closes))
+}
+
+// askWithin asks the cluster over the connection in use.
+func (u *Use) askWithin(ctx context.Context, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	return u.Ask(ctx)
+}
+
+// answer returns what the result of asking a cluster says.
+func answer(cfg *rest.Config, err error) finding {
+	if err == nil {
+		return finding{reason: ReasonUsable, note: "the API server answers", usable: true}
 	}
-	if err != nil {
-		reason = ReasonUnreachable
-		if apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err) {
-			reason = ReasonRefused
-		}
-		return reason, text.Line(fmt.Sprintf("%s: %v", cfg.Host, err), text.Note/2), shared
+	reason := ReasonUnreachable
+	if apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err) {
+		reason = ReasonRefused
 	}
-	return ReasonUsable, "the API server answers", shared
+	return finding{reason: reason, note: text.Line(fmt.Sprintf("%s: %v", cfg.Host, err), text.Note/2)}
 }
 
 // ask returns why a cluster can't be used with these credentials; nil if it can.
@@ -291,7 +318,7 @@ func (h *Health) tell(ctx context.Context, secret *corev1.Secret, f finding) {
 	reason, note := f.reason, f.note
 	name, now := secret.Name, state{
 		reason: reason, usable: f.usable, since: time.Now(), told: time.Now(), looked: time.Now(),
-		version: secret.ResourceVersion,
+		version: secret.ResourceVersion, shared: f.shared,
 	}
 	if reason == ReasonBadConfig {
 		now.cause = note

@@ -269,8 +269,8 @@ func TestTheConnectionInUseIsAskedWhereItIsTheSecrets(t *testing.T) {
 	t.Cleanup(transport.CloseIdleConnections)
 	use := &Use{Ask: over(&rest.Config{Host: s.URL, Transport: transport}), Given: given}
 	for range 3 {
-		if reason, note, _ := look(t.Context(), secret, policy, time.Minute, use, true); reason != ReasonUsable {
-			t.Fatal(reason, note)
+		if f := look(t.Context(), secret, policy, time.Minute, use, true); f.reason != ReasonUsable {
+			t.Fatal(f.reason, f.note)
 		}
 	}
 	if n := opened.Swap(0); n < 1 || n > 2 { // net/http doesn't use a connection again whose writer was 50 ms late
@@ -278,8 +278,8 @@ func TestTheConnectionInUseIsAskedWhereItIsTheSecrets(t *testing.T) {
 	}
 	use.Given = &rest.Config{Host: s.URL, BearerToken: "before it was rotated"}
 	for range 3 {
-		if reason, note, _ := look(t.Context(), secret, policy, time.Minute, use, true); reason != ReasonUsable {
-			t.Fatal(reason, note)
+		if f := look(t.Context(), secret, policy, time.Minute, use, true); f.reason != ReasonUsable {
+			t.Fatal(f.reason, f.note)
 		}
 	}
 	if n := opened.Load(); n != 3 {
@@ -369,4 +369,51 @@ func TestAQuestionLeavesNoConnectionOpen(t *testing.T) {
 			t.Fatal("the connection stays open")
 		}
 	}
+}
+
+// A replica serves hundreds of clusters, and looks at each every ten seconds.
+func TestAKubeconfigIsParsedOnceForEachVersionOfItsSecret(t *testing.T) {
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "west", UID: "u"},
+		Data: map[string][]byte{kubeconfig.Key: []byte("clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]\n" +
+			"users: [{name: u, user: {token: t}}]\ncontexts: [{name: x, context: {cluster: c, user: u}}]\ncurrent-context: x")}}
+	policy := kubeconfig.Policy{Insecure: true}
+	access, err := kubeconfig.OfSecret(secret, policy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	given, err := access.REST()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var trouble error
+	use := Use{Ask: func(context.Context) error { return trouble }, Given: given, Needed: true}
+	h := New(Config{Namespace: "n", Replica: "r1", Policy: policy, InUse: func(string) (Use, bool) { return use, true }})
+	h.client, h.log = fake.NewClientBuilder().WithObjects(secret).Build(), logr.Discard()
+	look := func(want string) {
+		t.Helper()
+		request := ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "n", Name: "west"}}
+		if _, err := h.Reconcile(t.Context(), request); err != nil || h.states["west"].reason != want {
+			t.Errorf("%v, %v; want %s", h.states["west"].reason, err, want)
+		}
+	}
+	look(ReasonUsable)
+	h.cfg.Policy = kubeconfig.Policy{} // it wouldn't pass this one
+	look(ReasonUsable)
+	trouble = errors.New("away")
+	look(ReasonUnreachable)
+	trouble = nil
+	look(ReasonUsable)
+	use.Given = rest.CopyConfig(given) // another connection
+	look(ReasonBadConfig)
+	h.cfg.Policy = policy
+	look(ReasonUsable)
+	h.cfg.Policy = kubeconfig.Policy{}
+	if err := h.client.Get(t.Context(), types.NamespacedName{Namespace: "n", Name: "west"}, secret); err != nil {
+		t.Fatal(err)
+	}
+	secret.Annotations = map[string]string{"a": "b"}
+	if err := h.client.Update(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	look(ReasonBadConfig)
 }

@@ -42,7 +42,7 @@ func Read(ctx context.Context, from client.Reader, namespace string, fleet keysp
 	if err := from.List(ctx, leases, append(opts, client.MatchingLabelsSelector{Selector: selector})...); err != nil {
 		return Records{}, fmt.Errorf("listing the Leases in namespace %s: %w", namespace, err)
 	}
-	r := Records{Leases: leases.Items}
+	r := Records{Leases: leases.Items, Shards: shards.Items[:0]} // in place, since there may be tens of thousands
 	for _, s := range shards.Items {
 		switch {
 		case record.OfAnother(fleet, &s):

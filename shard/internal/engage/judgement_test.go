@@ -56,6 +56,17 @@ func TestAClusterThatRefusesAllIsLeftAloneAndTriedWithRealWork(t *testing.T) {
 	}
 }
 
+// One request too many says little of those that come after it.
+func TestTheThirdRefusalInARowPutsKeysOff(t *testing.T) {
+	j := &judgement{}
+	for n := 1; n <= 3; n++ {
+		j.refuse(at(0), "shop", Throttling, 0, 0)
+		if wait := j.wait(at(0), "shop"); (wait > 0) != (n == 3) {
+			t.Errorf("put off for %v after %d refusals", wait, n)
+		}
+	}
+}
+
 func TestObjectsThatAreRefusedAreNoTroubleOfTheirCluster(t *testing.T) {
 	for cause, each := range map[Cause]int{Forbidding: 50, Failing: 50, Throttling: enoughRefusals - 1} {
 		j := &judgement{}
