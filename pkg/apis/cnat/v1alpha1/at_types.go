@@ -25,8 +25,8 @@ import (
 // +kubebuilder:selectablefield:JSONPath=`.status.phase`
 // +kubebuilder:selectablefield:JSONPath=`.status.over`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:validation:XValidation:rule="oldSelf.status.phase == 'PENDING' || (self.spec.schedule == oldSelf.spec.schedule && self.spec.command == oldSelf.spec.command && self.spec.image == oldSelf.spec.image && self.spec.?startingDeadlineSeconds == oldSelf.spec.?startingDeadlineSeconds && self.spec.?activeDeadlineSeconds == oldSelf.spec.?activeDeadlineSeconds && self.spec.?automountServiceAccountToken.orValue(false) == oldSelf.spec.?automountServiceAccountToken.orValue(false) && has(self.spec.serviceAccountName) == has(oldSelf.spec.serviceAccountName) && (!has(self.spec.serviceAccountName) || self.spec.serviceAccountName == oldSelf.spec.serviceAccountName) && has(self.spec.resources) == has(oldSelf.spec.resources) && (!has(self.spec.resources) || self.spec.resources == oldSelf.spec.resources) && has(self.spec.securityContext) == has(oldSelf.spec.securityContext) && (!has(self.spec.securityContext) || self.spec.securityContext == oldSelf.spec.securityContext))",message="spec is immutable once the At is RUNNING or DONE (only suspend and ttlSecondsAfterFinished may change)"
-// +kubebuilder:validation:XValidation:rule="!oldSelf.status.?over.orValue(false) || self.spec.?ttlSecondsAfterFinished == oldSelf.spec.?ttlSecondsAfterFinished",message="an At that has ended without a time to live gets none any more: delete it"
+// +kubebuilder:validation:XValidation:rule="oldSelf.status.phase == 'PENDING' || (self.spec.schedule == oldSelf.spec.schedule && self.spec.command == oldSelf.spec.command && self.spec.image == oldSelf.spec.image && self.spec.?startingDeadlineSeconds.orValue(-1) == oldSelf.spec.?startingDeadlineSeconds.orValue(-1) && self.spec.?activeDeadlineSeconds.orValue(-1) == oldSelf.spec.?activeDeadlineSeconds.orValue(-1) && self.spec.?automountServiceAccountToken.orValue(false) == oldSelf.spec.?automountServiceAccountToken.orValue(false) && has(self.spec.serviceAccountName) == has(oldSelf.spec.serviceAccountName) && (!has(self.spec.serviceAccountName) || self.spec.serviceAccountName == oldSelf.spec.serviceAccountName) && has(self.spec.resources) == has(oldSelf.spec.resources) && (!has(self.spec.resources) || self.spec.resources == oldSelf.spec.resources) && has(self.spec.securityContext) == has(oldSelf.spec.securityContext) && (!has(self.spec.securityContext) || self.spec.securityContext == oldSelf.spec.securityContext))",message="spec is immutable once the At is RUNNING or DONE (only suspend and ttlSecondsAfterFinished may change)"
+// +kubebuilder:validation:XValidation:rule="!oldSelf.status.?over.orValue(false) || self.spec.?ttlSecondsAfterFinished.orValue(-1) == oldSelf.spec.?ttlSecondsAfterFinished.orValue(-1)",message="an At that has ended without a time to live gets none any more: delete it"
 type At struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional
@@ -72,6 +72,7 @@ type AtSpec struct {
 	// DONE with the result Missed and nothing runs. Without it, late is never too late.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:XValidation:rule="self >= 0",message="must be a whole number"
 	StartingDeadlineSeconds *int64 `json:"startingDeadlineSeconds,omitempty"`
 
 	// activeDeadlineSeconds is how long the Pod may take from when its node took it.
@@ -80,6 +81,7 @@ type AtSpec struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=2147483647
+	// +kubebuilder:validation:XValidation:rule="self >= 0",message="must be a whole number"
 	ActiveDeadlineSeconds *int64 `json:"activeDeadlineSeconds,omitempty"`
 
 	// serviceAccountName is the service account that the Pod runs as. Without it,
@@ -118,6 +120,7 @@ type AtSpec struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=2147483647
+	// +kubebuilder:validation:XValidation:rule="self >= 0",message="must be a whole number"
 	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
 }
 
@@ -150,12 +153,14 @@ type AtSecurityContext struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=2147483647
+	// +kubebuilder:validation:XValidation:rule="self >= 0",message="must be a whole number"
 	RunAsUser *int64 `json:"runAsUser,omitempty"`
 
 	// runAsGroup is the numeric group of the command.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=2147483647
+	// +kubebuilder:validation:XValidation:rule="self >= 0",message="must be a whole number"
 	RunAsGroup *int64 `json:"runAsGroup,omitempty"`
 
 	// runAsNonRoot has the node refuse to run the command as root.
