@@ -4,15 +4,15 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 BIN := bin
 
-# The Kubernetes version that the local control planes report; that of k8s.io/kubernetes in test/controlplane/go.mod.
+# The Kubernetes versions that the local control planes report: those of k8s.io/kubernetes in the go.mod of
+# test/controlplane and test/oldest.
 KUBE_VERSION := v1.37.2
-KUBE_MAJOR := $(word 1,$(subst ., ,$(KUBE_VERSION:v%=%)))
-KUBE_MINOR := $(word 2,$(subst ., ,$(KUBE_VERSION:v%=%)))
+OLDEST_VERSION := v1.32.13
 KUBE_VERSION_PACKAGE := k8s.io/component-base/version
-CONTROLPLANE_LDFLAGS := -s -w \
-	-X $(KUBE_VERSION_PACKAGE).gitVersion=$(KUBE_VERSION) \
-	-X $(KUBE_VERSION_PACKAGE).gitMajor=$(KUBE_MAJOR) \
-	-X $(KUBE_VERSION_PACKAGE).gitMinor=$(KUBE_MINOR)
+kube_ldflags = -s -w \
+	-X $(KUBE_VERSION_PACKAGE).gitVersion=$(1) \
+	-X $(KUBE_VERSION_PACKAGE).gitMajor=$(word 1,$(subst ., ,$(patsubst v%,%,$(1)))) \
+	-X $(KUBE_VERSION_PACKAGE).gitMinor=$(word 2,$(subst ., ,$(1)))
 
 .PHONY: help
 help: ## list the targets
@@ -25,9 +25,19 @@ controlplane: $(BIN)/controlplane ## build bin/controlplane: etcd, the Kubernete
 $(BIN)/controlplane: $(wildcard test/controlplane/*.go) test/controlplane/go.mod test/controlplane/go.sum
 	@echo "Building $@ from source (Kubernetes $(KUBE_VERSION)): 5 to 10 minutes the first time, seconds afterwards."
 	@mkdir -p $(BIN)
-	@cd test/controlplane && CGO_ENABLED=0 go build -v -trimpath -ldflags "$(CONTROLPLANE_LDFLAGS)" \
+	@cd test/controlplane && CGO_ENABLED=0 go build -v -trimpath -ldflags "$(call kube_ldflags,$(KUBE_VERSION))" \
 		-o ../../$(BIN)/controlplane.$$PPID . 2>&1 | awk -f progress.awk
 	@mv $(BIN)/controlplane.$$PPID $@
+
+# With TENURE_CONTROLPLANE=$PWD/bin/controlplane-oldest all tests and the bench run on that version.
+.PHONY: oldest
+oldest: $(BIN)/controlplane-oldest ## build bin/controlplane-oldest: the control plane of the oldest Kubernetes that is supported
+
+$(BIN)/controlplane-oldest: test/oldest/main.go test/oldest/go.mod test/oldest/go.sum $(BIN)/controlplane
+	@echo "Building $@ from source (Kubernetes $(OLDEST_VERSION)): 3 to 6 minutes the first time, seconds afterwards."
+	@cd test/oldest && CGO_ENABLED=0 go build -v -trimpath -ldflags "$(call kube_ldflags,$(OLDEST_VERSION))" \
+		-o ../../$(BIN)/controlplane-oldest.$$PPID . 2>&1 | awk -f ../controlplane/progress.awk
+	@mv $(BIN)/controlplane-oldest.$$PPID $@
 
 # Jaeger's module can't be `go install`ed; test/jaeger wraps it. Its go.sum is a copy of Jaeger's own, because some of
 # those modules have no entry in the checksum database.

@@ -114,14 +114,16 @@ func (f *fleet) takeBack(name keyspace.ClusterName, way uint64) {
 func (f *fleet) remove(name keyspace.ClusterName, way uint64) {
 	f.mu.Lock()
 	s := f.clusters[name]
-	gone := s != nil && s.given == way
+	gone, stopped := s != nil && s.given == way, f.ctx == nil
 	if gone {
 		delete(f.clusters, name)
 		f.forget(name)
 	}
 	f.mu.Unlock()
-	if gone {
+	if gone && !stopped {
 		f.log.Info("cluster was taken away", "cluster", string(name))
+	}
+	if gone {
 		f.tell()
 	}
 }

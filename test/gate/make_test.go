@@ -19,7 +19,9 @@ func checkout(t *testing.T, builds string) (root string) {
 	}
 	for name, text := range map[string]string{
 		"Makefile": string(makefile), "test/controlplane/progress.awk": "{ print }",
-		"test/controlplane/go.mod": "", "test/controlplane/go.sum": "", "test/jaeger/go.mod": "", "test/jaeger/go.sum": "",
+		"test/controlplane/go.mod": "", "test/controlplane/go.sum": "",
+		"test/oldest/main.go": "", "test/oldest/go.mod": "", "test/oldest/go.sum": "",
+		"test/jaeger/go.mod": "", "test/jaeger/go.sum": "",
 		"config/monitoring/gen/go.mod": "", "config/monitoring/gen/go.sum": "",
 		"path/git": `#!/bin/sh
 [ "$1" != archive ] || tar -cf "$3" -T /dev/null
@@ -56,8 +58,9 @@ func makeIn(t *testing.T, root string, targets ...string) {
 
 func TestMakeBuildsInAFolderWithASpace(t *testing.T) {
 	root := checkout(t, "0")
-	makeIn(t, root, "controlplane", "jaeger", "promtool", "build", "lab", "before")
-	for _, name := range []string{"controlplane", "jaeger", "promtool", "tenure-lab", "tenure-before"} {
+	makeIn(t, root, "controlplane", "oldest", "jaeger", "promtool", "build", "lab", "before")
+	for _, name := range []string{"controlplane", "controlplane-oldest", "jaeger", "promtool", "tenure-lab",
+		"tenure-before"} {
 		if _, err := os.Stat(filepath.Join(root, "bin", name)); err != nil {
 			t.Error(err)
 		}

@@ -33,6 +33,7 @@ type suite struct {
 type step struct {
 	dir  string
 	args []string
+	env  []string // besides the gate's own
 	// tests: the command is go test -json, whose tests are counted.
 	tests bool
 }
@@ -112,7 +113,9 @@ func (s step) run(ctx context.Context, r *result, log io.Writer, out *printer) e
 		return err
 	}
 	// A data race ends its process, so that it can't go unnoticed in a replica.
-	c.Env = append(os.Environ(), lab.BinariesVariable+"="+built, rights.Variable+"="+used, "GORACE=halt_on_error=1")
+	c.Env = slices.Concat(os.Environ(), []string{
+		lab.BinariesVariable + "=" + built, rights.Variable + "=" + used, "GORACE=halt_on_error=1",
+	}, s.env)
 	pipe, err := c.StdoutPipe()
 	if err != nil {
 		return err

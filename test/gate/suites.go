@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/tenure-dev/tenure/test/lab"
+	"github.com/tenure-dev/tenure/test/lab/localplane"
 )
 
 // suites returns everything that there is to do, in phases. The phases run one after the other. The suites of a
@@ -34,6 +36,17 @@ func suites(ctx context.Context) ([][]suite, error) {
 	labs := servers("lab", 8*time.Minute, "./test/lab/...")
 	console := servers("console", 12*time.Minute, "./test/console", "./test/library", "./test/deploy",
 		"./shard/internal/engage/cycles")
+	// The oldest Kubernetes that is supported takes what is installed, and the fleet serves Ats there.
+	oldest := suite{name: "oldest", budget: 8 * time.Minute, steps: []step{
+		goTest("", slices.Concat(raced, []string{"-p=1", "./test/deploy"})...),
+		goTest("", slices.Concat(raced, []string{"-run=^(TestAtAPI|TestAtReconciler|TestShardAPI)$", "./test/integration"})...),
+		goTest("", slices.Concat(raced, []string{"-run=" + onOldest, "./test/integration/sharding"})...),
+	}}
+	binary, err := filepath.Abs("bin/controlplane-oldest")
+	missing = errors.Join(missing, err)
+	for i := range oldest.steps {
+		oldest.steps[i].env = []string{localplane.BinaryVariable + "=" + binary}
+	}
 	bench := servers("bench", 5*time.Minute, "./bench/run")
 
 	// Tests with very many cases run all of them without the race detector. With it they run fewer: with go test
@@ -57,7 +70,7 @@ func suites(ctx context.Context) ([][]suite, error) {
 			cases,
 			{name: "lint", budget: 10 * time.Minute, steps: []step{makes("lint")}},
 		},
-		{sharding, console, integration, labs, replication},
+		{sharding, console, integration, labs, replication, oldest},
 		{chaos},
 		{bench},
 		{
@@ -78,12 +91,19 @@ func suites(ctx context.Context) ([][]suite, error) {
 	}, nil
 }
 
+// onOldest are the tests of fleets that run on the oldest Kubernetes: Ats run once through moves, crashes, changes of
+// clusters and lost answers, and records are kept by the rules of their type.
+const onOldest = "^(TestAJoinMovesWhatBalanceNeedsAndACrashWhatTheDeadHeld|" +
+	"TestACleanExitOfAllLeavesNothingHeldAndTheNextFleetClaimsIt|TestANewHolderWithStaleCachesMakesNoSecondPod|" +
+	"TestARecordThatTheLayoutDoesNotListIsNeverServedAndTold|TestClustersComeAndGoWhileReplicasRun|" +
+	"TestRepliesThatGetLostAfterTheCommit)$"
+
 var raced = []string{"-race", "-shuffle=on"}
 
 // build has the budget of a machine that has built nothing yet.
 var build = suite{name: "build", budget: 45 * time.Minute, essential: true, steps: []step{
 	command("go", "mod", "download"),
-	makes("-j3", "controlplane", "jaeger", "promtool"),
+	makes("-j3", "controlplane", "oldest", "jaeger", "promtool"),
 	makes("build"),
 	command("go", "build", "-race", "./..."),
 	command("go", "build", "-race", "-o", binaries+"/tenure-race", "./cmd/tenure"),

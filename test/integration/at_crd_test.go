@@ -108,16 +108,32 @@ func refusals(t *testing.T, c client.Client) {
 			t.Errorf("case %d: %v, want a refusal that names %s", i, err, r.field)
 		}
 	}
-	for i, cpu := range []string{"1e1.5", "1e999999999", "1e-999999999"} {
+	for i, r := range []struct {
+		value any
+		field []string
+	}{ // no client could read them, nor a list that has one
+		{"1e1.5", []string{"resources", "requests", "cpu"}},
+		{"1e999999999", []string{"resources", "requests", "cpu"}},
+		{"1e-999999999", []string{"resources", "requests", "cpu"}},
+		{int64(1 << 31), []string{"ttlSecondsAfterFinished"}},
+		{1.000000001, []string{"ttlSecondsAfterFinished"}},
+		{1.000000001, []string{"startingDeadlineSeconds"}},
+		{1.000000001, []string{"activeDeadlineSeconds"}},
+		{1.000000001, []string{"securityContext", "runAsUser"}},
+		{1.000000001, []string{"securityContext", "runAsGroup"}},
+	} {
 		at := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
 			"schedule": "2019-04-12T10:12:00Z", "command": "ls",
-			"resources": map[string]any{"requests": map[string]any{"cpu": cpu}},
 		}}}
+		if err := unstructured.SetNestedField(at.Object, r.value, append([]string{"spec"}, r.field...)...); err != nil {
+			t.Fatal(err)
+		}
 		at.SetGroupVersionKind(cnatv1alpha1.GroupVersion.WithKind("At"))
 		at.SetNamespace("default")
-		at.SetName(fmt.Sprintf("refused-quantity-%d", i))
-		if err := c.Create(t.Context(), at); err == nil || !strings.Contains(err.Error(), "spec.resources.requests.cpu") {
-			t.Errorf("a quantity of %s, which can't be read: %v, want a refusal that names the field", cpu, err)
+		at.SetName(fmt.Sprintf("refused-value-%d", i))
+		field := "spec." + strings.Join(r.field, ".")
+		if err := c.Create(t.Context(), at); err == nil || !strings.Contains(err.Error(), field) {
+			t.Errorf("%s: %v, which can't be read: %v, want a refusal that names the field", field, r.value, err)
 		}
 	}
 	for i, r := range []struct{ schedule, command, field string }{
