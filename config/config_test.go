@@ -92,8 +92,8 @@ func TestTheQuantitiesOfAnAtCanBeRead(t *testing.T) {
 	}
 }
 
-// API servers before 1.36 don't hold a number against its format (kubernetes/kubernetes#136091), and take 1.000000001 for
-// an integer unless a rule looks at it. One that doesn't fit would keep all Ats of its cluster from everybody.
+// API servers before 1.36 don't hold a number against its format (kubernetes/kubernetes#136091), and take 1.000000001
+// for an integer unless a rule looks at it. One that doesn't fit would keep all Ats of its cluster from everybody.
 func TestTheNumbersOfAnAtFitTheirTypes(t *testing.T) {
 	seen := 0
 	var check func(path string, schema map[string]any)
@@ -124,7 +124,8 @@ func TestTheNumbersOfAnAtFitTheirTypes(t *testing.T) {
 	}
 }
 
-// Kubernetes 1.32 (cel-go 0.22) takes an optional value for one of any size, and refuses a type whose rules compare two.
+// Kubernetes 1.32 (cel-go 0.22) takes an optional value for one of any size, and refuses a type whose rules compare
+// two.
 func TestNoRuleComparesOptionalValues(t *testing.T) {
 	optional, seen := regexp.MustCompile(`(?:\.\?\w+|\[\?[^\]]+\])(\.orValue\(|\.hasValue\()?`), 0
 	var check func(any)

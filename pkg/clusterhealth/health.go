@@ -171,7 +171,7 @@ func (h *Health) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 		}
 	}
 	h.tell(ctx, secret, found)
-	if found.reason == ReasonBadConfig && use == nil { // nothing changes before the Secret does; only its event is repeated
+	if found.reason == ReasonBadConfig && use == nil { // nothing changes before the Secret; only its event is repeated
 		return ctrl.Result{RequeueAfter: eventEvery}, nil
 	}
 	return ctrl.Result{RequeueAfter: h.cfg.Every}, nil

@@ -39,7 +39,7 @@ func suites(ctx context.Context) ([][]suite, error) {
 	// The oldest Kubernetes that is supported takes what is installed, and the fleet serves Ats there.
 	oldest := suite{name: "oldest", budget: 8 * time.Minute, steps: []step{
 		goTest("", slices.Concat(raced, []string{"-p=1", "./test/deploy"})...),
-		goTest("", slices.Concat(raced, []string{"-run=^(TestAtAPI|TestAtReconciler|TestShardAPI)$", "./test/integration"})...),
+		goTest("", slices.Concat(raced, []string{"-run=^Test(AtAPI|AtReconciler|ShardAPI)$", "./test/integration"})...),
 		goTest("", slices.Concat(raced, []string{"-run=" + onOldest, "./test/integration/sharding"})...),
 	}}
 	binary, err := filepath.Abs("bin/controlplane-oldest")

@@ -1,7 +1,7 @@
 // Command oldest is the control plane of the oldest Kubernetes version that Tenure supports, in place of the program
 // controlplane: what test/deploy and others check on the version of today is checked on this one, too. The components
-// are the unmodified upstream programs. What isn't Kubernetes' own, such as etcd, is left to the program controlplane in
-// the same folder.
+// are the unmodified upstream programs. What isn't Kubernetes' own, such as etcd, is left to the program controlplane
+// in the same folder.
 //
 // It lives in a module of its own, since its dependencies are as old.
 package main
