@@ -45,7 +45,9 @@ type Kind struct {
 	// it matters who else manages a field of a copy.
 	ManagedFields bool
 	// Transform is applied to the kind's objects before they are cached; nil for none. Fields that it drops take no
-	// memory while a cache is filled, either. Managed fields are gone by then, unless ManagedFields keeps them.
+	// memory while a cache is filled, either. Managed fields are gone by then, unless ManagedFields keeps them. An Update
+	// of a cached object takes away what Transform dropped: patch it instead, by client.MergeFrom. Before Kubernetes 1.36,
+	// an Update of a custom resource's status takes the ownership of metadata that Transform dropped from field managers.
 	Transform toolscache.TransformFunc
 	// Pack returns a smaller form of a cached object, for kinds that have many objects and read few: an object is
 	// unpacked each time that it is read. Pack is given transformed objects, must not change them, and returns nil

@@ -69,6 +69,10 @@ const tidying = handler.LowPriority - 1
 // writeStatus writes the status if the At is unchanged since it was read, and reports whether it did. The write carries
 // that resourceVersion, so a stale view conflicts. The reply to a claim replaces the At, with all fields that a cache
 // left out; other replies aren't read. Of what is sent, the API server takes the status alone.
+//
+// Before Kubernetes 1.36 it also takes the ownership of labels and other metadata that a cache left out from their
+// field managers (docs/upgrade.md). A patch would leave it to them. But API servers don't compare the UID of a status
+// that is patched, and the right to patch would have to be in each cluster before the first replica that uses it.
 func (a *actor) writeStatus(ctx context.Context, at *cnatv1alpha1.At, status cnatv1alpha1.AtStatus,
 	claims bool) (bool, error) {
 	begins := claims && at.Status.Phase != cnatv1alpha1.AtRunning

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -182,5 +184,46 @@ func TestASlowMachineIsGivenTime(t *testing.T) {
 	}
 	if got := slow.after([]*result{took("chaos", time.Second)}); got != slow {
 		t.Errorf("a machine that was slow is so: %+v", got)
+	}
+}
+
+// go test leaves out a name that matches nothing, and says nothing.
+func TestTheTestsOfTheOldestKubernetesExist(t *testing.T) {
+	t.Chdir("../..")
+	phases, err := suites(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := slices.Concat(phases...)
+	oldest := all[slices.IndexFunc(all, func(s suite) bool { return s.name == "oldest" })]
+	named := 0
+	for _, step := range oldest.steps {
+		folder := step.args[len(step.args)-1]
+		files, err := filepath.Glob(folder + "/*_test.go")
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: %v", folder, err)
+		}
+		var text []byte
+		for _, file := range files {
+			part, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text = append(text, part...)
+		}
+		for _, flag := range step.args {
+			names, is := strings.CutPrefix(flag, "-run=^(")
+			if !is {
+				continue
+			}
+			for name := range strings.SplitSeq(strings.TrimSuffix(names, ")$"), "|") {
+				if named++; !bytes.Contains(text, []byte("func "+name+"(t *testing.T)")) {
+					t.Errorf("%s has no test %q", folder, name)
+				}
+			}
+		}
+	}
+	if named < 6 {
+		t.Errorf("%d tests are named", named)
 	}
 }

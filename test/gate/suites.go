@@ -39,7 +39,7 @@ func suites(ctx context.Context) ([][]suite, error) {
 	// The oldest Kubernetes that is supported takes what is installed, and the fleet serves Ats there.
 	oldest := suite{name: "oldest", budget: 8 * time.Minute, steps: []step{
 		goTest("", slices.Concat(raced, []string{"-p=1", "./test/deploy"})...),
-		goTest("", slices.Concat(raced, []string{"-run=^Test(AtAPI|AtReconciler|ShardAPI)$", "./test/integration"})...),
+		goTest("", slices.Concat(raced, []string{"-run=" + typesOnOldest, "./test/integration"})...),
 		goTest("", slices.Concat(raced, []string{"-run=" + onOldest, "./test/integration/sharding"})...),
 	}}
 	binary, err := filepath.Abs("bin/controlplane-oldest")
@@ -90,6 +90,9 @@ func suites(ctx context.Context) ([][]suite, error) {
 		},
 	}, nil
 }
+
+// typesOnOldest are the tests of the types and of Ats that run on the oldest Kubernetes.
+const typesOnOldest = "^(TestAtAPI|TestAtReconciler|TestShardAPI)$"
 
 // onOldest are the tests of fleets that run on the oldest Kubernetes: Ats run once through moves, crashes, changes of
 // clusters and lost answers, and records are kept by the rules of their type.

@@ -2,6 +2,7 @@ package integration
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -11,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -55,6 +57,9 @@ func TestAtAPI(t *testing.T) {
 	})
 	t.Run("bad input is refused", func(t *testing.T) { refusals(t, c) })
 	t.Run("a started At is frozen and its status only goes forward", func(t *testing.T) { transitions(t, c) })
+	t.Run("metadata that was applied is removed by the apply of a file without it", func(t *testing.T) {
+		appliedMetadata(t, plane, c)
+	})
 	t.Run("an At stored before validation takes a status and a correction", func(t *testing.T) { storedBefore(t, c) })
 }
 
@@ -257,5 +262,57 @@ func storedBefore(t *testing.T, c client.Client) {
 	at.Spec.StartingDeadlineSeconds = ptr.To(int64(1))
 	if err := c.Update(t.Context(), at); err != nil {
 		t.Errorf("correcting the schedule: %v", err)
+	}
+}
+
+// appliedMetadata writes a status without labels, as replicas do, between two server-side applies. API servers before
+// 1.36 take the label from its manager then; docs/upgrade.md has the way out.
+func appliedMetadata(t *testing.T, plane *localplane.Plane, c client.Client) {
+	const label = "  labels: {team: a}\n"
+	apply := func(labels string) {
+		t.Helper()
+		file := strings.Replace(bookExample, "  name: example-at\n", "  name: applied\n"+labels, 1)
+		if out, err := plane.Kubectl(t.Context(), file, "apply", "--server-side", "-f", "-"); err != nil {
+			t.Fatalf("applying: %v\n%s", err, out)
+		}
+	}
+	read := func() *cnatv1alpha1.At {
+		t.Helper()
+		there := &cnatv1alpha1.At{}
+		if err := c.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "applied"}, there); err != nil {
+			t.Fatal(err)
+		}
+		return there
+	}
+	discover, err := discovery.NewDiscoveryClientForConfig(plane.RESTConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	version, err := discover.ServerVersion()
+	if err != nil {
+		t.Fatal(err)
+	}
+	minor, err := strconv.Atoi(strings.TrimSuffix(version.Minor, "+"))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	apply(label)
+	sent := read()
+	sent.Labels, sent.Status.Phase = nil, cnatv1alpha1.AtRunning
+	if err := c.Status().Update(t.Context(), sent); err != nil {
+		t.Fatal(err)
+	}
+	if labels := read().Labels; labels["team"] != "a" {
+		t.Fatalf("the write of a status leaves the labels %v", labels)
+	}
+	apply("")
+	if _, there := read().Labels["team"]; there != (minor < 36) {
+		t.Errorf("Kubernetes 1.%d: after an apply without it, the label is there: %v", minor, there)
+	}
+	apply(label)
+	apply("")
+	if labels := read().Labels; labels["team"] != "" {
+		t.Errorf("after applying the old file once more, then the new one: %v", labels)
 	}
 }

@@ -115,14 +115,26 @@ func Noting(base http.RoundTripper) http.RoundTripper { return &noting{base} }
 type noting struct{ base http.RoundTripper }
 
 func (n *noting) RoundTrip(req *http.Request) (*http.Response, error) {
-	res, err := n.base.RoundTrip(req)
-	if err == nil {
-		tellRetryAfter(req.Context(), res)
+	if !watches(req) {
+		res, err := n.base.RoundTrip(req)
+		if err == nil {
+			tellRetryAfter(req.Context(), res)
+		}
+		return res, err
 	}
-	if watches(req) && req.Context().Err() == nil {
-		noteAttempt(req.Context(), res, err)
+	caller := req.Context()
+	ctx, release := outlast(caller, req)
+	res, err := n.base.RoundTrip(req.WithContext(ctx))
+	if caller.Err() == nil {
+		noteAttempt(caller, res, err)
 	}
-	return res, err
+	if err != nil {
+		release()
+		return nil, err
+	}
+	tellRetryAfter(caller, res)
+	res.Body = &releasingBody{ReadCloser: res.Body, release: release}
+	return res, nil
 }
 
 // WrappedRoundTripper returns the inner transport.

@@ -133,9 +133,7 @@ func (b *Breaker) send(ctx context.Context, req *http.Request, base http.RoundTr
 	begins, judged := watches(req), false
 	switch {
 	case begins: // a watch may be silent, until its time is over
-		if asked := lasts(req); asked > 0 {
-			ctx, release = context.WithTimeout(ctx, asked+watchGrace)
-		}
+		ctx, release = outlast(ctx, req)
 	case list:
 		w := b.watchOver(ctx, listStallAfter, inquiry{})
 		ctx, release = w.ctx, w.end
@@ -267,13 +265,13 @@ func wouldRepeat(req *http.Request, err error) bool {
 // whose server has gone.
 const watchGrace = 30 * time.Second
 
-// lasts returns after what time the server is asked to end its answer; 0 if it isn't asked to.
-func lasts(req *http.Request) time.Duration {
+// outlast bounds a watch by the time after which the server is asked to end it, if it is. Call release at its end.
+func outlast(ctx context.Context, req *http.Request) (_ context.Context, release func()) {
 	seconds, err := strconv.Atoi(req.URL.Query().Get("timeoutSeconds"))
 	if err != nil || seconds <= 0 {
-		return 0
+		return ctx, func() {}
 	}
-	return time.Duration(min(seconds, 24*3600)) * time.Second
+	return context.WithTimeout(ctx, time.Duration(min(seconds, 24*3600))*time.Second+watchGrace)
 }
 
 // watches reports whether the answer to a request goes on until somebody ends it: a watch, or a log that is followed.
