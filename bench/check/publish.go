@@ -40,7 +40,10 @@ func Publishable(reports []*report.Report) error {
 		refuse(r.Profiled, "profiles were taken meanwhile: run it again without --profile")
 		refuse(!commit.MatchString(e.Tenure), "its revision %q is no commit: commit, `make build lab`, and run it again",
 			e.Tenure)
-		refuse(e.Tenure != reports[0].Environment.Tenure, "is of another commit than the first")
+		first := reports[0].Environment
+		refuse(e.Tenure != first.Tenure, "is of another commit than the first")
+		refuse(e.CPU != first.CPU || e.CPUs != first.CPUs || e.Kernel != first.Kernel,
+			"was taken on another machine than the first")
 		refuse(slices.ContainsFunc(reports[:i], func(o *report.Report) bool {
 			return o.Config.Load.Seed == r.Config.Load.Seed
 		}), "has the seed %d of another one: is it the same run?", r.Config.Load.Seed)

@@ -76,6 +76,11 @@ func TestFiguresArePublishedOfAWitnessedRunOnAQuietMachineWithTheirIntervals(t *
 				r.Environment.Tenure = "fedcba9876543210"
 			}
 		}), "another commit"},
+		"four runs, one on another machine": {four(func(i int, r *report.Report) {
+			if i == 3 {
+				r.Environment.CPU = "another"
+			}
+		}), "another machine"},
 		"four runs, one on a busy machine": {four(func(i int, r *report.Report) {
 			if i == 2 {
 				r.Environment.Others = bound(0.5)

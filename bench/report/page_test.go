@@ -139,7 +139,10 @@ func TestATourLeadsToItsPagesAndSaysWhatFailed(t *testing.T) {
 	r.Checks[1].Figure = "results.lost"
 	r.Results.Objects = 3
 	var b strings.Builder
-	err := Tour(&b, []Stop{{"How fast?", r, "at-burst.html"}, {"How far?", hardly(), "scale-out.html"}})
+	sound, invalid := hardly(), hardly()
+	sound.Valid, invalid.Reasons = true, []string{"the generator was late"}
+	err := Tour(&b, []Stop{{"How fast?", r, "at-burst.html"}, {"How far?", sound, "scale-out.html"},
+		{"How long?", invalid, "crash.html"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,5 +151,8 @@ func TestATourLeadsToItsPagesAndSaysWhatFailed(t *testing.T) {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("the page doesn't have %s", want)
 		}
+	}
+	if n := strings.Count(b.String(), "✓ all"); n != 1 {
+		t.Errorf("%d runs hold, want the one that is valid and has no miss", n)
 	}
 }

@@ -2,6 +2,8 @@ package run
 
 import (
 	"context"
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,9 +11,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/tenure-dev/tenure/bench/scenario"
 	"github.com/tenure-dev/tenure/test/lab"
@@ -58,7 +62,14 @@ func TestARunInClustersOfOthersLeavesNothingBehind(t *testing.T) {
 
 func TestANamespaceThatWasThereStaysThere(t *testing.T) {
 	theirs := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "preload"}}
-	west := fake.NewClientBuilder().WithScheme(lab.Scheme()).WithObjects(theirs).Build()
+	refusing := interceptor.Funcs{Create: func(ctx context.Context, inner client.WithWatch, obj client.Object,
+		opts ...client.CreateOption) error {
+		if obj.GetName() == "preload" { // API servers ask their policies before they look whether the name is taken
+			return apierrors.NewForbidden(corev1.Resource("namespaces"), "preload", errors.New("a policy"))
+		}
+		return inner.Create(ctx, obj, opts...)
+	}}
+	west := fake.NewClientBuilder().WithScheme(lab.Scheme()).WithObjects(theirs).WithInterceptorFuncs(refusing).Build()
 	s := &site{foreign: &foreign{made: map[string][]string{}}, admins: map[string]client.Client{"west": west}}
 	if err := s.addNamespace(t.Context(), "west", "preload"); err == nil {
 		t.Error("a namespace that is there counts as made")
@@ -127,5 +138,44 @@ func TestWhatClustersOfOthersCannotDoIsRefused(t *testing.T) {
 				t.Errorf("got %v, want %s", err, c.want)
 			}
 		})
+	}
+}
+
+func TestAnotherBuildIsMeasuredWithItsHooks(t *testing.T) {
+	dir := t.TempDir()
+	tenure := filepath.Join(dir, "tenure")
+	for _, file := range []string{tenure, tenure + "-lab"} {
+		if err := os.WriteFile(file, nil, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, want := range []string{tenure + "-lab", tenure} { // without the other there is but one
+		o := Options{Tenure: tenure, ControlPlane: "x"}
+		if err := o.Locate(); err != nil || o.Hooked != want {
+			t.Errorf("got %s, %v, want %s", o.Hooked, err, want)
+		}
+		if err := os.RemoveAll(tenure + "-lab"); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// The error names the logs.
+func TestTheLogsOfARunThatFailedStay(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	s, err := scenario.Read("at-burst", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = Run(t.Context(), s, Options{ControlPlane: "/bin/false", Tenure: "/bin/true", Progress: io.Discard})
+	if err == nil {
+		t.Fatal("a run without servers is no error")
+	}
+	_, rest, found := strings.Cut(err.Error(), "--- end of ")
+	if !found {
+		t.Fatalf("no log is named: %v", err)
+	}
+	if _, err := os.Stat(strings.TrimSuffix(strings.Fields(rest)[0], ":")); err != nil {
+		t.Error(err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -226,6 +227,15 @@ func (f *fleet) addNamespace(ctx context.Context, name string) error {
 }
 
 func (s *site) addNamespace(ctx context.Context, cluster, name string) error {
+	if s.foreign != nil { // a create that is refused doesn't tell whether it was there
+		switch err := s.admins[cluster].Get(ctx, client.ObjectKey{Name: name}, &corev1.Namespace{}); {
+		case err == nil:
+			return fmt.Errorf("cluster %s: namespace %s: it is there already, and isn't this run's: delete it, or use another "+
+				"cluster", cluster, name)
+		case !apierrors.IsNotFound(err):
+			return fmt.Errorf("cluster %s: looking for namespace %s: %w", cluster, name, err)
+		}
+	}
 	err := lab.AddNamespace(ctx, s.admins[cluster], name)
 	if s.foreign != nil && !apierrors.IsAlreadyExists(err) { // one that was there is somebody else's, and stays
 		s.foreign.made[cluster] = append(s.foreign.made[cluster], name)

@@ -209,7 +209,7 @@ func sum(values []float64) (total float64) {
 
 // addSamples adds the replicas' samples of a round's keys.
 func (t *tally) addSamples(r *round, lives record.Lives, figures map[string]float64) error {
-	first := map[uint64]time.Time{}
+	first, sampled := map[uint64]time.Time{}, map[uint64]bool{}
 	var ends []time.Time
 	var queue stats.Latencies
 	others := 0 // reconciles of other objects than the round's
@@ -231,7 +231,7 @@ func (t *tally) addSamples(r *round, lives record.Lives, figures map[string]floa
 			}
 			one := t.replica(p.Name)
 			one.reconciles++
-			one.objects[s.Key] = true
+			one.objects[s.Key], sampled[s.Key] = true, true
 			ends = append(ends, s.End)
 			t.work.Add(s.End.Sub(s.Start))
 			// Earlier reconciles were about the At as it was before its edit.
@@ -246,6 +246,11 @@ func (t *tally) addSamples(r *round, lives record.Lives, figures map[string]floa
 				queue.Add(s.Start.Sub(s.Ready))
 			}
 		}
+	}
+	// A replica whose disk is full writes no more samples, and what is left is no fair sample of them.
+	if done := lives.Objects - lives.Lost; t.fleet.sharded() && t.fleet.config.Samples && len(sampled) < done {
+		t.missing = append(t.missing, fmt.Sprintf("%s: %d of %d objects that are done have no sample", r.namespace,
+			done-len(sampled), done))
 	}
 	if r.changes != nil {
 		if complaint := judgeChanges(t.fleet.as, r.changes.Arrivals, others); complaint != "" {

@@ -45,8 +45,11 @@ func (o *Options) Locate() error {
 	if o.Bench == "" {
 		o.Bench = self
 	}
-	if o.Hooked == "" {
+	if o.Hooked == "" && o.Tenure != "" {
 		o.Hooked = o.Tenure
+		if _, err := os.Stat(o.Tenure + "-lab"); err == nil { // what `make lab` puts beside it
+			o.Hooked += "-lab"
+		}
 	}
 	if o.Tenure, err = lab.FindTenure(o.Tenure); err == nil && o.Hooked == "" {
 		o.Hooked = o.Tenure + "-lab"

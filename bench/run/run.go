@@ -31,8 +31,8 @@ func roundName(i int) string { return fmt.Sprintf("round-%03d", i+1) }
 
 // Run carries a scenario out. A run whose figures don't mean what they say has a report all the same, which is not
 // valid and says why; an error is for one that couldn't be carried out.
-func Run(ctx context.Context, s scenario.Scenario, o Options) (*report.Report, error) {
-	s, err := o.uses(s)
+func Run(ctx context.Context, s scenario.Scenario, o Options) (_ *report.Report, err error) {
+	s, err = o.uses(s)
 	if err != nil {
 		return nil, err
 	}
@@ -44,12 +44,16 @@ func Run(ctx context.Context, s scenario.Scenario, o Options) (*report.Report, e
 	}
 	dir := o.Dir
 	if dir == "" {
-		made, remove, err := localplane.TempDir()
-		if err != nil {
-			return nil, err
+		made, remove, failed := localplane.TempDir()
+		if failed != nil {
+			return nil, failed
 		}
 		dir = made
-		defer func() { _ = remove() }()
+		defer func() {
+			if err == nil || ctx.Err() != nil { // otherwise the error names logs; the next start of control planes removes them
+				_ = remove()
+			}
+		}()
 	}
 	r := &runner{scenario: s, options: o, progress: newProgress(o.Progress, s)}
 	r.report = &report.Report{

@@ -168,6 +168,19 @@ func (c *clusterLog) firstWritten() map[int]uint64 {
 	return first
 }
 
+// judgeUnheard reports clusters whose shards had holders, and of which no log has a line.
+func (l *ledger) judgeUnheard() {
+	told := map[string]bool{}
+	for _, shard := range sortedShards(l.records) {
+		held := slices.ContainsFunc(l.records[shard], func(w recordWrite) bool { return w.state.Holder != "" })
+		if held && l.clusters[shard.Cluster] == nil && !told[shard.Cluster] {
+			told[shard.Cluster] = true
+			l.found.add(Violation{Kind: MissingFile, Detail: "shards of " + shard.Cluster +
+				" had holders, and no log has a line of that cluster: put its folder beside the others"})
+		}
+	}
+}
+
 // judgeEvidence reports what the logs should have and lack.
 func (l *ledger) judgeEvidence(ats AtStats) {
 	absent := func(missing bool, kind Kind, detail string) {

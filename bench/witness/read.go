@@ -18,6 +18,8 @@ type Options struct {
 	// Cluster returns the cluster that a namespace of an API server belongs to. It is needed only if some clusters
 	// are virtual; nil means the API server's own cluster.
 	Cluster func(server, namespace string) string
+	// Complete: each cluster whose shards had holders has a log below the folder.
+	Complete bool
 }
 
 // rotationFelt is how much later than the end of the previous file a file may begin. API servers that write in batches
@@ -49,6 +51,9 @@ func Read(dir string, o Options) (*Report, error) {
 		if err := l.read(&in, log, before, o.Cluster); err != nil {
 			return nil, err
 		}
+	}
+	if o.Complete {
+		l.judgeUnheard()
 	}
 	report := l.judge()
 	report.Dir, report.Input = dir, in.Input

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -295,6 +296,42 @@ func TestTextFitsAScreenAndShowsTheLines(t *testing.T) {
 		v.Second.File, v.Second.Line)} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("%q is missing in:\n%s", want, b.String())
+		}
+	}
+}
+
+func TestAClusterOfWhichThereIsNoLogIsMissing(t *testing.T) {
+	m := newModel(7)
+	m.run(300)
+	files := make(map[string]string)
+	for _, e := range m.events {
+		files[e.Cluster+"/audit.log"] += string(auditLine(e))
+	}
+	rules := few
+	rules.Waived = maps.Clone(few.Waived)
+	delete(rules.Waived, MissingFile)
+	missing := func() (found []string) {
+		t.Helper()
+		r, err := Read(logs(t, files), Options{Rules: rules, Complete: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range r.Violations {
+			if v.Kind == MissingFile {
+				found = append(found, v.Detail)
+			}
+		}
+		return found
+	}
+	if found := missing(); len(found) > 0 {
+		t.Errorf("all logs are there: %q", found)
+	}
+	for _, text := range []string{"", "no file"} {
+		if files["east/audit.log"] = ""; text != "" {
+			delete(files, "east/audit.log")
+		}
+		if found := missing(); len(found) != 1 || !strings.Contains(found[0], "shards of east had holders") {
+			t.Errorf("%q: %q", text, found)
 		}
 	}
 }

@@ -78,7 +78,7 @@ func (f *witnessFlags) run(dir string, stdout io.Writer) error {
 		}
 		facts.Restores = append(facts.Restores, witness.Restore{Cluster: cluster, Time: at})
 	}
-	report, err := witness.Read(dir, witness.Options{Facts: facts, Rules: f.rules})
+	report, err := witness.Read(dir, witness.Options{Facts: facts, Rules: f.rules, Complete: true})
 	if err != nil {
 		return err
 	}

@@ -389,6 +389,7 @@ func TestAKubeconfigIsParsedOnceForEachVersionOfItsSecret(t *testing.T) {
 	use := Use{Ask: func(context.Context) error { return trouble }, Given: given, Needed: true}
 	h := New(Config{Namespace: "n", Replica: "r1", Policy: policy, InUse: func(string) (Use, bool) { return use, true }})
 	h.client, h.log = fake.NewClientBuilder().WithObjects(secret).Build(), logr.Discard()
+	t.Cleanup(func() { h.forget("west") }) // all tests share the metrics
 	look := func(want string) {
 		t.Helper()
 		request := ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "n", Name: "west"}}
