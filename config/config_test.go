@@ -51,26 +51,12 @@ func TestWhatIsNotUnderstoodIsRefusedAndNamed(t *testing.T) {
 // An At that no client can read would keep all Ats of its cluster from everybody, and one that takes for ever to be
 // read all clusters'.
 func TestTheQuantitiesOfAnAtCanBeRead(t *testing.T) {
-	objects, err := Render(Workload)
-	if err != nil {
-		t.Fatal(err)
-	}
-	patterns := map[string]string{}
-	for _, o := range objects {
-		if o.GetName() != "ats.cnat.programming-kubernetes.info" {
-			continue
+	for _, kind := range []string{"requests", "limits"} {
+		pattern, found, _ := unstructured.NestedString(schemaOfAts(t), "properties", "spec", "properties", "resources",
+			"properties", kind, "additionalProperties", "pattern")
+		if !found {
+			t.Fatalf("%s have no pattern", kind)
 		}
-		versions, _, _ := unstructured.NestedSlice(o.Object, "spec", "versions")
-		for _, kind := range []string{"requests", "limits"} {
-			patterns[kind], _, _ = unstructured.NestedString(versions[0].(map[string]any), "schema",
-				"openAPIV3Schema", "properties",
-				"spec", "properties", "resources", "properties", kind, "additionalProperties", "pattern")
-		}
-	}
-	if len(patterns) != 2 {
-		t.Fatal("the CRD of Ats isn't there")
-	}
-	for kind, pattern := range patterns {
 		accepts := regexp.MustCompile(pattern)
 		for _, text := range []string{"1", "100m", "0.5", ".5", "5.", "+1.5Gi", "-1", "1E", "2Ei",
 			"1e3", "1E3", "1e-3", "1e+3", "1e99", "1e-99"} {
@@ -115,10 +101,7 @@ func TestTheNumbersOfAnAtFitTheirTypes(t *testing.T) {
 			check(path+"."+name, of.(map[string]any))
 		}
 	}
-	versions, _, _ := unstructured.NestedSlice(definition(t, "crd/cnat.programming-kubernetes.info_ats.yaml"), "spec",
-		"versions")
-	schema, _, _ := unstructured.NestedMap(versions[0].(map[string]any), "schema", "openAPIV3Schema")
-	check("at", schema)
+	check("at", schemaOfAts(t))
 	if seen == 0 {
 		t.Fatal("no number of the CRD of Ats has a format")
 	}
@@ -152,6 +135,18 @@ func TestNoRuleComparesOptionalValues(t *testing.T) {
 	if seen == 0 {
 		t.Fatal("no rule has an optional value")
 	}
+}
+
+// schemaOfAts returns the schema of the only version of Ats.
+func schemaOfAts(t *testing.T) map[string]any {
+	t.Helper()
+	versions, _, _ := unstructured.NestedSlice(definition(t, "crd/cnat.programming-kubernetes.info_ats.yaml"), "spec",
+		"versions")
+	if len(versions) != 1 {
+		t.Fatalf("%d versions", len(versions))
+	}
+	schema, _, _ := unstructured.NestedMap(versions[0].(map[string]any), "schema", "openAPIV3Schema")
+	return schema
 }
 
 // definition returns the only object of a file.

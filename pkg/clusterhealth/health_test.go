@@ -252,19 +252,8 @@ func TestTheConnectionInUseIsAskedWhereItIsTheSecrets(t *testing.T) {
 	}
 	s.Start()
 	t.Cleanup(s.Close)
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "west"},
-		Data: map[string][]byte{kubeconfig.Key: []byte(
-			fmt.Sprintf("clusters: [{name: c, cluster: {server: %q}}]\nusers: [{name: u, user: {token: t}}]\n"+
-				"contexts: [{name: x, context: {cluster: c, user: u}}]\ncurrent-context: x", s.URL))}}
 	policy := kubeconfig.Policy{Insecure: true}
-	access, err := kubeconfig.OfSecret(secret, policy)
-	if err != nil {
-		t.Fatal(err)
-	}
-	given, err := access.REST()
-	if err != nil {
-		t.Fatal(err)
-	}
+	secret, given := insecure(t, s.URL)
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
 	use := &Use{Ask: over(&rest.Config{Host: s.URL, Transport: transport}), Given: given}
@@ -373,18 +362,8 @@ func TestAQuestionLeavesNoConnectionOpen(t *testing.T) {
 
 // A replica serves hundreds of clusters, and looks at each every ten seconds.
 func TestAKubeconfigIsParsedOnceForEachVersionOfItsSecret(t *testing.T) {
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "west", UID: "u"},
-		Data: map[string][]byte{kubeconfig.Key: []byte("clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]\n" +
-			"users: [{name: u, user: {token: t}}]\ncontexts: [{name: x, context: {cluster: c, user: u}}]\ncurrent-context: x")}}
 	policy := kubeconfig.Policy{Insecure: true}
-	access, err := kubeconfig.OfSecret(secret, policy)
-	if err != nil {
-		t.Fatal(err)
-	}
-	given, err := access.REST()
-	if err != nil {
-		t.Fatal(err)
-	}
+	secret, given := insecure(t, "http://127.0.0.1:1")
 	var trouble error
 	use := Use{Ask: func(context.Context) error { return trouble }, Given: given, Needed: true}
 	h := New(Config{Namespace: "n", Replica: "r1", Policy: policy, InUse: func(string) (Use, bool) { return use, true }})
@@ -417,4 +396,22 @@ func TestAKubeconfigIsParsedOnceForEachVersionOfItsSecret(t *testing.T) {
 		t.Fatal(err)
 	}
 	look(ReasonBadConfig)
+}
+
+// insecure is a Secret of a cluster without TLS, which only an insecure policy takes, and the connection that it gives.
+func insecure(t *testing.T, server string) (*corev1.Secret, *rest.Config) {
+	t.Helper()
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "west", UID: "u"},
+		Data: map[string][]byte{kubeconfig.Key: []byte(
+			fmt.Sprintf("clusters: [{name: c, cluster: {server: %q}}]\nusers: [{name: u, user: {token: t}}]\n"+
+				"contexts: [{name: x, context: {cluster: c, user: u}}]\ncurrent-context: x", server))}}
+	access, err := kubeconfig.OfSecret(secret, kubeconfig.Policy{Insecure: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	given, err := access.REST()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return secret, given
 }

@@ -139,20 +139,17 @@ func span(d time.Duration) string {
 	return d.Round(time.Second).String()
 }
 
-// writeSecret writes the cluster's Secret, unless it was changed meanwhile. If it holds a new kubeconfig (filled),
-// it first asks the cluster whether it takes the credentials. A cluster that can't be reached from here is only
-// noted, since replicas may reach it.
-func (o Onboarder) writeSecret(ctx context.Context, home client.Client, secret *corev1.Secret,
-	filled bool) (note string, err error) {
-	if filled {
-		reason, said := clusterhealth.Look(ctx, secret, kubeconfig.Policy{}, lookTimeout)
-		switch reason {
-		case clusterhealth.ReasonUsable:
-		case clusterhealth.ReasonUnreachable:
-			note = "its server can't be reached from here with the new credentials: " + said
-		default:
-			return "", fmt.Errorf("the new credentials can't be used, so the Secret wasn't written: %s: %s", reason, said)
-		}
+// writeSecret writes the cluster's Secret with a new kubeconfig, unless the Secret was changed meanwhile. It first asks
+// the cluster whether it takes the credentials. A cluster that can't be reached from here is only noted, since replicas
+// may reach it.
+func (o Onboarder) writeSecret(ctx context.Context, home client.Client,
+	secret *corev1.Secret) (note string, err error) {
+	switch reason, said := clusterhealth.Look(ctx, secret, kubeconfig.Policy{}, lookTimeout); reason {
+	case clusterhealth.ReasonUsable:
+	case clusterhealth.ReasonUnreachable:
+		note = "its server can't be reached from here with the new credentials: " + said
+	default:
+		return "", fmt.Errorf("the new credentials can't be used, so they weren't written: %s: %s", reason, said)
 	}
 	if secret.ResourceVersion == "" {
 		err = home.Create(ctx, secret)

@@ -156,17 +156,8 @@ func (o Onboarder) Add(ctx context.Context, a AddOptions) (r Report, err error) 
 		r.Changed = false
 		return r, nil
 	}
-	if own := p.known.Own; own != nil && p.verdict.Action == Update {
-		// The wish is noted before anything is changed: if this run is cut short, the next one completes it, unless its
-		// flags say otherwise.
-		noted := own.DeepCopy()
-		annotate(noted, p.target.UID, p.access)
-		if !maps.Equal(noted.Annotations, own.Annotations) {
-			if err := home.Update(ctx, noted); err != nil {
-				return Report{}, fmt.Errorf("writing %s: %w", secret, err)
-			}
-			p.known.Own = noted
-		}
+	if err := p.note(ctx, home); err != nil {
+		return Report{}, fmt.Errorf("writing %s: %w", secret, err)
 	}
 	if made, err := carryOut(ctx, there, p.steps); err != nil {
 		return summarize(o.Name, made), fmt.Errorf("cluster %s: %w", o.Name, err)
@@ -193,7 +184,22 @@ func (o Onboarder) Add(ctx context.Context, a AddOptions) (r Report, err error) 
 	return r, nil
 }
 
-// addSecret does what was decided about the Secret, with a token if it needs one.
+// note writes what is wanted to the Secret that is there, before anything else is changed. If this run is cut short,
+// the next one completes it, unless its flags say otherwise.
+func (p *intent) note(ctx context.Context, home client.Client) error {
+	if p.known.Own == nil || p.verdict.Action != Update {
+		return nil
+	}
+	noted := p.known.Own.DeepCopy()
+	annotate(noted, p.target.UID, p.access)
+	if maps.Equal(noted.Annotations, p.known.Own.Annotations) {
+		return nil
+	}
+	p.known.Own = noted
+	return home.Update(ctx, noted)
+}
+
+// addSecret does what was decided about the Secret, with a token if it needs one. What is wanted is noted already.
 func (o Onboarder) addSecret(ctx context.Context, home client.Client, a AddOptions, p intent,
 	what string, r *Report) error {
 	if p.verdict.Action == Keep {
@@ -207,7 +213,6 @@ func (o Onboarder) addSecret(ctx context.Context, home client.Client, a AddOptio
 	held := Held{}
 	if p.known.Own != nil {
 		secret, held = p.known.Own.DeepCopy(), Hold(p.known.Own)
-		annotate(secret, p.target.UID, p.access)
 	}
 	token := held.token
 	if p.verdict.NewToken {
@@ -219,20 +224,19 @@ func (o Onboarder) addSecret(ctx context.Context, home client.Client, a AddOptio
 		token = got
 		r.token(o.Name, a.Lifetime, expires, asked)
 	}
-	var text []byte // stays nil if only annotations change
 	if p.verdict.NewToken || held.Refused == nil && !sameWay(held.target, p.target) {
-		var err error
-		if text, err = p.target.kubeconfig(o.Name, token); err != nil {
+		text, err := p.target.kubeconfig(o.Name, token)
+		if err != nil {
 			return err
 		}
 		fill(secret, text, p.verdict.NewToken || requested(p.known.Own))
-	}
-	note, err := o.writeSecret(ctx, home, secret, text != nil)
-	if err != nil {
-		return err
-	}
-	if note != "" {
-		r.Notes = append(r.Notes, note)
+		note, err := o.writeSecret(ctx, home, secret)
+		if err != nil {
+			return err
+		}
+		if note != "" {
+			r.Notes = append(r.Notes, note)
+		}
 	}
 	r.Changed = true
 	r.secret(what, p.verdict)

@@ -97,19 +97,10 @@ func TestAClusterThatDoesNotAnswerLeavesTimeForTheFleet(t *testing.T) {
 		<-r.Context().Done()
 	}))
 	defer server.Close()
-	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	text, err := Target{Server: server.URL, CA: ca}.kubeconfig("west", "token")
-	if err != nil {
-		t.Fatal(err)
-	}
-	opened, err := kubeconfig.Inspect(text, kubeconfig.Policy{})
-	if err != nil {
-		t.Fatal(err)
-	}
 	p := Probe{Access: everywhere}
 	question, cancel := context.WithTimeout(t.Context(), lookTimeout) // of one request: there are many
 	defer cancel()
-	if err := p.ask(question, opened); err != nil {
+	if err := p.ask(question, access(t, server)); err != nil {
 		t.Fatal(err)
 	}
 	if question.Err() != nil {
@@ -137,17 +128,23 @@ func TestAnAnswerWithoutAnEndFailsACheck(t *testing.T) {
 		_, _ = io.WriteString(w, `{"kind":"APIResourceList","apiVersion":"v1","resources":[]}`)
 	}))
 	defer server.Close()
+	p, large := Probe{Access: everywhere}, &http.MaxBytesError{}
+	if err := p.ask(t.Context(), access(t, server)); err != nil || !errors.As(p.API, &large) {
+		t.Errorf("%v, %v", err, p.API)
+	}
+}
+
+// access is what a Secret of a cluster whose API server this is gives.
+func access(t *testing.T, server *httptest.Server) *kubeconfig.Access {
+	t.Helper()
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 	text, err := Target{Server: server.URL, CA: ca}.kubeconfig("west", "token")
 	if err != nil {
 		t.Fatal(err)
 	}
-	opened, err := kubeconfig.Inspect(text, kubeconfig.Policy{})
+	given, err := kubeconfig.Inspect(text, kubeconfig.Policy{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, large := Probe{Access: everywhere}, &http.MaxBytesError{}
-	if err := p.ask(t.Context(), opened); err != nil || !errors.As(p.API, &large) {
-		t.Errorf("%v, %v", err, p.API)
-	}
+	return given
 }

@@ -59,7 +59,7 @@ func (o Onboarder) Rotate(ctx context.Context, lifetime time.Duration) (r Report
 	}
 	secret := known.Own.DeepCopy()
 	fill(secret, text, true)
-	note, err := o.writeSecret(ctx, home, secret, true)
+	note, err := o.writeSecret(ctx, home, secret)
 	if err != nil {
 		return r, err
 	}

@@ -40,7 +40,7 @@ func suites(ctx context.Context) ([][]suite, error) {
 	oldest := suite{name: "oldest", budget: 8 * time.Minute, steps: []step{
 		goTest("", slices.Concat(raced, []string{"-p=1", "./test/deploy"})...),
 		goTest("", slices.Concat(raced, []string{"-run=" + typesOnOldest, "./test/integration"})...),
-		goTest("", slices.Concat(raced, []string{"-run=" + onOldest, "./test/integration/sharding"})...),
+		goTest("", slices.Concat(raced, []string{"-run=" + fleetsOnOldest, "./test/integration/sharding"})...),
 	}}
 	binary, err := filepath.Abs("bin/controlplane-oldest")
 	missing = errors.Join(missing, err)
@@ -94,9 +94,9 @@ func suites(ctx context.Context) ([][]suite, error) {
 // typesOnOldest are the tests of the types and of Ats that run on the oldest Kubernetes.
 const typesOnOldest = "^(TestAtAPI|TestAtReconciler|TestShardAPI)$"
 
-// onOldest are the tests of fleets that run on the oldest Kubernetes: Ats run once through moves and a crash, also past
-// stale caches, and records are kept by the rules of their type.
-const onOldest = "^(TestAJoinMovesWhatBalanceNeedsAndACrashWhatTheDeadHeld|" +
+// fleetsOnOldest are the tests of fleets that run on the oldest Kubernetes: Ats run once through moves and a crash,
+// also past stale caches, and records are kept by the rules of their type.
+const fleetsOnOldest = "^(TestAJoinMovesWhatBalanceNeedsAndACrashWhatTheDeadHeld|" +
 	"TestACleanExitOfAllLeavesNothingHeldAndTheNextFleetClaimsIt|TestANewHolderWithStaleCachesMakesNoSecondPod|" +
 	"TestARecordThatTheLayoutDoesNotListIsNeverServedAndTold)$"
 
