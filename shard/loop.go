@@ -77,6 +77,7 @@ type loop struct {
 	judge    *clusterJudge
 	report   *report
 	entrance *entrance
+	changes  changes       // of clusters that the driver hasn't been told yet
 	moved    bool          // clusters came, went or are reached another way, and the shards haven't followed yet
 	turned   *atomic.Int64 // when the loop last turned, on the monotonic clock
 
@@ -112,14 +113,15 @@ func (l *loop) run(ctx context.Context, leaving <-chan struct{}) error {
 	for !l.done {
 		now := l.clock.now()
 		l.turned.Store(int64(now.Mono))
-		timer.Reset(max(0, min(l.driver.Wake()-now.Mono, l.driver.TickEvery(), l.report.wait(time.Now()))))
+		timer.Reset(max(0, min(l.driver.Wake()-now.Mono, l.driver.TickEvery(), l.report.wait(time.Now()),
+			l.changes.wait(time.Now()))))
 		select {
 		case <-l.mail.ready:
-			known := false
 			for _, e := range l.mail.take() {
-				if _, changed := e.(driver.Clusters); !changed || !known { // one shows all changes until now
+				if _, changed := e.(driver.Clusters); changed {
+					l.changes.any = true
+				} else {
 					l.handle(e)
-					known = known || changed
 				}
 			}
 		case <-timer.C:
@@ -132,10 +134,42 @@ func (l *loop) run(ctx context.Context, leaving <-chan struct{}) error {
 			quit = nil
 			l.handle(driver.Quit{}) // bounded: by stopGrace, and by the sealing of the Lease
 		}
+		if l.changes.wait(time.Now()) <= 0 {
+			l.changes.handled(func() { l.handle(driver.Clusters{}) })
+		}
 		l.follow()
 		l.report.publish(l.driver, l.lease, l.shards)
 	}
 	return l.failure
+}
+
+// changes spreads out what it takes to follow changes of clusters, which grows with the fleet: as a process begins,
+// thousands of clusters may connect one by one.
+type changes struct {
+	any  bool
+	at   time.Time // when they were handled last
+	took time.Duration
+}
+
+// pauseAfter returns how long to wait after work that took so long and that grows with the fleet, so that it takes little of
+// the loop's time. A stall of the machine may be in what it took, so the wait is bounded.
+func pauseAfter(took time.Duration) time.Duration { return min(20*took, time.Second) }
+
+// wait returns how long the changes may wait.
+func (c *changes) wait(now time.Time) time.Duration {
+	if !c.any {
+		return time.Hour
+	}
+	return pauseAfter(c.took) - now.Sub(c.at)
+}
+
+// handled handles all changes until now.
+func (c *changes) handled(by func()) {
+	c.any = false
+	began := time.Now()
+	by()
+	c.at = time.Now()
+	c.took = c.at.Sub(began)
 }
 
 // handle feeds the driver one event and carries out its requests. Once the process is done, requests are dropped.

@@ -107,9 +107,6 @@ type report struct {
 	teller                  *teller              // nil until the first incarnation begins
 }
 
-// publishShare is how much of the loop's time may go into publishing: with thousands of shards it takes milliseconds.
-const publishShare = 20
-
 // publish publishes the present state after requests were carried out, and once a second for what changes otherwise.
 // Traffic can be read at any time.
 func (r *report) publish(d *driver.Driver, l *lease, g *engager) {
@@ -139,7 +136,7 @@ func (r *report) publish(d *driver.Driver, l *lease, g *engager) {
 func (r *report) wait(now time.Time) time.Duration {
 	least := time.Second
 	if r.stale {
-		least = publishShare * r.took
+		least = pauseAfter(r.took)
 	}
 	return least - now.Sub(r.published)
 }

@@ -102,6 +102,24 @@ func (u UnfitFor) Of(cluster keyspace.ClusterName) Fitness {
 	return Fit
 }
 
+// Changes returns the clusters about which two texts may differ, sorted. all is true if they may differ about any
+// cluster.
+func (u UnfitFor) Changes(to UnfitFor) (clusters []keyspace.ClusterName, all bool) {
+	before, others := u.split()
+	after, othersAfter := to.split()
+	if others != othersAfter {
+		return nil, true
+	}
+	for _, name := range slices.Concat(before, after) {
+		cluster := keyspace.ClusterName(decoding.Replace(strings.TrimSuffix(name, "+")))
+		if u.Of(cluster) != to.Of(cluster) {
+			clusters = append(clusters, cluster)
+		}
+	}
+	slices.Sort(clusters)
+	return slices.Compact(clusters), false
+}
+
 // lists reports whether a sorted list has a name. It uses binary search, since a list may be long and is searched
 // for each shard.
 func lists(list, name string) bool {

@@ -307,3 +307,49 @@ func TestPlanningForUnfitReplicasStaysLinear(t *testing.T) {
 		t.Logf("%v of processor time, %d moves", took, len(moves))
 	}
 }
+
+func TestChangesNamesTheClustersAboutWhichTwoTextsDiffer(t *testing.T) {
+	names := []keyspace.ClusterName{"a", "a+", "a!b", "a%2B", "b,c", "c"}
+	rapid.Check(t, func(t *rapid.T) {
+		draw := func() plan.UnfitFor {
+			said := map[keyspace.ClusterName]plan.Fitness{}
+			for _, name := range names {
+				said[name] = rapid.SampledFrom([]plan.Fitness{plan.Fit, plan.Keeps, plan.Unfit}).Draw(t, string(name))
+			}
+			word := plan.NewUnfitFor(said)
+			if rapid.IntRange(0, 3).Draw(t, "others") > 0 {
+				return word
+			}
+			var fit []string // a long list is turned round, and these are short
+			for _, name := range names {
+				text := string(plan.NewUnfitFor(map[keyspace.ClusterName]plan.Fitness{name: plan.Unfit}))
+				switch said[name] {
+				case plan.Fit:
+					fit = append(fit, text)
+				case plan.Keeps:
+					fit = append(fit, text+"+")
+				}
+			}
+			slices.Sort(fit)
+			return plan.UnfitFor("!" + strings.Join(fit, ","))
+		}
+		was, is := draw(), draw()
+		changed, all := was.Changes(is)
+		if all {
+			if strings.HasPrefix(string(was), "!") == strings.HasPrefix(string(is), "!") {
+				t.Errorf("%q and %q may differ about any cluster", was, is)
+			}
+			return
+		}
+		var want []keyspace.ClusterName
+		for _, name := range names {
+			if was.Of(name) != is.Of(name) {
+				want = append(want, name)
+			}
+		}
+		slices.Sort(want)
+		if !slices.Equal(changed, want) {
+			t.Errorf("%q and %q differ about %q, want %q", was, is, changed, want)
+		}
+	})
+}

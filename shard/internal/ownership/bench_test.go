@@ -2,11 +2,13 @@ package ownership
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/shard/plan"
 )
 
 // largeFleet is the coordinator of four replicas that hold so many records, in clusters of eight.
@@ -108,6 +110,97 @@ func BenchmarkMachine(b *testing.B) {
 				f.step(Tick{})
 			}
 		})
+	}
+}
+
+// BenchmarkFollower is what a replica that doesn't coordinate pays in a fleet of 1,000 replicas, 10,000 clusters and
+// 80,000 records, of which it holds 80: in a second in which peers renew 400 times, as at the default lease duration, and
+// report 100 times; when a peer's statement about a cluster changes; and when a cluster is added or removed.
+func BenchmarkFollower(b *testing.B) {
+	const replicas, clusters = 1000, 10_000
+	ids := make([]Incarnation, replicas)
+	for i := range ids {
+		ids[i] = Incarnation(fmt.Sprintf("replica-%04d-abcdef", i))
+	}
+	cluster := func(i int) keyspace.ClusterName { return keyspace.ClusterName(fmt.Sprintf("cluster-%04d", i)) }
+	f := &largeFleet{r: New(DefaultConfig(ids[0], "a", lease), nil), now: Instant{Mono: time.Hour, Wall: time.Hour}}
+	words := make([]plan.UnfitFor, replicas)
+	renewed := func(i int) {
+		f.v++
+		f.step(LeaseSeen{Lease{ID: ids[i], Replica: string(ids[i]), Duration: lease, Protocol: withLayouts,
+			Unfit: words[i], Version: f.v}})
+	}
+	for i := 1; i < replicas; i++ {
+		renewed(i)
+	}
+	f.v++
+	f.step(LeadSeen{Lead{Holder: ids[1], Floor: 1 << 40, Version: f.v}})
+	given := Clusters{Bits: map[keyspace.ClusterName]int{}}
+	for i := range clusters {
+		given.Bits[cluster(i)] = 3
+		f.v++
+		f.step(LayoutSeen{Layout{Cluster: cluster(i), Generation: 1, Prefixes: keyspace.Partition(3), Version: f.v}})
+		for j, p := range keyspace.Partition(3) {
+			holder := ids[(8*i+j)%replicas]
+			f.records = append(f.records, Shard{ID: keyspace.ShardID{Cluster: cluster(i), Prefix: p}, Assignee: holder,
+				Holder: holder, Epoch: 1 << 40, Floor: 1})
+		}
+	}
+	f.step(given)
+	for i := range f.records {
+		f.changed(i)
+	}
+	f.step(Synced{})
+	f.now = f.now.Add(lease / 4)
+	f.step(Tick{})
+	peer := 0
+	turn := func(i int) {
+		f.r.Wake()
+		f.r.viewed(Leases, f.now)
+		f.r.viewed(Shards, f.now)
+		if i%(replicas-1) == 0 {
+			f.now = f.now.Add(f.r.cfg.RenewEvery)
+			f.step(Tick{})
+		}
+	}
+	b.Run("a quarter of a second", func(b *testing.B) {
+		b.ReportAllocs()
+		for i := 0; b.Loop(); i++ {
+			for range 100 {
+				peer++
+				renewed(1 + peer%(replicas-1))
+				f.r.Wake()
+				if peer%4 == 0 {
+					f.changed((7919 * peer) % len(f.records))
+				}
+				turn(peer)
+			}
+		}
+		b.ReportMetric(4*b.Elapsed().Seconds()/float64(b.N), "cores")
+	})
+	b.Run("a peer loses its way to a cluster, or finds it", func(b *testing.B) {
+		for i := 0; b.Loop(); i++ {
+			p := 1 + i%(replicas-1)
+			words[p] = plan.NewUnfitFor(map[keyspace.ClusterName]plan.Fitness{cluster(i % clusters): plan.Unfit})
+			renewed(p)
+			turn(i)
+		}
+	})
+	b.Run("a cluster comes or goes", func(b *testing.B) {
+		for i := 0; b.Loop(); i++ {
+			given.Bits = maps.Clone(given.Bits)
+			if c := cluster(clusters + i/2); i%2 == 0 {
+				given.Bits[c] = 3
+			} else {
+				delete(given.Bits, c)
+			}
+			f.step(given)
+			renewed(1 + i%(replicas-1))
+			turn(i)
+		}
+	})
+	if f.r.over {
+		b.Fatal("it has lapsed")
 	}
 }
 

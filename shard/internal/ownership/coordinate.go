@@ -40,22 +40,21 @@ func (r *Replica) plan() {
 			}
 		case !t.orphan() && free > 0 && r.replans(t, suspects) && !r.postpones(m, unsure):
 			r.assign(t, m.To)
+			r.track(t)
 			free--
 		}
 	}
-	if slices.ContainsFunc(r.order, (*tenure).unserved) {
+	if r.unserved > 0 {
 		to := r.claimants(moves, replicas)
 		for _, t := range r.order {
-			if t.unserved() && t.w == nil && to[t.id] != "" {
+			if t.unserved && t.w == nil && to[t.id] != "" {
 				r.adopt(t, to[t.id])
+				r.track(t)
 			}
 		}
 	}
 	r.standBy()
 }
-
-// unserved reports whether the planner should see the shard, and no replica that may be alive holds it.
-func (t *tenure) unserved() bool { return t.plannable() && t.orphan() }
 
 // claimants returns which replica should claim each orphan. A fresh replica must wait before it claims, even an
 // orphan that is assigned to it. So another replica claims, if there is one.
@@ -93,7 +92,7 @@ func (r *Replica) spareFresh(replicas []plan.Replica) []plan.Replica {
 // plans reports whether this replica may have a part in a plan. While every shard has a holder and none of the holders
 // is late, only the coordinator and leaving replicas plan.
 func (r *Replica) plans() bool {
-	return r.Leads() || r.leaving || r.standing || r.anyLate() || slices.ContainsFunc(r.order, (*tenure).unserved)
+	return r.Leads() || r.leaving || r.standing || r.anyLate() || r.unserved > 0
 }
 
 // latestPlan caches the planner's last answer. Many inputs that lead to planning change nothing that the planner looks

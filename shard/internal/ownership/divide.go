@@ -88,8 +88,6 @@ func (r *Replica) nextGeneration(c keyspace.ClusterName) uint32 {
 // rank returns how much a record counts when a layout is derived from records; 0 for nothing.
 func (t *tenure) rank() int {
 	switch {
-	case !t.known && t.w.creates():
-		return 1 // else another plan would begin another layout
 	case !t.known || t.rec.Retired:
 		return 0
 	case t.served():

@@ -98,7 +98,7 @@ func (r *Replica) leadGone() {
 // clusters that it knows, and one that has never reached a cluster doesn't know it. So a replica that knows a cluster
 // which stays without layout or records takes the role, once the coordinator has had the time for which a new one waits
 // (BuryTime) and a lease duration more. A replica that has had the role for BuryTime since then, and couldn't help the
-// cluster either, doesn't take it for that cluster again.
+// cluster either, waits twice as long before it takes the role for that cluster again.
 func (r *Replica) awaitServing() {
 	if !r.synced || r.leaving || r.mixed() {
 		return
@@ -111,12 +111,15 @@ func (r *Replica) awaitServing() {
 		switch {
 		case l.complete:
 		case !r.lacks(l):
-			l.lacksSince, l.tried = Instant{}, false
+			l.lacksSince, l.tries = Instant{}, 0
 		case l.lacksSince == (Instant{}):
 			l.lacksSince = r.now
 		case r.Leads():
-			l.tried = l.tried || waited(l, r.cfg.BuryTime)
-		case !l.tried && waited(l, patience):
+			if l.triedIn != r.leadAt && waited(l, r.cfg.BuryTime) {
+				l.triedIn = r.leadAt
+				l.tries++
+			}
+		case waited(l, doubled(patience, l.tries)):
 			r.succeeds = true
 		}
 	}

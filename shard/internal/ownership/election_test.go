@@ -62,23 +62,28 @@ func TestTheCoordinatorsRoleIsNotTakenFromTheLiving(t *testing.T) {
 		{"a replica that knows no layouts is alive", func(b *bench) {
 			b.feed(LeaseSeen{Lease{ID: "c", Replica: "c", Duration: 100 * lease, Protocol: 2, Version: 60}})
 		}},
-		{"the coordinator is a new one each time", func(b *bench) {
-			for _, holder := range []Incarnation{"c", "b", "c"} {
-				b.live(3*lease, "")
-				b.v++
-				b.feed(LeaseSeen{Lease{ID: "c", Replica: "c", Duration: 100 * lease, Protocol: 3, Version: b.v}})
-				b.feed(LeadSeen{Lead{Holder: holder, Version: b.v}})
-			}
-		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBench(t)
 			b.knows("west", east)
 			c.setUp(b)
-			b.live(3*lease, "")
+			b.live(4*lease, "")
 			none[WriteLead](b)
 		})
 	}
+}
+
+func TestTheCoordinatorsRoleIsNotTakenFromOneThatHasJustTakenIt(t *testing.T) {
+	b := newBench(t)
+	b.knows("west", east)
+	for _, holder := range []Incarnation{"c", "b", "c"} {
+		b.live(3*lease, "")
+		b.v++
+		b.feed(LeaseSeen{Lease{ID: "c", Replica: "c", Duration: 100 * lease, Protocol: 3, Version: b.v}})
+		b.feed(LeadSeen{Lead{Holder: holder, Version: b.v}})
+	}
+	b.live(3*lease, "")
+	none[WriteLead](b)
 }
 
 func TestAClusterThatLacksARecordIsReasonToTakeTheRole(t *testing.T) {
@@ -92,15 +97,38 @@ func TestAClusterThatLacksARecordIsReasonToTakeTheRole(t *testing.T) {
 	}
 }
 
-func TestWhoHadTheRoleAndCouldNotHelpDoesNotTakeItAgain(t *testing.T) {
+func TestWhoHadTheRoleAndCouldNotHelpWaitsTwiceAsLong(t *testing.T) {
 	b := newBench(t)
 	b.knows("west", east)
 	b.live(4*lease, "")
 	b.commit(find[WriteLead](b).Seq)
 	b.live(3*lease, "") // its layout is refused, say
 	b.losesRole()
-	b.live(8*lease, "")
+	b.live(6*lease, "")
 	none[WriteLead](b)
+	b.live(2*lease, "")
+	b.commit(find[WriteLead](b).Seq)
+	b.live(3*lease, "")
+	b.losesRole()
+	b.live(13*lease, "")
+	none[WriteLead](b)
+}
+
+// A record that was deleted can't be made for a while. A coordinator that waits for that hasn't failed.
+func TestARecordThatIsDeletedWhileOthersAreMissedBeginsTheWaitAnew(t *testing.T) {
+	b := newBench(t)
+	b.knows("west", east)
+	b.feed(LayoutSeen{Layout{Cluster: east, Generation: 1, Prefixes: keyspace.Partition(1), Version: 50}})
+	b.held("east/0", "b", "b")
+	b.live(3*lease, "")
+	b.v++
+	b.feed(ShardGone{ID: keyspace.ShardID{Cluster: east, Prefix: keyspace.Partition(1)[0]}, Version: b.v})
+	b.live(3*lease, "")
+	none[WriteLead](b)
+	b.live(lease, "")
+	if w := find[WriteLead](b); w.Lead.Holder != "a" {
+		t.Errorf("%+v", w)
+	}
 }
 
 // Replicas that start at the same moment take the role from one another, each before it has seen the others' Leases.

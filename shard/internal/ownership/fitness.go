@@ -194,7 +194,6 @@ func (r *Replica) refit() {
 	if was := r.fit.word; word != was {
 		r.fit.word = word
 		r.wordChanged(was, word, false)
-		r.touchAll()
 	}
 }
 
@@ -255,27 +254,34 @@ func (r *Replica) holdOff(c keyspace.ClusterName, s *site) {
 	}
 }
 
-// wordChanged records the difference between two statements of one replica. When a peer reports trouble, this replica
-// probes the cluster itself. When a peer's trouble is over, it probes again if it still has trouble.
+// wordChanged acts on the difference between two statements of one replica: it queues the shards of clusters about which
+// they differ. When a peer reports trouble, this replica probes the cluster itself. When a peer's trouble is over, it
+// probes again if it still has trouble.
 func (r *Replica) wordChanged(was, is plan.UnfitFor, peers bool) {
-	names := slices.Clone(r.clusterNames)
-	for _, t := range r.order {
-		if _, known := r.clusters[t.id.Cluster]; !known && (len(names) == 0 || names[len(names)-1] != t.id.Cluster) {
-			names = append(names, t.id.Cluster)
+	changed, all := was.Changes(is)
+	if all {
+		changed = changed[:0]
+		for _, l := range r.layoutOrder {
+			changed = append(changed, l.cluster)
 		}
 	}
-	for _, c := range names {
+	for _, c := range changed {
+		if r.layouts[c] == nil {
+			continue // it has no records, and this replica doesn't know it
+		}
+		r.touchCluster(c)
+		s := r.site(c)
+		r.fit.stale = r.fit.stale || s.lost.holds(r) || s.late.holds(r) // see holdOff
 		before, after := was.Of(c) == plan.Unfit, is.Of(c) == plan.Unfit
 		if before == after {
 			continue
 		}
-		s := r.site(c)
 		s.said = r.now
 		if peers && (after || s.health == unusable) {
 			r.probe(c, s)
 		}
 	}
-	r.fit.stale = true
+	r.replan = true
 }
 
 // probe requests a probe of the cluster's API server, unless one is under way. A probe that isn't answered within
@@ -380,6 +386,9 @@ func (r *Replica) engage(t *tenure, before, p phase) {
 // filled handles the end of a warm-up, which shows that the cluster can be served.
 func (r *Replica) filled(t *tenure) {
 	s := r.site(t.id.Cluster)
+	if s.late.count > 0 {
+		r.timedAt = r.now.Mono // other warm-ups of the cluster have less time now
+	}
 	s.health, s.looked, s.late = usable, r.now, backoff{}
 	r.fit.stale = true
 }

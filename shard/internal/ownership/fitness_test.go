@@ -278,6 +278,53 @@ func TestAReplicaSaysThatItDoesNotKnowAClusterEachTimeItsRecordsComeBack(t *test
 }
 
 // With a thousand clusters, looks that show nothing new come all the time.
+func TestAPlannedShardIsFilledWhenTheWaitAfterTroubleIsOver(t *testing.T) {
+	b := newBench(t)
+	b.feed(Health{Cluster: "west"})
+	b.feed(Health{Cluster: "west", Usable: true})
+	b.held("west/", "b", "a")
+	b.live(lease/2, "")
+	none[Warm](b)
+	b.live(lease, "")
+	find[Warm](b)
+}
+
+func TestAWarmUpThatHangsHasLessTimeOnceItsClusterCanBeFilled(t *testing.T) {
+	b := newBench(t)
+	b.feed(Clusters{Bits: map[keyspace.ClusterName]int{"west": 1}})
+	b.v++
+	b.laid(Layout{Cluster: "west", Generation: 1, Prefixes: keyspace.Partition(1), Version: b.v})
+	b.held("west/0", "a", "a")
+	b.live(b.r.cfg.FillTimeout+lease/8, "west") // from now on there is twice the time
+	b.held("west/1", "a", "a")
+	b.live(lease/2, "west")
+	b.feed(Warmed{keyspace.ShardID{Cluster: "west", Prefix: keyspace.Partition(1)[0]}}) // feed checks when it wakes up
+	b.live(b.r.cfg.FillTimeout, "west")
+	if hung := b.r.of("west")[1]; hung.phase != warming || !hung.overdue {
+		t.Errorf("%v, overdue %v", hung.phase, hung.overdue)
+	}
+}
+
+// Nobody is planned for a record that a user made, and it is left alone for a while.
+func TestAnOrphanThatAPlanLeavesForLaterIsClaimedThen(t *testing.T) {
+	b := newBench(t)
+	b.says("b", "west")
+	b.coordinates()
+	b.v++
+	b.feed(ShardSeen{Shard{ID: west, Version: b.v}})
+	b.feed(Health{Cluster: "west", Usable: true}) // else the claim waits for that first
+	b.pass(b.r.cfg.PlanEvery)
+	b.pass(b.r.cfg.PlanEvery)
+	b.live(b.r.cfg.BuryTime-lease/8, "west")
+	none[FindLead](b)
+	b.live(lease/4, "west")
+	find[FindLead](b)
+	b.feed(LeadFound{b.r.lead})
+	if w := find[WriteShard](b); w.Shard.Holder != "a" {
+		t.Errorf("%+v", w)
+	}
+}
+
 func TestALookThatShowsNothingNewCausesNoWork(t *testing.T) {
 	b := newBench(t)
 	b.seen(Shard{Assignee: "b", Holder: "b", Epoch: 1})

@@ -46,7 +46,8 @@ type layout struct {
 	barred   []*tenure // claims that were barred; they are decided again after any change here
 
 	lacksSince Instant // since when it lacks a layout or records, which only a coordinator can make; zero if it doesn't
-	tried      bool    // this replica has since been coordinator for BuryTime, and that didn't help
+	tries      int     // how often this replica has since been coordinator for BuryTime, which didn't help
+	triedIn    Instant // when the last of these terms began
 }
 
 // stir clears the flags, so that the coordinator looks at the cluster again.

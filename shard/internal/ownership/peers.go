@@ -77,7 +77,6 @@ func (r *Replica) leaseSeen(l Lease) {
 	p.lease = l
 	if was.Unfit != l.Unfit {
 		r.wordChanged(was.Unfit, l.Unfit, true)
-		news = true
 	}
 	p.changed = r.since(l)
 	p.expired, p.absent, p.unknown = false, false, false

@@ -37,8 +37,11 @@ type Replica struct {
 	peerOrder []*peer                  // peers, sorted by id
 	ended     map[string][]Incarnation // incarnations whose end a kubelet reported, by container
 	shards    map[keyspace.ShardID]*tenure
-	order     []*tenure // shards, sorted by id: the machine must be deterministic
-	dirty     []*tenure // shards to decide on in this step
+	order     []*tenure     // shards, sorted by id: the machine must be deterministic
+	dirty     []*tenure     // shards to decide on in this step
+	timed     []*tenure     // those that may need a decision because time passes, and some that don't any more
+	timedAt   time.Duration // when the first of them may need it, or earlier; on the monotonic clock
+	unserved  int           // how many no replica that may be alive holds
 	// given is the last input about clusters. clusters holds those of them that may be served. It leaves out a cluster
 	// whose UID isn't its layout's, and one that is served under another name already. clusterNames are its keys,
 	// sorted.
@@ -267,7 +270,12 @@ func (r *Replica) touchDue() {
 		r.lookAt = Instant{}
 		r.replan = true
 	}
-	for _, t := range r.order {
+	r.timed = slices.DeleteFunc(r.timed, func(t *tenure) bool {
+		t.timed = r.waitsForTime(t)
+		return !t.timed
+	})
+	r.timedAt = r.now.Mono + time.Hour
+	for _, t := range r.timed {
 		r.awaitFilling(t)
 		if t.calledOff != (Instant{}) && r.now.AtLeast(t.calledOff) >= r.cfg.LeaseDuration/callOffs {
 			t.calledOff, r.replan = Instant{}, true
@@ -280,6 +288,7 @@ func (r *Replica) touchDue() {
 			(r.holds(t) && (r.leaving || (t.phase == active && t.successorWarm()))) {
 			r.touch(t)
 		}
+		r.timedAt = min(r.timedAt, t.wake(r))
 	}
 }
 
@@ -289,6 +298,7 @@ func (r *Replica) decideDirty() {
 		t := r.dirty[i]
 		t.dirty = false
 		r.decide(t)
+		r.track(t)
 	}
 	r.dirty = r.dirty[:0]
 }
@@ -365,8 +375,8 @@ func (r *Replica) Wake() time.Duration {
 			at(p.wake(r))
 		}
 	}
-	for _, t := range r.order {
-		at(t.wake(r))
+	if len(r.timed) > 0 {
+		at(r.timedAt)
 	}
 	if len(r.asked) > 0 {
 		at(r.asked[0].at.Mono)

@@ -62,6 +62,7 @@ func (b *bench) feed(in Input) {
 		b.r.viewed(Shards, b.now)
 	}
 	b.out = append(b.out, b.r.Step(b.now, in)...)
+	b.tracks()
 	for _, p := range all[Probe](b) {
 		b.probed++
 		if !b.silent {
@@ -73,6 +74,28 @@ func (b *bench) feed(in Input) {
 	}
 	for _, e := range all[FindLayout](b) {
 		b.feed(LayoutRead{Ask: e.Ask, Cluster: e.Cluster, Layout: b.layout})
+	}
+}
+
+// tracks checks that what steps keep in mind of all shards is what looking at each of them shows.
+func (b *bench) tracks() {
+	b.t.Helper()
+	if b.r.over || !b.r.Valid(b.now) {
+		return
+	}
+	unserved := 0
+	for _, t := range b.r.order {
+		if t.plannable() && t.orphan() {
+			unserved++
+		}
+		at := t.wake(b.r)
+		if hour := b.r.now.Mono + time.Hour; at < hour && !t.timed || at > b.r.now.Mono && at < min(hour, b.r.timedAt) {
+			b.t.Errorf("%s must be decided after %v, and the machine isn't woken before %v", t.id, at-b.r.now.Mono,
+				b.r.timedAt-b.r.now.Mono)
+		}
+	}
+	if unserved != b.r.unserved {
+		b.t.Errorf("%d shards are unserved, and %d are counted", unserved, b.r.unserved)
 	}
 }
 

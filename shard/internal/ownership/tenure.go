@@ -40,6 +40,9 @@ type tenure struct {
 	seenIn uint64  // the step in which rec was seen
 	phase  phase
 	dirty  bool
+	timed  bool // it is in the list of shards that wait for a time
+	// unserved: no replica that may be alive holds it, and the planner should see it.
+	unserved bool
 	// excluded: the cluster's newest layout doesn't list this shard.
 	excluded bool
 	barred   bool // it is in its layout's list of barred claims
@@ -173,6 +176,9 @@ func (r *Replica) shardGone(in ShardGone) {
 // epochs a new record must exceed.
 func (r *Replica) bury(t *tenure) {
 	t.freeAt = r.now.Add(r.cfg.BuryTime)
+	if l := t.layout; l.lacksSince != (Instant{}) {
+		l.lacksSince, l.tries = r.now, 0 // no coordinator could have made the record until freeAt
+	}
 	if t.w == nil {
 		return
 	}
@@ -386,22 +392,29 @@ func (r *Replica) writeShard(t *tenure, kind WriteKind, s Shard) {
 }
 
 // report writes the size and load of one held shard at a time, so that the number of writes doesn't grow with the
-// number of shards. Shards that are about to move are left out: a planned move costs three writes, however long it
+// number of shards. Where there are many records, it writes something even if nothing has changed. Shards that are about to move are left out: a planned move costs three writes, however long it
 // takes.
 func (r *Replica) report() {
 	if r.now.AtLeast(r.reportAt) < 0 {
 		return
 	}
 	r.reportAt = r.now.Add(r.cfg.ReportEvery)
-	var oldest *tenure
+	var oldest, quiet *tenure
 	for _, t := range r.order {
-		if t.phase != active || t.w != nil || t.rec.Assignee != r.cfg.ID ||
-			(t.objects == t.rec.Objects && t.load == t.rec.Load) {
+		if t.phase != active || t.w != nil || t.rec.Assignee != r.cfg.ID {
 			continue
 		}
-		if oldest == nil || t.reportedAt.Mono < oldest.reportedAt.Mono {
-			oldest = t
+		of := &oldest
+		if t.objects == t.rec.Objects && t.load == t.rec.Load {
+			of = &quiet
 		}
+		if *of == nil || t.reportedAt.Mono < (*of).reportedAt.Mono {
+			*of = t
+		}
+	}
+	if oldest == nil && quiet != nil && len(r.order) >= manyRecords {
+		// Only a write that changes something comes back through the watch. The next measurement takes this back.
+		oldest, quiet.load = quiet, asRecorded(quiet.load+0.001)
 	}
 	if oldest != nil {
 		oldest.reportedAt = r.now
@@ -409,9 +422,40 @@ func (r *Replica) report() {
 	}
 }
 
+// manyRecords is from how many records on a list of them costs more than a write. Without a write, only lists prove that
+// the view of the records is recent.
+const manyRecords = 1000
+
 // asRecorded rounds a load to thousandths, as a record holds it. The load of an idle shard falls for hours. Without
 // rounding, its reports would change nothing in the record and delay the reports of other shards.
 func asRecorded(load float64) float64 { return math.Round(load*1000) / 1000 }
+
+// track counts the shard if it is unserved, and notes whether it may need a decision because time passes. Steps then
+// needn't look at every shard. It must be called after each change that matters for either.
+func (r *Replica) track(t *tenure) {
+	if now := t.plannable() && t.orphan(); now != t.unserved {
+		t.unserved = now
+		if now {
+			r.unserved++
+		} else {
+			r.unserved--
+		}
+	}
+	if !r.waitsForTime(t) {
+		return
+	}
+	if !t.timed {
+		t.timed = true
+		r.timed = append(r.timed, t)
+	}
+	r.timedAt = min(r.timedAt, t.wake(r))
+}
+
+// waitsForTime reports whether the shard may need a decision because time passes.
+func (r *Replica) waitsForTime(t *tenure) bool {
+	return t.freeAt != (Instant{}) || t.calledOff != (Instant{}) || t.phase == warming ||
+		(r.holds(t) && (r.leaving || t.successorWarm()))
+}
 
 // wake returns when the shard needs a decision even if no input arrives.
 func (t *tenure) wake(r *Replica) time.Duration {

@@ -1,6 +1,7 @@
 package ownership
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -151,6 +152,32 @@ func TestALiveListIsTakenForTheViewOfLayoutsToo(t *testing.T) {
 		b.feed(c.list)
 		if l := b.r.layout("west"); l.known != c.known || l.rec.Version != c.newest {
 			t.Errorf("%s: the layout is known: %v, in version %d", c.name, l.known, l.rec.Version)
+		}
+	}
+}
+
+func TestWhereThereAreManyRecordsSomethingIsReportedEvenIfNothingChanges(t *testing.T) {
+	for _, others := range []int{manyRecords - 2, manyRecords - 1} {
+		b := newBench(t)
+		b.served()
+		for i := range others {
+			b.held(fmt.Sprintf("west-%d/", i), "b", "b")
+		}
+		reports := 0
+		for range 10 {
+			b.renews(lease)
+			for _, w := range all[WriteShard](b) {
+				reports++
+				b.commit(w.Seq)
+				b.feed(Measured{ID: west}) // it is idle, as it was
+			}
+		}
+		want := 0
+		if others+1 >= manyRecords {
+			want = 10
+		}
+		if reports < want-1 || reports > want {
+			t.Errorf("with %d records %d reports in ten lease durations, want %d", others+1, reports, want)
 		}
 	}
 }
