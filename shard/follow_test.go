@@ -41,3 +41,19 @@ func TestADeletionIsSeenWhateverTheRecordSaid(t *testing.T) {
 		}
 	}
 }
+
+func TestACachedRecordKeepsManagedFieldsOfItsMoveAlone(t *testing.T) {
+	for _, c := range []struct {
+		holder, assignee string
+		want             int
+	}{{"a", "a", 0}, {"a", "", 0}, {"a", "b", 1}, {"", "b", 1}} {
+		s := &tenurev1alpha1.Shard{
+			ObjectMeta: metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "x"}, {Subresource: "status"}}},
+			Spec:       tenurev1alpha1.ShardSpec{Assignee: c.assignee},
+			Status:     tenurev1alpha1.ShardStatus{Holder: c.holder},
+		}
+		if _, err := lean(s); err != nil || len(s.ManagedFields) != c.want {
+			t.Errorf("%+v: %v, %v", c, s.ManagedFields, err)
+		}
+	}
+}

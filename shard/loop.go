@@ -325,11 +325,13 @@ func (l *loop) end() {
 // knownClusters returns the clusters that the driver should know now. A cluster that isn't identified yet is left
 // out, since it may not be the one that its records are about.
 func (l *loop) knownClusters() driver.Clusters {
+	all := l.clusters.all()
 	known := driver.Clusters{
-		Bits: map[keyspace.ClusterName]int{}, Connections: map[keyspace.ClusterName]uint64{},
-		UIDs: map[keyspace.ClusterName]string{},
+		Bits:        make(map[keyspace.ClusterName]int, len(all)),
+		Connections: make(map[keyspace.ClusterName]uint64, len(all)),
+		UIDs:        make(map[keyspace.ClusterName]string, len(all)),
 	}
-	for name, c := range l.clusters.all() {
+	for name, c := range all {
 		if c.identified && l.roster.sharded(name) {
 			known.Bits[name], known.Connections[name], known.UIDs[name] = l.cfg.ShardBits, c.number, string(c.uid)
 		}

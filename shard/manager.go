@@ -216,18 +216,19 @@ var ErrNotStarted = errors.New("the records of the home cluster aren't watched y
 
 // Records returns the fleet's records as this replica's cache shows them, without a request. The cache may be behind;
 // while the home cluster is away, it shows the last state that was seen. Records waits until the cache is filled or
-// the context ends. It fails with [ErrNotStarted] before the start.
+// the context ends. It fails with [ErrNotStarted] before the start. What the records point to is the cache's own: don't
+// change it. Of a record that doesn't move, the cache keeps no managed fields.
 func (m *Manager) Records(ctx context.Context) (inspect.Records, error) {
 	records := m.node.records.Load()
 	if records == nil {
 		return inspect.Records{}, ErrNotStarted
 	}
-	return inspect.Read(ctx, *records, m.node.cfg.Namespace, m.node.cfg.Fleet)
+	return inspect.Read(ctx, *records, m.node.cfg.Namespace, m.node.cfg.Fleet, client.UnsafeDisableDeepCopy)
 }
 
 // Ready is a readiness check: the replica is a member of the fleet, so it can be given shards.
 func (m *Manager) Ready(*http.Request) error {
-	if st := m.Status(); !st.Member {
+	if st := m.node.status.Load(); !st.Member {
 		return fmt.Errorf("replica %s isn't a member of the fleet: no valid lease in namespace %s of the home cluster",
 			st.Replica, m.node.cfg.Namespace)
 	}

@@ -191,6 +191,7 @@ func (f *fleet) decide(name keyspace.ClusterName, offered *offer, inUse uint64, 
 		c.number = s.number
 	case another:
 	}
+	news := v != replace || !s.identified || c.uid != s.uid
 	s.connection, s.offer, s.refused = c, nil, ""
 	breaker := &f.trafficOf(name).Breaker
 	if _, why := breaker.Open(); v != replace || why == engage.Unauthorized {
@@ -205,6 +206,8 @@ func (f *fleet) decide(name keyspace.ClusterName, offered *offer, inUse uint64, 
 	case another:
 		log.Info("another cluster has this name now: the shards of the one before are given up")
 	}
-	f.tell()
+	if news {
+		f.tell()
+	}
 	return true
 }

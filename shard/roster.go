@@ -173,5 +173,5 @@ func (r *roster) primary(cluster keyspace.ClusterName) (kinds []client.Object) {
 
 // sharded reports whether the cluster has any kind to divide into shards.
 func (r *roster) sharded(cluster keyspace.ClusterName) bool {
-	return len(r.primary(cluster)) > 0
+	return slices.ContainsFunc(r.kinds, func(k Kind) bool { return !k.Owned && k.in(cluster) })
 }

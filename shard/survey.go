@@ -81,17 +81,18 @@ func look(shards []*tenurev1alpha1.Shard, alive map[protocol.Incarnation]bool,
 	now time.Time) (unserved, moving map[keyspace.ShardID]time.Time) {
 	unserved, moving = map[keyspace.ShardID]time.Time{}, map[keyspace.ShardID]time.Time{}
 	for _, s := range shards {
-		status := &s.Status
-		said, err := inspect.ReadShard(s)
-		if err != nil {
-			continue
+		holder := s.Status.Holder
+		orphan := holder == "" || !alive[protocol.Incarnation(holder)]
+		if !orphan && (s.Spec.Assignee == "" || s.Spec.Assignee == holder) {
+			continue // as almost all are: it needn't be parsed
 		}
-		id := said.ID
-		switch holder := protocol.Incarnation(status.Holder); {
-		case holder == "" || !alive[holder]:
-			unserved[id] = since(unservedBefore, id, now)
-		case s.Spec.Assignee != "" && s.Spec.Assignee != status.Holder:
-			moving[id] = since(movingBefore, id, now)
+		said, err := inspect.ReadShard(s)
+		switch {
+		case err != nil:
+		case orphan:
+			unserved[said.ID] = since(unservedBefore, said.ID, now)
+		default:
+			moving[said.ID] = since(movingBefore, said.ID, now)
 		}
 	}
 	return unserved, moving

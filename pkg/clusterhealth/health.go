@@ -343,8 +343,10 @@ func (h *Health) tell(ctx context.Context, secret *corev1.Secret, f finding) {
 	h.states[name] = now
 	h.mu.Unlock()
 	h.signal()
-	usable.DeletePartialMatch(prometheus.Labels{"cluster": name})
-	rejected.DeletePartialMatch(prometheus.Labels{"cluster": name})
+	if known { // otherwise there are none, and looking for them means looking at those of all clusters
+		usable.DeletePartialMatch(prometheus.Labels{"cluster": name})
+		rejected.DeletePartialMatch(prometheus.Labels{"cluster": name})
+	}
 	switch {
 	case reason == ReasonUsable:
 		usable.WithLabelValues(name, reason).Set(1)

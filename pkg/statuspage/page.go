@@ -191,8 +191,9 @@ func (p *Page) pause() time.Duration {
 	return p.every()
 }
 
-// every is the time between two views: making them takes at most a tenth of it. The caller holds mu.
-func (p *Page) every() time.Duration { return max(p.cfg.Every, 10*p.took) }
+// every is the time between two views: making them takes at most a tenth of it, unless a view takes longer than a
+// second. The caller holds mu.
+func (p *Page) every() time.Duration { return max(p.cfg.Every, 10*min(p.took, time.Second)) }
 
 // current returns the newest view as JSON, at most a pause old.
 func (p *Page) current(ctx context.Context) ([]byte, error) {
@@ -205,11 +206,11 @@ func (p *Page) current(ctx context.Context) ([]byte, error) {
 	if p.view != nil && now.Sub(p.made) < p.every()*9/10 {
 		return p.view, nil
 	}
+	began := time.Now()
 	records, err := p.cfg.Records(ctx)
 	if err != nil {
 		return nil, err
 	}
-	began := time.Now()
 	families, err := p.cfg.Metrics.Gather()
 	if err != nil && len(families) == 0 { // the error may be about one metric of many
 		return nil, fmt.Errorf("reading this replica's metrics: %w", err)

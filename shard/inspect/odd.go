@@ -36,8 +36,9 @@ type Odd struct {
 // and that have no record. A record can be among the first and the second. Shard records in neither are left from
 // earlier layouts.
 func (r Records) Sort() (counting []*tenurev1alpha1.Shard, odd []Odd, missing []keyspace.ShardID) {
-	recorded := map[keyspace.ShardID]bool{}
-	layouts := map[keyspace.ClusterName]ownership.Layout{}
+	counting = make([]*tenurev1alpha1.Shard, 0, len(r.Shards))
+	recorded := make(map[keyspace.ShardID]bool, len(r.Shards))
+	layouts := make(map[keyspace.ClusterName]ownership.Layout, len(r.Layouts))
 	note := func(s *tenurev1alpha1.Shard, reason, format string, args ...any) {
 		odd = append(odd, Odd{Record: s.Name, UID: s.UID, Reason: reason, Note: fmt.Sprintf(format, args...)})
 	}

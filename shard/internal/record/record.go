@@ -96,18 +96,29 @@ func (s *Store) Read(ctx context.Context, id keyspace.ShardID) (ownership.Input,
 	return Seen(s.fleet, shard)
 }
 
-// List reads all records and layouts live. Those that can't be parsed are listed as unreadable.
+// pageSize bounds how many records are in memory at a time as the API server sends them. Large pages take less time.
+const pageSize = 5000
+
+// List reads all records and layouts live, as of one moment. Those that can't be parsed are listed as unreadable.
 func (s *Store) List(ctx context.Context) (ownership.Listing, error) {
-	list := &tenurev1alpha1.ShardList{}
-	if err := s.client.List(ctx, list, client.InNamespace(s.namespace)); err != nil {
-		return ownership.Listing{}, fmt.Errorf("listing the records of shards: %w", err)
+	l := ownership.Listing{Unreadable: map[string]bool{}, UnreadableLayouts: map[keyspace.ClusterName]bool{}}
+	for next := ""; ; {
+		page := &tenurev1alpha1.ShardList{}
+		if err := s.client.List(ctx, page, client.InNamespace(s.namespace), client.Limit(pageSize),
+			client.Continue(next)); err != nil {
+			return ownership.Listing{}, fmt.Errorf("listing the records of shards: %w", err)
+		}
+		s.read(page, &l)
+		if next = page.Continue; next == "" {
+			return l, nil
+		}
 	}
-	l := ownership.Listing{
-		Shards:     make([]ownership.Shard, 0, len(list.Items)),
-		Unreadable: map[string]bool{}, UnreadableLayouts: map[keyspace.ClusterName]bool{},
-	}
-	for i := range list.Items {
-		shard := &list.Items[i]
+}
+
+// read adds the records of a page to a listing.
+func (s *Store) read(page *tenurev1alpha1.ShardList, l *ownership.Listing) {
+	for i := range page.Items {
+		shard := &page.Items[i]
 		in, err := Seen(s.fleet, shard)
 		if err != nil {
 			l.Unreadable[string(shard.UID)] = true
@@ -124,7 +135,6 @@ func (s *Store) List(ctx context.Context) (ownership.Listing, error) {
 			l.Layouts = append(l.Layouts, seen.Layout)
 		}
 	}
-	return l, nil
 }
 
 // Seen returns the protocol's input for a fleet's record or layout that was read or watched.

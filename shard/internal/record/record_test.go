@@ -1,6 +1,9 @@
 package record
 
 import (
+	"context"
+	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -12,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
@@ -268,5 +272,30 @@ func TestAListSaysWhichRecordsAreThereAndCannotBeRead(t *testing.T) {
 	}
 	if diff := cmp.Diff(map[keyspace.ClusterName]bool{"east": true, "south": true}, l.UnreadableLayouts); diff != "" {
 		t.Errorf("layouts that can't be read (-want +got):\n%s", diff)
+	}
+}
+
+func TestAListIsReadPageByPage(t *testing.T) {
+	var asked []string
+	c := interceptor.NewClient(fake.NewClientBuilder().WithScheme(newScheme(t)).Build(), interceptor.Funcs{
+		List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			o := (&client.ListOptions{}).ApplyOptions(opts)
+			asked = append(asked, o.Continue)
+			page := list.(*tenurev1alpha1.ShardList)
+			of := keyspace.ShardID{Cluster: keyspace.ClusterName("c" + o.Continue)}
+			page.Items = []tenurev1alpha1.Shard{{ObjectMeta: metav1.ObjectMeta{Name: of.RecordName(""), ResourceVersion: "1"},
+				Spec: tenurev1alpha1.ShardSpec{Cluster: string(of.Cluster)}}}
+			if len(asked) < 3 {
+				page.Continue = strconv.Itoa(len(asked))
+			}
+			if o.Limit == 0 {
+				t.Error("a page has no limit")
+			}
+			return nil
+		},
+	})
+	l, err := NewStore(c, namespace, "").List(t.Context())
+	if err != nil || len(l.Shards) != 3 || !slices.Equal(asked, []string{"", "1", "2"}) {
+		t.Errorf("asked for %q, got %+v, %v", asked, l.Shards, err)
 	}
 }
