@@ -151,8 +151,8 @@ type changes struct {
 	took time.Duration
 }
 
-// pauseAfter returns how long to wait after work that took so long and that grows with the fleet, so that it takes little of
-// the loop's time. A stall of the machine may be in what it took, so the wait is bounded.
+// pauseAfter returns how long to wait after work that took so long and that grows with the fleet, so that it takes
+// little of the loop's time. A stall of the machine may be in what it took, so the wait is bounded.
 func pauseAfter(took time.Duration) time.Duration { return min(20*took, time.Second) }
 
 // wait returns how long the changes may wait.

@@ -254,9 +254,9 @@ func (r *Replica) holdOff(c keyspace.ClusterName, s *site) {
 	}
 }
 
-// wordChanged acts on the difference between two statements of one replica: it queues the shards of clusters about which
-// they differ. When a peer reports trouble, this replica probes the cluster itself. When a peer's trouble is over, it
-// probes again if it still has trouble.
+// wordChanged acts on the difference between two statements of one replica: it queues the shards of clusters about
+// which they differ. When a peer reports trouble, this replica probes the cluster itself. When a peer's trouble is
+// over, it probes again if it still has trouble.
 func (r *Replica) wordChanged(was, is plan.UnfitFor, peers bool) {
 	changed, all := was.Changes(is)
 	if all {
