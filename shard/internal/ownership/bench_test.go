@@ -114,8 +114,8 @@ func BenchmarkMachine(b *testing.B) {
 }
 
 // BenchmarkFollower is what a replica that doesn't coordinate pays in a fleet of 1,000 replicas, 10,000 clusters and
-// 80,000 records, of which it holds 80: in a quarter of a second in which peers renew 100 times, as at the default lease
-// duration, and report 25 times; when a peer's statement about a cluster changes; and when a cluster is added or
+// 80,000 records, of which it holds 80: in a quarter of a second in which peers renew 100 times, as at the default
+// lease duration, and report 25 times; when a peer's statement about a cluster changes; and when a cluster is added or
 // removed.
 func BenchmarkFollower(b *testing.B) {
 	const replicas, clusters = 1000, 10_000

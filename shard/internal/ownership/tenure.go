@@ -392,8 +392,8 @@ func (r *Replica) writeShard(t *tenure, kind WriteKind, s Shard) {
 }
 
 // report writes the size and load of one held shard at a time, so that the number of writes doesn't grow with the
-// number of shards. Where there are many records, it writes something even if nothing has changed. Shards that are about
-// to move are left out: a planned move costs three writes, however long it takes.
+// number of shards. Where there are many records, it writes something even if nothing has changed. Shards that are
+// about to move are left out: a planned move costs three writes, however long it takes.
 func (r *Replica) report() {
 	if r.now.AtLeast(r.reportAt) < 0 {
 		return
