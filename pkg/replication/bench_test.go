@@ -91,6 +91,8 @@ type fakeCluster struct {
 	unfilled bool
 	// slow is how long a live read takes.
 	slow time.Duration
+	// webhook is how long its webhooks take for an apply.
+	webhook time.Duration
 	// refuses is the answer to every live read and write; nil: it serves them.
 	refuses error
 	// refusesApply is the answer to applies alone.
@@ -108,6 +110,10 @@ type live struct {
 }
 
 func (l live) Get(ctx context.Context, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
+	if l.cluster.frozen.Load() {
+		<-ctx.Done()
+		return ctx.Err()
+	}
 	time.Sleep(l.cluster.slow)
 	if l.cluster.refuses != nil {
 		return l.cluster.refuses
@@ -174,6 +180,13 @@ func (b *bench) newCluster(name multicluster.ClusterName) *fakeCluster {
 				if c.frozen.Load() {
 					<-ctx.Done()
 					return ctx.Err()
+				}
+				if c.webhook > 0 {
+					select {
+					case <-time.After(c.webhook):
+					case <-ctx.Done():
+						return ctx.Err()
+					}
 				}
 				if c.refusesApply != nil {
 					b.refused++

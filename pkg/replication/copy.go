@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -37,17 +38,25 @@ type copyActor struct {
 const maxSteps = 24
 
 // work decides and acts until nothing is left to do. What it does in the target is bounded in time. What the source's
-// cluster takes to confirm the source doesn't count: that says nothing about the target.
+// cluster takes to confirm the source doesn't count, since that says nothing about the target, and neither does what
+// slow writes take (see write).
 func (c *copyActor) work(whole context.Context) (Outcome, error) {
 	ctx, cancel := context.WithTimeout(whole, c.r.config.TargetTimeout)
 	defer func() { cancel() }()
-	confirm := func() error {
+	aside := func(do func() error) error {
 		until, _ := ctx.Deadline()
 		began := time.Now()
-		err := c.confirm()
+		err := do()
 		cancel()
 		ctx, cancel = context.WithDeadline(whole, until.Add(time.Since(began)))
 		return err
+	}
+	confirm := func() error { return aside(c.confirm) }
+	write := func(do func(context.Context) error) error {
+		if !c.recall().Slow {
+			return c.write(ctx, do)
+		}
+		return aside(func() error { return c.slowWrite(whole, do) })
 	}
 	var err error
 	if c.cluster, err = c.r.config.Clusters.GetCluster(ctx, c.target); err != nil {
@@ -63,7 +72,7 @@ func (c *copyActor) work(whole context.Context) (Outcome, error) {
 	if n := c.recall(); n.seen(view.Copy) {
 		c.note(func(n *Note) { n.seen(view.Copy) })
 	}
-	if c.trial {
+	if c.trial || c.recall().Slow { // a target that doesn't even answer reads isn't waited for
 		if err := c.look(ctx, &view); err != nil {
 			return Outcome{}, err
 		}
@@ -81,7 +90,7 @@ func (c *copyActor) work(whole context.Context) (Outcome, error) {
 			err = c.look(ctx, &view)
 		case ActDelete:
 			if err = confirm(); err == nil {
-				err = c.do(ctx, &view, step)
+				err = write(func(ctx context.Context) error { return c.do(ctx, &view, step) })
 			}
 		default:
 			barred, missing, failed := c.enter(ctx, step)
@@ -94,9 +103,9 @@ func (c *copyActor) work(whole context.Context) (Outcome, error) {
 			switch {
 			case err != nil:
 			case missing:
-				err = c.makeSpace(ctx)
+				err = write(c.makeSpace)
 			default:
-				err = c.do(ctx, &view, step)
+				err = write(func(ctx context.Context) error { return c.do(ctx, &view, step) })
 			}
 		}
 		if err != nil {
@@ -104,6 +113,68 @@ func (c *copyActor) work(whole context.Context) (Outcome, error) {
 		}
 	}
 	return Outcome{State: Progressing, After: firstDelay}, nil
+}
+
+// write writes in the target. If the time is over first, the target's admission webhooks may need more.
+func (c *copyActor) write(ctx context.Context, do func(context.Context) error) error {
+	err := do(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		c.note(func(n *Note) { n.Slow = true })
+	}
+	return err
+}
+
+const (
+	// slowTimeout bounds a slow write: a webhook may take 30 s.
+	slowTimeout = 35 * time.Second
+	// slowWrites bounds the slow writes in one target at a time, since each holds a worker and the source's other copies.
+	slowWrites = 2
+)
+
+// errSlow says that the target's slow writes must end first.
+var errSlow = errors.New("its writes take long")
+
+// slowWrite writes in a target in which an earlier write took too long.
+func (c *copyActor) slowWrite(ctx context.Context, do func(context.Context) error) error {
+	if !c.r.slow.enter(c.target) {
+		return errSlow
+	}
+	defer c.r.slow.leave(c.target)
+	ctx, cancel := context.WithTimeout(ctx, slowTimeout)
+	defer cancel()
+	began := time.Now()
+	err := do(ctx)
+	if time.Since(began) < c.r.config.TargetTimeout {
+		c.note(func(n *Note) { n.Slow = false })
+	}
+	return err
+}
+
+// turns counts what is under way in each target. It is safe for concurrent use.
+type turns struct {
+	mu    sync.Mutex
+	taken map[multicluster.ClusterName]int
+}
+
+func (t *turns) enter(target multicluster.ClusterName) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.taken[target] >= slowWrites {
+		return false
+	}
+	if t.taken == nil {
+		t.taken = map[multicluster.ClusterName]int{}
+	}
+	t.taken[target]++
+	return true
+}
+
+func (t *turns) leave(target multicluster.ClusterName) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.taken[target]--; t.taken[target] == 0 {
+		delete(t.taken, target)
+	}
 }
 
 // settle records what later reconciles need to know about an outcome.

@@ -166,6 +166,8 @@ func (c *copyActor) run(ctx context.Context) (Outcome, error) {
 			o.Text += ": may its Deployments be listed and watched?"
 		}
 		return o, nil
+	case errors.Is(err, errSlow):
+		return Outcome{State: Progressing, Text: "waits for its turn: " + errSlow.Error(), After: limitedAgain}, nil
 	case errors.Is(err, kubeconfig.ErrLimited): // before it is taken for silence
 		return Outcome{State: Progressing, Text: "waits for its turn: " + kubeconfig.ErrLimited.Error(), After: limitedAgain},
 			nil
@@ -185,7 +187,7 @@ func (c *copyActor) run(ctx context.Context) (Outcome, error) {
 	return c.away("can't be used", 0), fmt.Errorf("cluster %s: %w", c.target, err)
 }
 
-// limitedAgain is the delay after our own limits of requests to a cluster left no time for a try.
+// limitedAgain is the delay after our own limits of requests, or of slow writes, to a cluster left no time for a try.
 const limitedAgain = 5 * time.Second
 
 // unknownAgain is when to look again for a cluster that is away or not connected. The Reconciler's owner enqueues the

@@ -49,6 +49,8 @@ type Note struct {
 	// until SilentUntil.
 	Silences    int
 	SilentUntil time.Time
+	// Slow: the last write took longer than a target's requests may. The next one is given more time.
+	Slow bool
 	// Repairs counts consecutive repairs of the same fields, AllRepairs those of any.
 	Repairs       int
 	AllRepairs    int

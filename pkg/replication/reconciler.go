@@ -50,7 +50,8 @@ type Config struct {
 	Clock clock.PassiveClock
 	// Grace is how long a target may be away before its share of a divided total moves. Default: 5 min.
 	Grace time.Duration
-	// TargetTimeout bounds what one reconcile does in one target. Default: 5 s.
+	// TargetTimeout bounds what one reconcile does in one target, apart from writes that took longer than that before:
+	// webhooks may take up to 30 s to admit one. Default: 5 s.
 	TargetTimeout time.Duration
 	// FanOut bounds the targets that one reconcile works on at a time. Default: 8.
 	FanOut int
@@ -116,6 +117,7 @@ type Reconciler struct {
 	connections connections
 	spaces      spaces
 	identities  identities
+	slow        turns
 	began       time.Time
 }
 

@@ -1,12 +1,14 @@
 package replication
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 )
@@ -161,6 +163,73 @@ func oneIsFrozen(t *testing.T) {
 	b.live()
 	if b.condition() != "True "+ReasonReplicated {
 		t.Errorf("condition %q", b.condition())
+	}
+}
+
+func TestATargetWhoseWebhooksTakeLongGetsItsCopyAtTheSecondTry(t *testing.T) {
+	synctest.Test(t, webhookIsSlow)
+}
+
+func webhookIsSlow(t *testing.T) {
+	b := newBench(t, aSource())
+	b.live()
+	west := b.clusters["west"]
+	west.webhook = 10 * time.Second // Kubernetes' default for one that doesn't answer
+	b.edit("home", "kubectl", image("web:2"))
+	for _, want := range []struct {
+		image, condition string
+		took             time.Duration
+	}{
+		{"web:1", "False " + ReasonAway, 5 * time.Second},
+		{"web:2", "True " + ReasonReplicated, 10 * time.Second},
+	} {
+		began := time.Now()
+		if _, err := b.reconcile(); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took < want.took || took > want.took+time.Second {
+			t.Errorf("it took %s, want %s", took, want.took)
+		}
+		b.rollOut("west")
+		b.rollOut("east")
+		b.clock.Step(firstDelay)
+		if got := b.get("west").Spec.Template.Spec.Containers[0].Image; got != want.image {
+			t.Errorf("west has %s, want %s", got, want.image)
+		}
+		if want.image == "web:1" && b.condition() != want.condition {
+			t.Errorf("condition %q, want %q", b.condition(), want.condition)
+		}
+	}
+	b.edit("home", "kubectl", image("web:3"))
+	west.webhook, west.refusesApply = 10*time.Second, apierrors.NewInternalError(errors.New("failed calling webhook"))
+	if _, err := b.reconcile(); err != nil || b.condition() != "False "+ReasonRefused {
+		t.Errorf("a webhook that fails: %v, condition %q", err, b.condition())
+	}
+	west.refusesApply = nil
+	west.frozen.Store(true)
+	b.clock.Step(longestSilence)
+	began := time.Now()
+	if _, err := b.reconcile(); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("a target that answers nothing was waited for: %s", took)
+	}
+}
+
+func TestFewSlowWritesHoldUpOneTarget(t *testing.T) {
+	slow := &turns{}
+	for i := range slowWrites + 1 {
+		if got := slow.enter("west"); got != (i < slowWrites) {
+			t.Errorf("the write %d may begin: %v", i+1, got)
+		}
+	}
+	if !slow.enter("east") {
+		t.Error("another target waits")
+	}
+	slow.leave("west")
+	if !slow.enter("west") {
+		t.Error("the next write waits for ever")
 	}
 }
 
