@@ -118,11 +118,14 @@ func (l *loop) run(ctx context.Context, leaving <-chan struct{}) error {
 		select {
 		case <-l.mail.ready:
 			for _, e := range l.mail.take() {
-				if _, changed := e.(driver.Clusters); changed {
+				switch e.(type) {
+				case driver.Clusters:
 					l.changes.any = true
-				} else {
-					l.handle(e)
+					continue
+				case driver.Opened:
+					l.followChanges(0) // else it would be over a connection that the driver doesn't know yet
 				}
+				l.handle(e)
 			}
 		case <-timer.C:
 			l.handle(driver.Tick{})
@@ -134,9 +137,7 @@ func (l *loop) run(ctx context.Context, leaving <-chan struct{}) error {
 			quit = nil
 			l.handle(driver.Quit{}) // bounded: by stopGrace, and by the sealing of the Lease
 		}
-		if l.changes.wait(time.Now()) <= 0 {
-			l.changes.handled(func() { l.handle(driver.Clusters{}) })
-		}
+		l.followChanges(l.changes.wait(time.Now()))
 		l.follow()
 		l.report.publish(l.driver, l.lease, l.shards)
 	}
@@ -163,13 +164,15 @@ func (c *changes) wait(now time.Time) time.Duration {
 	return pauseAfter(c.took) - now.Sub(c.at)
 }
 
-// handled handles all changes until now.
-func (c *changes) handled(by func()) {
-	c.any = false
-	began := time.Now()
-	by()
-	c.at = time.Now()
-	c.took = c.at.Sub(began)
+// followChanges tells the driver of all changes of clusters until now, unless they may wait.
+func (l *loop) followChanges(wait time.Duration) {
+	if c := &l.changes; c.any && wait <= 0 {
+		c.any = false
+		began := time.Now()
+		l.handle(driver.Clusters{})
+		c.at = time.Now()
+		c.took = c.at.Sub(began)
+	}
 }
 
 // handle feeds the driver one event and carries out its requests. Once the process is done, requests are dropped.

@@ -111,7 +111,7 @@ func (r *Replica) awaitServing() {
 		switch {
 		case l.complete:
 		case !r.lacks(l):
-			l.lacksSince, l.tries = Instant{}, 0
+			l.lacksSince, l.tries, l.triedIn = Instant{}, 0, Instant{}
 		case l.lacksSince == (Instant{}):
 			l.lacksSince = r.now
 		case r.Leads():

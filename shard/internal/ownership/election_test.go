@@ -161,3 +161,38 @@ func TestWhoHadTheRoleBeforeARecordWasMissedHasNotTried(t *testing.T) {
 		t.Errorf("%+v", w)
 	}
 }
+
+func TestWhoCouldNotHelpAClusterThatWasHelpedSinceWaitsNoLonger(t *testing.T) {
+	b := newBench(t)
+	b.knows("west", east)
+	b.live(4*lease, "")
+	b.commit(find[WriteLead](b).Seq)
+	b.live(3*lease, "")
+	b.losesRole()
+	b.v++
+	b.feed(LayoutSeen{Layout{Cluster: east, Generation: 1, Prefixes: keyspace.Partition(0), Version: b.v}})
+	b.held("east/", "b", "b")
+	b.live(lease/4, "")
+	b.v++
+	b.feed(ShardGone{ID: keyspace.ShardID{Cluster: east}, Version: b.v})
+	b.live(4*lease, "")
+	find[WriteLead](b)
+}
+
+func TestATryCountsAlsoIfTheSameTermHadOneBefore(t *testing.T) {
+	b := newBench(t)
+	b.knows("west", east)
+	b.live(4*lease, "")
+	b.commit(find[WriteLead](b).Seq)
+	b.live(3*lease, "")
+	b.v++
+	b.feed(LayoutSeen{Layout{Cluster: east, Generation: 1, Prefixes: keyspace.Partition(0), Version: b.v}})
+	b.held("east/", "b", "b")
+	b.live(lease/4, "")
+	b.v++
+	b.feed(ShardGone{ID: keyspace.ShardID{Cluster: east}, Version: b.v})
+	b.live(3*lease, "") // no live read of the lead record is answered, so it makes nothing
+	b.losesRole()
+	b.live(6*lease, "")
+	none[WriteLead](b)
+}

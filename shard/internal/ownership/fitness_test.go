@@ -277,7 +277,6 @@ func TestAReplicaSaysThatItDoesNotKnowAClusterEachTimeItsRecordsComeBack(t *test
 	}
 }
 
-// With a thousand clusters, looks that show nothing new come all the time.
 func TestAPlannedShardIsFilledWhenTheWaitAfterTroubleIsOver(t *testing.T) {
 	b := newBench(t)
 	b.feed(Health{Cluster: "west"})
@@ -325,6 +324,7 @@ func TestAnOrphanThatAPlanLeavesForLaterIsClaimedThen(t *testing.T) {
 	}
 }
 
+// With a thousand clusters, looks that show nothing new come all the time.
 func TestALookThatShowsNothingNewCausesNoWork(t *testing.T) {
 	b := newBench(t)
 	b.seen(Shard{Assignee: "b", Holder: "b", Epoch: 1})
@@ -333,5 +333,78 @@ func TestALookThatShowsNothingNewCausesNoWork(t *testing.T) {
 	b.r.healthSeen(Health{Cluster: "west", Usable: true})
 	if b.r.fit.stale || b.r.replan {
 		t.Errorf("fitness is computed anew: %v; planned anew: %v", b.r.fit.stale, b.r.replan)
+	}
+}
+
+func TestAClusterGetsItsRecordsOnceAReplicaCanServeIt(t *testing.T) {
+	b := newBench(t)
+	b.away = true
+	b.coordinates()
+	b.feed(Clusters{Bits: map[keyspace.ClusterName]int{"west": 0, east: 0}})
+	b.says("b", "east")
+	b.feed(Health{Cluster: east})
+	b.v++
+	b.feed(LayoutSeen{Layout{Cluster: east, Generation: 1, Prefixes: keyspace.Partition(0), Version: b.v}})
+	b.pass(b.r.cfg.PlanEvery)
+	b.pass(b.r.cfg.PlanEvery)
+	b.out = nil
+	b.pass(lease / 20)
+	none[FindLead](b) // nobody can serve it
+	b.says("b", "")
+	b.pass(lease / 20)
+	find[FindLead](b) // else it isn't planned for
+}
+
+// No tick helps here.
+func TestAListThatIsTurnedRoundIsAChangeOfEachCluster(t *testing.T) {
+	b := newBench(t)
+	b.served()
+	b.says("b", "!")
+	b.seen(Shard{Assignee: "b", Holder: "a", Epoch: 1, Warm: "b"})
+	none[Drain](b)
+	b.says("b", "")
+	find[Drain](b)
+}
+
+func TestNobodyWaitsAfterTroubleOnceTheOnlyOtherIsDead(t *testing.T) {
+	b := newBench(t)
+	b.held("west/", "b", "b")
+	for range 4 {
+		b.feed(Health{Cluster: "west"})
+		b.feed(Health{Cluster: "west", Usable: true})
+	}
+	b.live(lease/4, "")
+	b.v++
+	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Protocol: 3, Sealed: true, Version: b.v}})
+	b.pass(b.r.cfg.PlanEvery)
+	b.feed(Health{Cluster: "west", Usable: true})
+	if w := find[WriteShard](b); w.Kind != ClaimDead || w.Shard.Holder != "a" {
+		t.Errorf("%+v", w)
+	}
+}
+
+func TestASecondBurialEndsToo(t *testing.T) {
+	b := newBench(t)
+	for range 2 {
+		b.seen(Shard{Assignee: "b", Holder: "b", Epoch: 1})
+		b.v++
+		b.feed(ShardGone{ID: west, Version: b.v})
+		b.live(b.r.cfg.BuryTime+lease/4, "")
+		if left := b.r.shards[west].freeAt; left != (Instant{}) {
+			t.Errorf("waits until %v, and it is %v", left, b.now)
+		}
+	}
+}
+
+func TestTheMachineWakesUpWhenABurialEnds(t *testing.T) {
+	b := newBench(t)
+	b.pass(lease / 8) // so that no renewal is due at that time
+	b.seen(Shard{Assignee: "b", Holder: "b", Epoch: 1})
+	b.v++
+	b.feed(ShardGone{ID: west, Version: b.v})
+	free := b.now.Add(b.r.cfg.BuryTime)
+	b.live(b.r.cfg.BuryTime-lease/100, "")
+	if at := b.r.Wake(); at > free.Mono {
+		t.Errorf("wakes up %v after that", at-free.Mono)
 	}
 }

@@ -288,6 +288,8 @@ func (r *Replica) touchDue() {
 			(r.holds(t) && (r.leaving || (t.phase == active && t.successorWarm()))) {
 			r.touch(t)
 		}
+	}
+	for _, t := range r.timed { // after all: one that missed its deadline changes those of its cluster
 		r.timedAt = min(r.timedAt, t.wake(r))
 	}
 }
@@ -320,7 +322,7 @@ func (r *Replica) touchAll() {
 	for _, l := range r.layoutOrder {
 		l.stir()
 	}
-	r.replan = true
+	r.replan, r.fit.stale = true, true // whether a backoff ends depends on who else there is
 }
 
 // shard returns the state of a shard, new if it was unknown.

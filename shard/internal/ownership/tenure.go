@@ -177,7 +177,7 @@ func (r *Replica) shardGone(in ShardGone) {
 func (r *Replica) bury(t *tenure) {
 	t.freeAt = r.now.Add(r.cfg.BuryTime)
 	if l := t.layout; l.lacksSince != (Instant{}) {
-		l.lacksSince, l.tries = r.now, 0 // no coordinator could have made the record until freeAt
+		l.lacksSince, l.tries, l.triedIn = r.now, 0, Instant{} // no coordinator could have made the record until freeAt
 	}
 	if t.w == nil {
 		return
