@@ -72,8 +72,8 @@ func (r *Replica) leaseSeen(l Lease) {
 		l = was
 		l.Version = version
 	}
-	news := p.expired || was.Version == 0 || l.Sealed || was.Unreadable != l.Unreadable || was.Leaving != l.Leaving || was.Fresh != l.Fresh ||
-		was.Weight != l.Weight
+	news := p.expired || was.Version == 0 || l.Sealed || was.Unreadable != l.Unreadable ||
+		was.Leaving != l.Leaving || was.Fresh != l.Fresh || was.Weight != l.Weight
 	p.lease = l
 	if was.Unfit != l.Unfit {
 		r.wordChanged(was.Unfit, l.Unfit, true)
