@@ -165,11 +165,12 @@ func (d *Driver) doubtSettled(p pending, found bool) {
 	}
 }
 
-// contradicts checks a live read. It never shows an older version than one seen before the read was sent, unless the
-// home cluster went back. That ends the incarnation.
+// contradicts checks a live read. It never shows an older version than one seen before the read was sent, nor an older
+// renewal of an earlier incarnation, unless the home cluster went back. That ends the incarnation.
 func (d *Driver) contradicts(p pending, what ownership.Input) bool {
 	of, v, ok := version(what)
-	if !ok || v >= p.known {
+	older := d.older(what)
+	if !ok || v >= p.known && older == "" {
 		return false
 	}
 	if d.machine == nil {
@@ -179,7 +180,26 @@ func (d *Driver) contradicts(p pending, what ownership.Input) bool {
 		}
 		return false
 	}
-	return d.below(of, v, p.known) && p.why != sealRead // sealing goes on in any incarnation
+	if older != "" {
+		d.step(ownership.WentBack{What: older})
+	} else {
+		d.below(of, v, p.known)
+	}
+	return p.why != sealRead // sealing goes on in any incarnation
+}
+
+// older says how the Lease of an earlier incarnation contradicts its last renewal; "" if it doesn't.
+func (d *Driver) older(what ownership.Input) string {
+	seen, ok := what.(ownership.LeaseSeen)
+	if !ok || seen.Lease.Renewal == 0 {
+		return ""
+	}
+	for _, p := range d.past {
+		if p.id == seen.Lease.ID && seen.Lease.Renewal < p.renewal {
+			return fmt.Sprintf("lease %s shows renewal %d, but renewal %d was committed", p.id, seen.Lease.Renewal, p.renewal)
+		}
+	}
+	return ""
 }
 
 // below ends the incarnation if v is lower than a version that is known to have existed.

@@ -29,7 +29,7 @@ func (d *Driver) lapse(reason string) {
 	if version := d.machine.NewestLease(d.id); d.afresh {
 		d.past = nil
 	} else if version > 0 {
-		d.past = append(d.past, past{d.id, version})
+		d.past = append(d.past, past{d.id, version, d.machine.Renewal()})
 	}
 	d.machine = nil
 	clear(d.shards)

@@ -28,10 +28,12 @@ type vouch struct {
 	tries int               // unanswered reads in a row
 }
 
-// past is an earlier incarnation of this process, with the newest version that it knew of its Lease.
+// past is an earlier incarnation of this process, with the newest version that it knew of its Lease, and its last
+// renewal. In another history a user's write may have given the Lease a newer version than that, with an older renewal.
 type past struct {
 	id      ownership.Incarnation
 	version ownership.Version
+	renewal uint64
 }
 
 // needsProof reports whether a write needs such a proof (rule R5); again says that it was sent before, without a

@@ -109,15 +109,19 @@ func TestTheLeaseOfAForgottenIncarnationSaysNothing(t *testing.T) {
 func TestR5TheNextIncarnationTakesNothingBeforeTheHomeClusterHasShownTheLastOnesLease(t *testing.T) {
 	for _, c := range []struct {
 		name          string
-		version       ownership.Version // of the last one's lease that is found; 0: it isn't there
+		found         func(past) (ownership.Version, uint64) // the last one's lease, and its renewal; 0: it isn't there
 		stops, claims bool
 	}{
-		{"as it was", 101, false, true},
-		{"an earlier one", 100, true, false},
-		{"none", 0, true, false},
+		{"as it was", func(p past) (ownership.Version, uint64) { return p.version, p.renewal }, false, true},
+		{"a user wrote it since", func(p past) (ownership.Version, uint64) { return p.version + 1, p.renewal }, false, true},
+		{"an earlier one", func(p past) (ownership.Version, uint64) { return p.version - 1, p.renewal - 1 }, true, false},
+		{"an earlier one, which a user wrote since",
+			func(p past) (ownership.Version, uint64) { return p.version + 1, p.renewal - 1 }, true, false},
+		{"none", func(past) (ownership.Version, uint64) { return 0, 0 }, true, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := joined(t)
+			b.answerRenewals(2)
 			b.pass(lease) // it lapses, after this home cluster has been watched for long enough
 			b.feed(Stopped{find[Stop](b).Number, false})
 			b.unvouched = true
@@ -132,8 +136,9 @@ func TestR5TheNextIncarnationTakesNothingBeforeTheHomeClusterHasShownTheLastOnes
 				t.Fatalf("%+v is read, want the last incarnation's lease", read.Of)
 			}
 			found := Found{Number: read.Number, What: ownership.LeaseGone{ID: "a-1"}}
-			if c.version > 0 {
-				found.What = ownership.LeaseSeen{Lease: ownership.Lease{ID: "a-1", Duration: lease, Version: c.version}}
+			if version, renewal := c.found(b.d.past[0]); version > 0 {
+				found.What = ownership.LeaseSeen{Lease: ownership.Lease{ID: "a-1", Duration: lease, Version: version,
+					Renewal: renewal}}
 			}
 			b.unvouched = false
 			b.feed(found)

@@ -64,6 +64,9 @@ func (r *Replica) Regresses(n Layout) bool {
 	return l != nil && n.Generation < l.rec.Generation
 }
 
+// Renewal returns the number of this incarnation's last renewal that is known to have committed; 0 if none is.
+func (r *Replica) Renewal() uint64 { return r.own.renewal }
+
 // NewestLead returns the newest version of the lead record that was seen, or the lowest that can follow its deletion.
 func (r *Replica) NewestLead() Version { return max(r.lead.Version, r.leadLeast) }
 
