@@ -10,8 +10,11 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -87,7 +90,7 @@ func (g Gatherer) fleet(ctx context.Context, home client.Client) (Snapshot, erro
 	s := Snapshot{Home: g.Home.Host, Namespace: g.Namespace}
 	var err error
 	if s.Records, err = inspect.Read(ctx, home, g.Namespace, g.Of); err != nil {
-		return Snapshot{}, err
+		return Snapshot{}, NotHome(g.Home.Host, err)
 	}
 	s.Now = time.Now() // before the clusters are asked, which may take long
 	if err := home.Get(ctx, client.ObjectKey{Name: g.Namespace}, &corev1.Namespace{}); apierrors.IsNotFound(err) {
@@ -105,9 +108,20 @@ func (g Gatherer) fleet(ctx context.Context, home client.Client) (Snapshot, erro
 		}
 		return s, nil
 	}
+	// One that is being deleted is no cluster any more, though a finalizer may hold it for long.
+	secrets.Items = slices.DeleteFunc(secrets.Items, func(s corev1.Secret) bool { return s.DeletionTimestamp != nil })
 	s.Registered = true
 	g.judge(ctx, home, secrets.Items, &s)
 	return s, nil
+}
+
+// NotHome returns why the records of the cluster at host couldn't be read, more plainly if it has no such kind.
+func NotHome(host string, err error) error {
+	if !meta.IsNoMatchError(err) {
+		return err
+	}
+	return fmt.Errorf("the cluster at %s has no kind Shard: it isn't the home cluster (see --home-kubeconfig and its "+
+		"context), or config/crd isn't installed there", host)
 }
 
 // judge finds out whether each registered cluster can be used: by asking it, or by what replicas report if it can't
@@ -270,7 +284,13 @@ func ParseObject(text string) (Object, error) {
 	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
 		return Object{}, fmt.Errorf("%q: NAME %q: %s", text, name, strings.Join(problems, "; "))
 	}
-	switch strings.ToLower(kind) {
+	kind, group, qualified := strings.Cut(strings.ToLower(kind), ".") // as kubectl get -o name prints it
+	ofAts := slices.Contains([]string{"at", "ats", "cnat"}, kind)
+	if qualified && group != appsv1.GroupName && !(ofAts && group == cnatv1alpha1.GroupVersion.Group) ||
+		group == appsv1.GroupName && ofAts {
+		kind = ""
+	}
+	switch kind {
 	case "at", "ats", "cnat":
 		return Object{Kind: kindAt, Name: name}, nil
 	case "deployment", "deployments", "deploy":
@@ -299,7 +319,8 @@ func (g Gatherer) Why(ctx context.Context, object Object, workload *rest.Config)
 	if q.Object.Cluster, err = theCluster(q.Fleet, object.Cluster); err != nil {
 		return Question{}, err
 	}
-	if workload == nil {
+	given := workload != nil
+	if !given {
 		if workload, err = g.workload(ctx, home, q.Object.Cluster); err != nil {
 			q.Unreadable = err.Error()
 			return q, nil
@@ -315,11 +336,41 @@ func (g Gatherer) Why(ctx context.Context, object Object, workload *rest.Config)
 		q.Unreadable = brief(err)
 		return q, nil
 	}
+	if given {
+		if q.Unreadable = q.elsewhere(ctx, c, workload.Host); q.Unreadable != "" {
+			return q, nil
+		}
+	}
 	if err := q.read(ctx, c); err != nil && !apierrors.IsNotFound(err) {
 		q.Unreadable = brief(err)
 	}
+	q.Barred = !given && q.At != nil && barred(ctx, c, q.Object.Namespace)
 	q.Fleet.Now = time.Now()
 	return q, nil
+}
+
+// elsewhere says that a connection leads to another cluster than the object's, by its layout; "" if it doesn't, or if
+// that can't be told.
+func (q *Question) elsewhere(ctx context.Context, c client.Client, host string) string {
+	system := &corev1.Namespace{}
+	for i := range q.Fleet.Records.Layouts {
+		known := q.Fleet.Records.Layouts[i].Spec.Layout.ClusterUID
+		if q.Fleet.Records.Layouts[i].Spec.Cluster != string(q.Object.Cluster) || known == "" ||
+			c.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, system) != nil || string(system.UID) == known {
+			continue
+		}
+		return fmt.Sprintf("--kubeconfig leads to another cluster than %s, at %s: see its current-context",
+			q.Object.Cluster, host)
+	}
+	return ""
+}
+
+// barred reports whether the credentials, which are the replicas', may not write the status of Ats in a namespace.
+func barred(ctx context.Context, c client.Client, namespace string) bool {
+	review := &authorizationv1.SelfSubjectAccessReview{}
+	review.Spec.ResourceAttributes = &authorizationv1.ResourceAttributes{Verb: "update",
+		Group: cnatv1alpha1.GroupVersion.Group, Resource: "ats", Subresource: "status", Namespace: namespace}
+	return c.Create(ctx, review) == nil && !review.Status.Allowed
 }
 
 // read reads the object, and an At's Pod.

@@ -31,6 +31,8 @@ type Question struct {
 	Unreadable string
 	// Pod of the At, if there is one.
 	Pod *corev1.Pod
+	// Barred: the replicas may not write the status of Ats in the At's namespace.
+	Barred bool
 }
 
 // Why is the chain from an object to the replica that works on it. It is the answer of `tenure why`.
@@ -61,10 +63,10 @@ type Link struct {
 // is pure.
 func Explain(q Question) Why {
 	w := &why{Why: Why{Object: q.Object.String(), Namespace: q.Object.Namespace, Cluster: q.Object.Cluster},
-		now: q.Fleet.Now}
+		now: q.Fleet.Now, barred: q.Barred}
 	v := look(q.Fleet)
 	w.cluster(v)
-	if obj := w.object(q); obj != nil {
+	if obj := w.object(q); obj != nil && !w.copied(q.Deployment) {
 		e := w.shard(v, obj)
 		if e != nil {
 			w.holder(v, e)
@@ -89,6 +91,7 @@ type why struct {
 	holds  string // the replica, for the verdict
 	waits  string // what the object waits for, for the verdict
 	absent bool
+	barred bool // as in Question
 }
 
 func (w *why) link(name, format string, args ...any) *Link {
@@ -323,6 +326,10 @@ func (w *why) pending(due time.Time) {
 	if at := showable(due); !at.IsZero() {
 		w.Due = &at
 	}
+	if w.barred {
+		w.link("rights", "none in namespace %s", w.Namespace).wrong("the fleet may not run Ats there, so it never starts",
+			fmt.Sprintf("tenure cluster add %s with --namespaces that include it", w.Cluster))
+	}
 	late := sinceTime(w.now, due)
 	if late < 0 {
 		w.waits = "its time comes in " + age(-late)
@@ -332,8 +339,8 @@ func (w *why) pending(due time.Time) {
 	w.waits = "it is due now"
 	l := w.link("due", "%s, %s ago", due.Format(time.RFC3339), age(late))
 	if late > seconds(overdueAfter) {
-		l.wrong("it is overdue", "if the links above are whole, its key waits in the holder's queue: see "+
-			AlertWaiting+" in the runbook")
+		l.wrong("it is overdue", "if the links above are whole, its key waits in the holder's queue, or its cluster "+
+			"refuses what the holder writes (the holder's log says so): see "+AlertWaiting+" in the runbook")
 	}
 }
 

@@ -2,12 +2,24 @@ package console
 
 import (
 	"slices"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tenure-dev/tenure/pkg/replication"
 )
+
+// copied reports whether a Deployment is itself a copy, and says so: the holder of its source works on it.
+func (w *why) copied(d *appsv1.Deployment) bool {
+	if d == nil || d.Annotations[replication.AnnotationSource] == "" {
+		return false
+	}
+	source := d.Annotations[replication.AnnotationSource]
+	w.link("copy", "of %s (CLUSTER/NAMESPACE/NAME)", source)
+	w.waits = "it is the copy of " + source + ": ask about that one"
+	return true
+}
 
 // replicated says how the copies of a Deployment are.
 func (w *why) replicated(source *appsv1.Deployment) {
@@ -26,6 +38,11 @@ func (w *why) replicated(source *appsv1.Deployment) {
 		return c.Type == replication.ConditionReplicated
 	})
 	if i < 0 {
+		if sinceTime(w.now, source.CreationTimestamp.Time) > seconds(time.Minute) {
+			w.link("condition", "none").wrong("no replica has looked at it",
+				"unless it was labelled just now: replicas copy from the cluster of --deployment-source alone")
+			return
+		}
 		w.waits = "nobody has looked at it yet"
 		return
 	}
@@ -34,8 +51,18 @@ func (w *why) replicated(source *appsv1.Deployment) {
 	switch {
 	case c.Status == corev1.ConditionTrue:
 		w.waits = "all its copies are as they should be"
-	case c.Reason == replication.ReasonProgressing || c.Reason == replication.ReasonCleaningUp:
+	case c.Reason == replication.ReasonProgressing:
 		w.waits = "its copies are under way"
+	case c.Reason == replication.ReasonCleaningUp:
+		w.waits = "its copies are being deleted"
+		since := c.LastUpdateTime.Time // the condition is written only when it changes
+		if since.Before(c.LastTransitionTime.Time) {
+			since = c.LastTransitionTime.Time
+		}
+		if sinceTime(w.now, since) > seconds(stuckAfter) {
+			l.wrong("copies aren't deleted, and it stays until they are",
+				`see CleaningUp under "A Deployment isn't copied" in the runbook`)
+		}
 	case c.Reason == replication.ReasonStalled:
 		l.wrong(c.Reason, "the Events of its Pods, in the clusters that the condition names, tell more")
 	default:

@@ -169,6 +169,13 @@ func TestWhyFollowsTheChainAndNamesTheBrokenLink(t *testing.T) {
 			change:  func(q *Question) { q.At.Status.Phase, q.At.Spec.Suspend = cnatv1alpha1.AtRunning, true },
 			verdict: "r1 has it; it has begun and is suspended; no Pod of it is to be seen",
 		},
+		"the fleet may not write there": {
+			change: func(q *Question) {
+				q.At.Spec.Schedule, q.Barred = now.Add(-time.Hour).Format(time.RFC3339), true
+			},
+			verdict: "r1 has it; rights: the fleet may not run Ats there, so it never starts",
+			broken:  []string{"rights: the fleet may not run Ats there, so it never starts", "due: it is overdue"},
+		},
 		"it is done": {
 			change:  func(q *Question) { q.At.Status.Phase, q.At.Status.Result = cnatv1alpha1.AtDone, cnatv1alpha1.AtFailed },
 			verdict: "r1 has it; it is done",
@@ -251,7 +258,27 @@ func TestWhyTellsHowTheCopiesOfADeploymentAre(t *testing.T) {
 				condition(corev1.ConditionFalse, replication.ReasonCleaningUp, "east: leaving")(d)
 				d.Labels, d.Finalizers = nil, []string{replication.Finalizer}
 			},
-			"r1 has it; its copies are under way", nil,
+			"r1 has it; its copies are being deleted", nil,
+		},
+		"not labelled any more, and nothing has changed for an hour": {
+			func(d *appsv1.Deployment) {
+				condition(corev1.ConditionFalse, replication.ReasonCleaningUp, "east: away")(d)
+				d.Status.Conditions[1].LastTransitionTime = metav1.NewTime(now.Add(-2 * time.Hour))
+				d.Status.Conditions[1].LastUpdateTime = metav1.NewTime(now.Add(-time.Hour))
+				d.Labels, d.Finalizers = nil, []string{replication.Finalizer}
+			},
+			"r1 has it; condition: copies aren't deleted, and it stays until they are",
+			[]string{"condition: copies aren't deleted, and it stays until they are"},
+		},
+		"in a cluster from which nothing is copied": {
+			func(d *appsv1.Deployment) { d.CreationTimestamp = metav1.NewTime(now.Add(-time.Hour)) },
+			"r1 has it; condition: no replica has looked at it", []string{"condition: no replica has looked at it"},
+		},
+		"a copy": {
+			func(d *appsv1.Deployment) {
+				d.Labels, d.Annotations = nil, map[string]string{replication.AnnotationSource: "home/shop/web"}
+			},
+			"it is the copy of home/shop/web: ask about that one", nil,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -276,7 +303,8 @@ func TestWhyTellsHowTheCopiesOfADeploymentAre(t *testing.T) {
 func TestAnObjectIsNamedByKindAndName(t *testing.T) {
 	for text, kind := range map[string]string{
 		"at/x": "at", "Ats/x": "at", "deployment/x": "deployment", "Deploy/x": "deployment", "at/": "", "at": "",
-		"pod/x": "", "": "",
+		"pod/x": "", "": "", "at.cnat.programming-kubernetes.info/x": "at", "deployment.apps/x": "deployment",
+		"deployment.example.com/x": "", "at.apps/x": "", "deployment.cnat.programming-kubernetes.info/x": "", "at./x": "",
 	} {
 		o, err := ParseObject(text)
 		if (err == nil) != (kind != "") || err == nil && o != (Object{Kind: kind, Name: "x"}) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,6 +21,8 @@ import (
 	"github.com/tenure-dev/tenure/pkg/clusterhealth"
 	"github.com/tenure-dev/tenure/pkg/console"
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
+	"github.com/tenure-dev/tenure/pkg/replication"
+	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
 const (
@@ -165,9 +168,9 @@ func (o Onboarder) writeSecret(ctx context.Context, home client.Client,
 // awaitService waits until the fleet serves the cluster.
 func (o Onboarder) awaitService(ctx context.Context, home client.Client, within time.Duration) (Service, error) {
 	var fleet console.Fleet // as it was last read
-	read, told := false, false
+	read, told, seen := false, false, &renewals{}
 	err := poll(ctx, within, func() (bool, error) {
-		_, now, err := o.records(ctx, home)
+		_, now, err := o.records(ctx, home, seen)
 		if err != nil {
 			return false, err
 		}
@@ -196,9 +199,9 @@ func (o Onboarder) awaitService(ctx context.Context, home client.Client, within 
 // awaitRelease waits until no replica that may be alive holds a shard of the cluster. With within 0 it looks once.
 func (o Onboarder) awaitRelease(ctx context.Context, home client.Client, within time.Duration) (Service, error) {
 	var s Service
-	told := false
+	told, seen := false, &renewals{}
 	err := poll(ctx, within, func() (bool, error) {
-		_, fleet, err := o.records(ctx, home)
+		_, fleet, err := o.records(ctx, home, seen)
 		if err != nil {
 			return false, err
 		}
@@ -226,4 +229,20 @@ func countAts(ctx context.Context, c client.Client) int {
 		return -1
 	}
 	return len(list.Items)
+}
+
+// countCopies counts the copies of Deployments in a cluster, -1 if that can't be known.
+func countCopies(ctx context.Context, c client.Client) int {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("DeploymentList"))
+	if err := c.List(ctx, list, client.HasLabels{keyspace.SlotLabel}); err != nil {
+		return -1
+	}
+	n := 0
+	for i := range list.Items {
+		if list.Items[i].Annotations[replication.AnnotationSource] != "" {
+			n++
+		}
+	}
+	return n
 }

@@ -10,8 +10,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-dev/tenure/pkg/console"
 )
 
 // AddOptions say how a cluster is added.
@@ -105,7 +108,11 @@ func (o Onboarder) planAdd(ctx context.Context, home, there client.Client, a Add
 		return p, err
 	}
 	// Secrets don't show a cluster of a folder, nor home where its Deployments are copied.
-	if records, fleet, err := o.records(ctx, home); err == nil {
+	records, fleet, err := o.records(ctx, home, nil)
+	switch {
+	case meta.IsNoMatchError(err):
+		return p, console.NotHome(o.Home.Host, err)
+	case err == nil:
 		switch other := servedAs(fleet, records.Layouts, o.Name, p.target.UID); other {
 		case "":
 		case homeName:

@@ -68,6 +68,8 @@ func Entries(f console.Fleet, secrets []corev1.Secret) []Entry {
 			}
 		}
 		switch {
+		case s.DeletionTimestamp != nil:
+			e.State, e.OK = "being removed", e.Service.Taken == 0
 		case held.broken():
 			e.State = clusterhealth.ReasonBadConfig
 		case e.Expires != nil && !e.Expires.After(f.Taken):

@@ -13,6 +13,7 @@ import (
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/pkg/console"
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
+	"github.com/tenure-dev/tenure/pkg/replication"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
@@ -198,6 +199,10 @@ func (o Onboarder) clean(ctx context.Context, atHome string, there client.Client
 	}
 	if n := countAts(ctx, there); n > 0 {
 		r.Notes = append(r.Notes, fmt.Sprintf("%d Ats are left, and their Pods", n))
+	}
+	if n := countCopies(ctx, there); n > 0 {
+		r.Notes = append(r.Notes, fmt.Sprintf("%d copies of Deployments are left, and nobody keeps or deletes them; their "+
+			"sources can't be deleted until %s is off their annotation %s", n, o.Name, replication.AnnotationCopies))
 	}
 	return r, nil
 }

@@ -15,9 +15,11 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -26,6 +28,8 @@ import (
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	"github.com/tenure-dev/tenure/pkg/onboard"
+	"github.com/tenure-dev/tenure/pkg/replication"
+	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/labtest"
 )
@@ -83,6 +87,8 @@ func TestAClusterIsAddedAndRemovedByOneCommandEach(t *testing.T) {
 	run(1, append([]string{"add", "east"}, admin...), "Secret tenure-system/west: annotation tenure.dev/cluster-uid is",
 		"the same cluster")
 	run(1, []string{"add", "north"}, "is the home cluster itself")
+
+	f.mistaken(run)
 
 	// After an installation with kubectl the command only adds the Secret.
 	labtest.Kubectl(t, f.Planes.Cluster(lab.Home), "apply", "-k", "../../config/replication/target")
@@ -159,12 +165,66 @@ func TestAClusterIsAddedAndRemovedByOneCommandEach(t *testing.T) {
 	run(0, append([]string{"add", "west", "--fleet=night"}, admin...), "8 of 8 held by 1 of 1 replicas")
 	run(0, []string{"list", "--fleet=night"}, "8/8", "served")
 	run(1, []string{"list"}, "not served")
+	secret := f.secret()
+	secret.Finalizers = []string{"example.com/hold"}
+	if err := f.home.Update(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
 	run(0, []string{"remove", "west", "--fleet=night", "--wait=0"}, "Secret tenure-system/west deleted",
 		"8 of 8 held by 1 of 1 replicas", "replicas weren't waited for")
+	f.await("a cluster whose Secret a finalizer holds is let go of", func() bool {
+		out, code := f.ask("cluster", "list", "--fleet=night")
+		_, healthy := f.ask("status", "--fleet=night")
+		return code == 0 && strings.Contains(out, "being removed") && healthy == 0
+	})
+	secret = f.secret()
+	secret.Finalizers = nil
+	if err := f.home.Update(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	f.create(f.west, &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", Labels: map[string]string{keyspace.SlotLabel: "0"},
+			Annotations: map[string]string{replication.AnnotationSource: "home/default/web"}},
+		Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web"}},
+				Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web"}}}}},
+	})
 	run(0, append([]string{"remove", "west", "--fleet=night"}, admin...), "west not there", "shards let go of",
-		"8 Shard records left, held by nobody", "API of Ats 1 left", "5 Ats are left")
+		"8 Shard records left, held by nobody", "API of Ats 1 left", "5 Ats are left", "1 copies of Deployments are left")
 	run(0, []string{"list"}, "no clusters")
 	f.leftovers()
+}
+
+// mistaken gives the commands a cluster that isn't the one they need, and an At where the fleet may not run any.
+func (f *fleet) mistaken(run func(code int, args []string, wants ...string) string) {
+	f.t.Helper()
+	home, west := f.Planes.Cluster(lab.Home).Kubeconfig(), f.Planes.Cluster("west").Kubeconfig()
+	run(1, []string{"add", "east", "--kubeconfig", home, "--home-kubeconfig", west}, "has no kind Shard: it isn't the "+
+		"home cluster")
+	if err := f.west.Get(f.t.Context(), client.ObjectKey{Namespace: namespace, Name: "east"},
+		&corev1.Secret{}); !apierrors.IsNotFound(err) {
+		f.t.Errorf("credentials were put into a cluster that isn't home: %v", err)
+	}
+	at := &cnatv1alpha1.At{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespacePublic, Name: "barred"}}
+	at.Spec = cnatv1alpha1.AtSpec{Schedule: "2026-01-01T00:00:00Z", Command: "true"}
+	f.create(f.west, at)
+	why := []string{"why", "at/barred", "--cluster", "west", "--object-namespace", metav1.NamespacePublic}
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"status", "--home-kubeconfig", west}, "has no kind Shard"},
+		{append(why, "--kubeconfig", home), "--kubeconfig leads to another cluster than west"},
+		{why, "the fleet may not run Ats there"},
+	} {
+		out, code := f.ask(c.args...)
+		if flat := strings.Join(strings.Fields(out), " "); code != 1 || !strings.Contains(flat, c.want) {
+			f.t.Errorf("tenure %s: exit code %d, want %q\n%s", strings.Join(c.args, " "), code, c.want, out)
+		}
+	}
+	if err := f.west.Delete(f.t.Context(), at); err != nil {
+		f.t.Fatal(err)
+	}
 }
 
 // renewed checks that the fleet renews a token whose life is nearly over, that it keeps serving meanwhile, and that it
