@@ -147,6 +147,8 @@ func refusals(t *testing.T, c client.Client) {
 		{"2019-04-12", "ls", "spec.schedule"},
 		{"2019-02-30T10:12:00Z", "ls", "spec.schedule"},
 		{"2019-04-12T10:12:60Z", "ls", "spec.schedule"},
+		{"2026-01-01T09:00:00+99:00", "ls", "spec.schedule"},
+		{"2026-01-01T09:00:00Ztea", "ls", "spec.schedule"},
 		{"2019-04-12T10:12:00Z", "", "spec.command"},
 	} {
 		at := &cnatv1alpha1.At{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("refused-%d", i)}}
@@ -229,8 +231,10 @@ func storedBefore(t *testing.T, c client.Client) {
 	}
 	loose := crd.DeepCopy()
 	versions, _, _ := unstructured.NestedSlice(loose.Object, "spec", "versions")
-	unstructured.RemoveNestedField(versions[0].(map[string]any), "schema", "openAPIV3Schema", "properties", "spec",
-		"properties", "schedule", "format")
+	for _, rule := range []string{"format", "pattern"} {
+		unstructured.RemoveNestedField(versions[0].(map[string]any), "schema", "openAPIV3Schema", "properties", "spec",
+			"properties", "schedule", rule)
+	}
 	if err := unstructured.SetNestedSlice(loose.Object, versions, "spec", "versions"); err != nil {
 		t.Fatal(err)
 	}

@@ -44,6 +44,8 @@ type At struct {
 
 // AtSpec says what runs, and when.
 type AtSpec struct {
+	// The format of schedule bounds no offset, and ignores what follows a second "t"; hence the pattern.
+
 	// schedule is the time at which the command runs: RFC 3339, best in UTC, for
 	// example "2019-04-12T10:12:00Z". A time in the past means at once. Fractions
 	// of a second count.
@@ -51,6 +53,7 @@ type AtSpec struct {
 	// +kubebuilder:validation:Format=date-time
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:Pattern=`^[0-9-]+[Tt][0-9:.,]+([Zz]|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
 	Schedule string `json:"schedule"`
 
 	// command is run by a shell ("/bin/sh -c") in the only container of a Pod.
