@@ -92,3 +92,20 @@ func TestTheLoopDoesNotWaitForTheFirstListOfRecords(t *testing.T) {
 		t.Error("once it could look at the records it doesn't")
 	}
 }
+
+func TestChangesOfClustersWaitAsLongAsTheLastOnesTookManyTimes(t *testing.T) {
+	at := time.Unix(1000, 0)
+	for _, c := range []struct {
+		changes changes
+		want    time.Duration
+	}{
+		{changes{}, time.Hour},
+		{changes{any: true}, -time.Since(time.Time{})},
+		{changes{any: true, at: at, took: 10 * time.Millisecond}, 200 * time.Millisecond},
+		{changes{any: true, at: at, took: 3 * time.Second}, time.Second}, // the machine stood still
+	} {
+		if got := c.changes.wait(at); got != c.want && (c.want > 0 || got > 0) {
+			t.Errorf("%+v: wait %v, want %v", c.changes, got, c.want)
+		}
+	}
+}
