@@ -165,9 +165,9 @@
 //     deleted.
 //   - A target is away, for its share of a total, when its API server doesn't answer at all. One that answers and can't
 //     store anything is shown with what it says, and keeps its share.
-//   - Admission webhooks may take 30 s, and a reconcile waits 5 s for all that it does in a target. So a write that takes
-//     longer fails once, and counts as no answer. The next one gets 35 s if the target answers a read, two at a time in
-//     each target. The source's other copies wait as long for their next change.
+//   - Admission webhooks may take 30 s, and a reconcile waits 5 s for all that it does in a target. So a write that
+//     takes longer fails once, and counts as no answer. The next one gets 35 s if the target answers a read, two at a
+//     time in each target. The source's other copies wait as long for their next change.
 //   - A target whose Secret was removed is away at once. Its share moves when this process has run for the grace, or,
 //     if the targets are all clusters, when it has been unknown for the grace.
 package replication
