@@ -259,7 +259,7 @@ func (f *fleet) status() map[keyspace.ClusterName]ClusterStatus {
 			WatchMode: "server",
 		}
 		if s := f.clusters[name]; s != nil {
-			c.Engaged, c.UID, c.Refused, c.CredentialsExpire = true, s.uid, s.refused, s.expires
+			c.Engaged, c.Refused, c.CredentialsExpire = true, s.refused, s.expires
 		}
 		c.Writes, c.WaitingWrites, c.Limits = traffic.Writes()
 		state, cause := traffic.Breaker.State()

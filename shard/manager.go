@@ -138,9 +138,6 @@ func (m *Manager) Unfenced(name multicluster.ClusterName) (cluster.Cluster, erro
 
 // Connection is how a cluster is reached.
 type Connection struct {
-	// Config is for clients that share the connection, and that follow when its credentials are replaced. Like those
-	// of [Manager.Unfenced] they have no fence.
-	Config *rest.Config
 	// Given is the provider's configuration for the credentials that are in use.
 	Given *rest.Config
 	// Refused says why the credentials that the provider gave last aren't in use; "" if they are, or may yet be.
@@ -157,8 +154,7 @@ func (m *Manager) Connection(name multicluster.ClusterName) (_ Connection, ok bo
 	if c.via == nil {
 		return Connection{}, false
 	}
-	return Connection{Config: c.via.Config(), Given: c.GetConfig(), Refused: refused,
-		Engaged: m.node.roster.engages(cluster)}, true
+	return Connection{Given: c.GetConfig(), Refused: refused, Engaged: m.node.roster.engages(cluster)}, true
 }
 
 // SetLimits gives one cluster limits of its own from now on, in place of [Config].Limits; nil takes them away. They

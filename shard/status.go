@@ -80,8 +80,6 @@ type ClusterStatus struct {
 	UnusableSince time.Time
 	// Engaged is whether the provider knows the cluster, or did within the removal grace.
 	Engaged bool
-	// UID of the cluster, that of its namespace kube-system; "" while it isn't known.
-	UID types.UID
 	// Refused says why the connection that the provider gave last isn't used; "" if it is, or may yet be.
 	Refused string
 	// CredentialsExpire is when the credentials in use expire; zero if they don't say.

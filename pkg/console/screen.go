@@ -28,8 +28,6 @@ const (
 	red    = "31"
 	green  = "32"
 	yellow = "33"
-	// heading sets titles apart.
-	heading = "1;4"
 )
 
 // paint gives a text a style.

@@ -297,7 +297,7 @@ func summarize(cluster string, steps []Step) (r Report) {
 		}
 		var done []string
 		for _, action := range []Action{Create, Update, Keep, Delete, Leave} {
-			if n := count[action]; n > 0 && len(steps) > 0 {
+			if n := count[action]; n > 0 {
 				done = append(done, fmt.Sprintf("%d %s", n, action))
 			}
 		}

@@ -64,8 +64,6 @@ func typedCopy(copy *appsv1.Deployment) (*typed.TypedValue, error) {
 	return value, nil
 }
 
-const replicasPath = "spec.replicas"
-
 // DefaultScalers are the field managers whose spec.replicas is left alone. A HorizontalPodAutoscaler writes as the
 // program that it runs in: the controller manager, or all of k3s or MicroK8s.
 var DefaultScalers = []string{"kube-controller-manager", "k3s", "kubelite"}

@@ -138,9 +138,6 @@ func (t *Telemetry) Run(ctx context.Context) error {
 	return nil
 }
 
-// NeedLeaderElection returns false, since every replica sends its own spans.
-func (t *Telemetry) NeedLeaderElection() bool { return false }
-
 // Tell sends spans that the caller made. It never waits, and does nothing while tracing is off.
 func (t *Telemetry) Tell(spans ...Span) {
 	if t.pipeline != nil && len(spans) > 0 {

@@ -107,8 +107,6 @@ type Shard struct {
 	// Objects and Load are as the holder last reported them. Load is in seconds spent in reconciles per second.
 	Objects int64
 	Load    float64
-	// Retired means that no replica will ever hold the shard again.
-	Retired bool
 	// Pin is the name of the replica that an operator pinned the shard to; "" if it isn't pinned.
 	Pin string
 }
@@ -127,6 +125,6 @@ func ReadShard(shard *tenurev1alpha1.Shard) (Shard, error) {
 	s := shardSeen.Shard
 	return Shard{
 		ID: s.ID, Holder: s.Holder, Assignee: s.Assignee, Warm: s.Warm, Epoch: s.Epoch, Objects: s.Objects, Load: s.Load,
-		Retired: s.Retired, Pin: s.Pin,
+		Pin: s.Pin,
 	}, nil
 }

@@ -143,7 +143,7 @@ func TestContainsRangeAndSlotsAgree(t *testing.T) {
 	})
 }
 
-func TestSplitIsUndoneByParentAndItsChildrenAreSiblings(t *testing.T) {
+func TestSplitIsUndoneByParent(t *testing.T) {
 	for bits := range keyspace.MaxBits {
 		for _, prefix := range keyspace.Partition(bits) {
 			lower, upper, err := prefix.Split()
@@ -154,12 +154,9 @@ func TestSplitIsUndoneByParentAndItsChildrenAreSiblings(t *testing.T) {
 			if diff := cmp.Diff([]string{prefix.String() + "0", prefix.String() + "1"}, got); diff != "" {
 				t.Errorf("children of %q (-want +got):\n%s", prefix, diff)
 			}
-			for _, pair := range [][2]keyspace.Prefix{{lower, upper}, {upper, lower}} {
-				if sibling, ok := pair[0].Sibling(); !ok || sibling != pair[1] {
-					t.Errorf("sibling of %q = %q, %t, want %q", pair[0], sibling, ok, pair[1])
-				}
-				if parent, ok := pair[0].Parent(); !ok || parent != prefix {
-					t.Errorf("parent of %q = %q, %t, want %q", pair[0], parent, ok, prefix)
+			for _, child := range []keyspace.Prefix{lower, upper} {
+				if parent, ok := child.Parent(); !ok || parent != prefix {
+					t.Errorf("parent of %q = %q, %t, want %q", child, parent, ok, prefix)
 				}
 			}
 		}
@@ -169,9 +166,6 @@ func TestSplitIsUndoneByParentAndItsChildrenAreSiblings(t *testing.T) {
 func TestTheEmptyPrefixHasNoParentAndASlotNoChildren(t *testing.T) {
 	if parent, ok := (keyspace.Prefix{}).Parent(); ok {
 		t.Errorf("the empty prefix has the parent %q", parent)
-	}
-	if sibling, ok := (keyspace.Prefix{}).Sibling(); ok {
-		t.Errorf("the empty prefix has the sibling %q", sibling)
 	}
 	if lower, upper, err := mustPrefix(t, "01010101").Split(); err == nil {
 		t.Errorf("one slot was split into %q and %q", lower, upper)

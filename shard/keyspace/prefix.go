@@ -115,15 +115,6 @@ func (p Prefix) Parent() (Prefix, bool) {
 	return Prefix{top: p.top &^ (0x80 >> (p.bits - 1)), bits: p.bits - 1}, true
 }
 
-// Sibling returns the other child of p's parent. It returns false for the empty
-// prefix, which has none.
-func (p Prefix) Sibling() (Prefix, bool) {
-	if p.bits == 0 {
-		return Prefix{}, false
-	}
-	return Prefix{top: p.top ^ 0x80>>(p.bits-1), bits: p.bits}, true
-}
-
 // Compare orders prefixes by their first hash, a parent before its children.
 func (p Prefix) Compare(q Prefix) int {
 	return cmp.Or(cmp.Compare(p.top, q.top), cmp.Compare(p.bits, q.bits))

@@ -203,9 +203,6 @@ func (b *board) readWords() *words {
 
 // of returns the candidates that aren't fit for a cluster.
 func (w *words) of(cluster keyspace.ClusterName) exclusions {
-	if w == nil {
-		return nil
-	}
 	all := w.listed[cluster]
 	if len(w.others) == 0 {
 		return all

@@ -209,9 +209,6 @@ func (c *Cluster) Informer(kind client.Object) (*informer.Store, error) {
 	return i.Store, nil
 }
 
-// Gate returns the shard's gate.
-func (c *Cluster) Gate() *Gate { return c.gate }
-
 func (c *Cluster) GetHTTPClient() *http.Client          { return c.http }
 func (c *Cluster) GetConfig() *rest.Config              { return c.config }
 func (c *Cluster) GetCache() cache.Cache                { return c.caches }

@@ -14,12 +14,6 @@ import (
 	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
-// Container returns a unique name of one container of one Pod. The UID distinguishes the Pod from others of its name. A
-// restart of the container doesn't change the name.
-func Container(namespace, pod, uid, container string) string {
-	return strings.Join([]string{namespace, pod, uid, container}, "/")
-}
-
 // message is what an incarnation leaves in its termination log. A kubelet passes on the last 4096 bytes, and fewer if a
 // Pod has more than three containers. A truncated message isn't valid JSON, and so names no incarnation.
 type message struct {
@@ -48,7 +42,10 @@ func Log(path string, id protocol.Incarnation) error {
 func Ended(pod *corev1.Pod) []ownership.ContainerSeen {
 	var all []ownership.ContainerSeen
 	for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
-		seen := ownership.ContainerSeen{Container: Container(pod.Namespace, pod.Name, string(pod.UID), c.Name)}
+		// The UID distinguishes the Pod from others of its name. A restart of the container doesn't change the name.
+		seen := ownership.ContainerSeen{
+			Container: strings.Join([]string{pod.Namespace, pod.Name, string(pod.UID), c.Name}, "/"),
+		}
 		for _, end := range []*corev1.ContainerStateTerminated{c.State.Terminated, c.LastTerminationState.Terminated} {
 			if id := named(end); id != "" {
 				seen.Ended = append(seen.Ended, id)

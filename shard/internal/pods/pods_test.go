@@ -106,7 +106,7 @@ func TestOnlyAContainerThatRanAndEndedNamesAnIncarnation(t *testing.T) {
 			}
 			var want []ownership.ContainerSeen
 			if c.want != nil {
-				want = []ownership.ContainerSeen{{Container: Container("n", "a", "8d1f", "manager"), Ended: c.want}}
+				want = []ownership.ContainerSeen{{Container: "n/a/8d1f/manager", Ended: c.want}}
 			}
 			if diff := cmp.Diff(want, Ended(pod)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
