@@ -198,7 +198,7 @@ func (g *engager) drain(d driver.Drain) {
 	step.Epoch = e.epoch() + 1
 	e.endAwares()
 	patience := g.cfg.DrainTimeout
-	if why, _ := g.judge.trouble(d.ID.Cluster); why != nil {
+	if g.judge.trouble(d.ID.Cluster) != nil {
 		patience = 0 // running reconciles can't finish
 	}
 	g.spawn(func() {
@@ -285,8 +285,7 @@ func (g *engager) measure() {
 
 // serves reports whether a shard that is held here is served.
 func (g *engager) serves(h ownership.Holding) bool {
-	why, _ := g.judge.trouble(h.ID.Cluster)
-	return why == nil && (h.Active || h.Phase == "draining")
+	return g.judge.trouble(h.ID.Cluster) == nil && (h.Active || h.Phase == "draining")
 }
 
 // status describes what is warm or held here.

@@ -59,7 +59,6 @@ type clusterVerdict struct {
 	rested  time.Time // when connections that aren't in use were last closed
 	known   bool
 	trouble error // why it can't be used, nil if it can
-	since   time.Time
 }
 
 func newJudge(clusters *fleet, roster *roster, lease time.Duration, log logr.Logger, put func(driver.Event),
@@ -181,9 +180,6 @@ func (j *clusterJudge) conclude(name keyspace.ClusterName, way uint64, trouble e
 		return false
 	}
 	changed := !v.known || (v.trouble == nil) != (trouble == nil)
-	if changed {
-		v.since = now
-	}
 	was := v.trouble
 	v.looking, v.known, v.trouble, v.looked = false, true, trouble, now
 	pause := max(j.every, time.Duration(j.watched)*time.Second/looksPerSecond)
@@ -200,14 +196,14 @@ func (j *clusterJudge) conclude(name keyspace.ClusterName, way uint64, trouble e
 	return true
 }
 
-// trouble returns why a cluster can't be used from here, and since when; nil where it can, or nothing is known.
-func (j *clusterJudge) trouble(name keyspace.ClusterName) (why error, since time.Time) {
+// trouble returns why a cluster can't be used from here; nil where it can, or nothing is known.
+func (j *clusterJudge) trouble(name keyspace.ClusterName) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if v := j.verdicts[name]; v != nil && v.trouble != nil {
-		return v.trouble, v.since
+	if v := j.verdicts[name]; v != nil {
+		return v.trouble
 	}
-	return nil, time.Time{}
+	return nil
 }
 
 // usable returns why a cluster can't be used from here, nil if it can. If a look has failed, or shards' requests were
@@ -217,7 +213,7 @@ func (j *clusterJudge) usable(ctx context.Context, name keyspace.ClusterName) er
 	if c.Cluster == nil {
 		return fmt.Errorf("cluster %s: %w", name, multicluster.ErrClusterNotFound)
 	}
-	if why, _ := j.trouble(name); why != nil {
+	if why := j.trouble(name); why != nil {
 		return why
 	}
 	if open, _ := traffic.Breaker.Open(); !open && time.Since(traffic.Breaker.LastUsable()) < 2*j.every {
@@ -229,11 +225,11 @@ func (j *clusterJudge) usable(ctx context.Context, name keyspace.ClusterName) er
 // verdictOn adds to a cluster's status what looks found. A cluster that can't be used counts as open even if no
 // request of a shard has shown it: there may be none.
 func (j *clusterJudge) verdictOn(name keyspace.ClusterName, c *ClusterStatus) {
-	why, since := j.trouble(name)
+	why := j.trouble(name)
 	if why == nil {
 		return
 	}
-	c.Unusable, c.UnusableSince = why.Error(), since
+	c.Unusable = why.Error()
 	if c.State == string(engage.StateOpen) || c.State == string(engage.StateHalfOpen) {
 		return
 	}

@@ -191,7 +191,7 @@ func refusedCredentials(t *testing.T) {
 	if j.conclude("west", c.way+1, errors.New("refused")) {
 		t.Error("a look over another way was taken for one over this way")
 	}
-	if why, _ := j.trouble("west"); why != nil {
+	if why := j.trouble("west"); why != nil {
 		t.Errorf("west is in trouble by a look over another way: %v", why)
 	}
 	clusters.clusters["west"].way++ // and no look was due since

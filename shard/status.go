@@ -74,10 +74,9 @@ type ClusterStatus struct {
 	// limited, open or half-open. An Unusable cluster is open or half-open. Cause is why it isn't closed: silent,
 	// unavailable, throttling, unauthorized, failing, forbidding or late.
 	State, Cause string
-	// Unusable is why the cluster can't be used from this replica, and UnusableSince since when. Unusable is "" if
-	// the cluster can be used, or if the replica didn't look because it has nothing to do there.
-	Unusable      string
-	UnusableSince time.Time
+	// Unusable is why the cluster can't be used from this replica; "" if it can, or if the replica didn't look because
+	// it has nothing to do there.
+	Unusable string
 	// Engaged is whether the provider knows the cluster, or did within the removal grace.
 	Engaged bool
 	// Refused says why the connection that the provider gave last isn't used; "" if it is, or may yet be.
