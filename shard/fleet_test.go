@@ -51,7 +51,7 @@ func TestClustersThatComeAndGoLeaveLittleBehind(t *testing.T) {
 // Names may come from objects, and so be any and many.
 func TestNamesThatAreAskedForAreNotRemembered(t *testing.T) {
 	f := newFleet(logr.Discard(), 0, kubeconfig.Limits{})
-	m := &Manager{node: &Node{clusters: f}}
+	m := &Manager{node: &node{clusters: f}}
 	m.node.judge.Store(newJudge(f, newRoster(Config{}), DefaultLeaseDuration, logr.Discard(), nil, nil))
 	for i := range 1000 {
 		name := multicluster.ClusterName(fmt.Sprint("cluster-", i))
@@ -84,7 +84,7 @@ func TestAClustersOwnLimitsReplaceThoseOfAll(t *testing.T) {
 	if limits("west") != own || limits("east") != all {
 		t.Errorf("after a change: %v and %v", limits("west"), limits("east"))
 	}
-	m := &Manager{node: &Node{clusters: f, log: logr.Discard()}}
+	m := &Manager{node: &node{clusters: f, log: logr.Discard()}}
 	for _, senseless := range []kubeconfig.Limits{{QPS: -1}, {Writes: -1}, {QPS: 1, Burst: -1}} {
 		if m.SetLimits("west", &senseless); limits("west") != own {
 			t.Errorf("%v was taken", senseless)
@@ -103,7 +103,7 @@ func TestOneClusterIsFoundWithoutCopyingAll(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	m := &Manager{node: &Node{clusters: f}}
+	m := &Manager{node: &node{clusters: f}}
 	if n := testing.AllocsPerRun(100, func() { _, _ = m.Unfenced("c7") }); n > 0 {
 		t.Errorf("%v allocations", n)
 	}

@@ -27,7 +27,7 @@ import (
 // Manager is a multicluster-runtime manager whose "clusters" are the shards that this replica holds.
 type Manager struct {
 	mcmanager.Manager
-	node *Node
+	node *node
 }
 
 // cacheSyncTimeout is how long a controller waits for its caches, for example a provider's for that of the home
@@ -244,7 +244,7 @@ func (m *Manager) Alive(*http.Request) error {
 // provider resolves the names of shards beside those of real clusters.
 type provider struct {
 	multicluster.Provider
-	node   *Node
+	node   *node
 	scheme *runtime.Scheme
 }
 
@@ -254,7 +254,7 @@ type runnableProvider struct {
 	multicluster.ProviderRunnable
 }
 
-func wrapProvider(inner multicluster.Provider, node *Node, scheme *runtime.Scheme) multicluster.Provider {
+func wrapProvider(inner multicluster.Provider, node *node, scheme *runtime.Scheme) multicluster.Provider {
 	p := &provider{Provider: inner, node: node, scheme: scheme}
 	if r, ok := inner.(multicluster.ProviderRunnable); ok {
 		return &runnableProvider{provider: p, ProviderRunnable: r}

@@ -28,9 +28,9 @@ import (
 	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
-// Node is this process's part in the fleet. To multicluster-runtime it is the coordinator that decides which clusters a
+// node is this process's part in the fleet. To multicluster-runtime it is the coordinator that decides which clusters a
 // controller is engaged with.
-type Node struct {
+type node struct {
 	cfg      Config
 	kinds    string // the kinds that are sharded, as Leases have them
 	home     *rest.Config
@@ -49,12 +49,12 @@ type Node struct {
 }
 
 var (
-	_ mcmanager.Coordinator          = (*Node)(nil)
-	_ manager.LeaderElectionRunnable = (*Node)(nil)
+	_ mcmanager.Coordinator          = (*node)(nil)
+	_ manager.LeaderElectionRunnable = (*node)(nil)
 )
 
-func newNode(cfg Config, kinds string, home *rest.Config, log logr.Logger) *Node {
-	n := &Node{
+func newNode(cfg Config, kinds string, home *rest.Config, log logr.Logger) *node {
+	n := &node{
 		cfg: cfg, kinds: kinds, home: home, log: log, clusters: newFleet(log, cfg.RemovalGrace, cfg.Limits),
 		roster: newRoster(cfg), clock: clock{time.Now()},
 		leaving: make(chan struct{}), finished: make(chan struct{}),
@@ -65,10 +65,10 @@ func newNode(cfg Config, kinds string, home *rest.Config, log logr.Logger) *Node
 
 // AddAware registers an unmodified multicluster-runtime controller. It is engaged with every shard while the shard is
 // active. Sources of [Manager] do the same faster.
-func (n *Node) AddAware(a multicluster.Aware) { n.roster.addAware(a) }
+func (n *node) AddAware(a multicluster.Aware) { n.roster.addAware(a) }
 
 // Engage takes a workload cluster from the provider.
-func (n *Node) Engage(ctx context.Context, name multicluster.ClusterName, cl cluster.Cluster) error {
+func (n *node) Engage(ctx context.Context, name multicluster.ClusterName, cl cluster.Cluster) error {
 	if name == n.cfg.HomeCluster {
 		return fmt.Errorf("cluster %q: that is the home cluster's own name: rename the one or the other", name)
 	}
@@ -79,14 +79,14 @@ func (n *Node) Engage(ctx context.Context, name multicluster.ClusterName, cl clu
 }
 
 // Runnable returns the loop that takes part in the coordination.
-func (n *Node) Runnable() manager.Runnable { return n }
+func (n *node) Runnable() manager.Runnable { return n }
 
 // NeedLeaderElection says that every replica takes part.
-func (n *Node) NeedLeaderElection() bool { return false }
+func (n *node) NeedLeaderElection() bool { return false }
 
 // Start takes part in the fleet until the process has left, when asked to, or the context ends. If it fails, the
 // process should end, so that a supervisor starts it anew.
-func (n *Node) Start(ctx context.Context) error {
+func (n *node) Start(ctx context.Context) error {
 	defer close(n.finished)
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), tenurev1alpha1.AddToScheme(scheme)); err != nil {
@@ -146,9 +146,9 @@ func (n *Node) Start(ctx context.Context) error {
 }
 
 // tellLeave asks the process to leave in order.
-func (n *Node) tellLeave() { n.leave.Do(func() { close(n.leaving) }) }
+func (n *node) tellLeave() { n.leave.Do(func() { close(n.leaving) }) }
 
 // newIncarnation makes a name that was never used before.
-func (n *Node) newIncarnation() protocol.Incarnation {
+func (n *node) newIncarnation() protocol.Incarnation {
 	return protocol.Incarnation(n.cfg.Replica + "-" + strings.ToLower(cryptorand.Text()[:6]))
 }

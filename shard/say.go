@@ -11,7 +11,7 @@ import (
 )
 
 // clusterStatus returns the status of each cluster, from its requests and from looks.
-func (n *Node) clusterStatus() map[keyspace.ClusterName]ClusterStatus {
+func (n *node) clusterStatus() map[keyspace.ClusterName]ClusterStatus {
 	all := n.clusters.status()
 	if judge := n.judge.Load(); judge != nil {
 		for name, c := range all {
@@ -23,7 +23,7 @@ func (n *Node) clusterStatus() map[keyspace.ClusterName]ClusterStatus {
 }
 
 // say returns the report about clusters that each renewal writes into the replica's Lease.
-func (n *Node) say() string {
+func (n *node) say() string {
 	var backlogs []fairqueue.Backlog
 	if n.cfg.Backlogs != nil {
 		backlogs = n.cfg.Backlogs()

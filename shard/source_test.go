@@ -40,7 +40,7 @@ import (
 
 // sharing is a manager of these kinds that nobody has started.
 func sharing(kinds ...Kind) *Manager {
-	return &Manager{node: &Node{roster: newRoster(Config{Kinds: kinds}), log: logr.Discard()}}
+	return &Manager{node: &node{roster: newRoster(Config{Kinds: kinds}), log: logr.Discard()}}
 }
 
 func testQueue(t *testing.T) queue {
