@@ -35,7 +35,7 @@ type engager struct {
 	id       protocol.Incarnation
 	log      logr.Logger
 	ctx      context.Context // bounds all that is engaged
-	clusters *fleet
+	clusters *clusterSet
 	roster   *roster
 	judge    *clusterJudge
 	lease    *lease

@@ -38,7 +38,7 @@ const (
 // its own, called looks. It looks at clusters that have shards here and at clusters that can't be used. It looks at
 // others only when asked, and keeps no connection open to them. It is safe for concurrent use.
 type clusterJudge struct {
-	clusters *fleet
+	clusters *clusterSet
 	roster   *roster
 	log      logr.Logger
 	every    time.Duration // within which a cluster that is in use must answer something
@@ -61,7 +61,7 @@ type clusterVerdict struct {
 	trouble error // why it can't be used, nil if it can
 }
 
-func newJudge(clusters *fleet, roster *roster, lease time.Duration, log logr.Logger, put func(driver.Event),
+func newJudge(clusters *clusterSet, roster *roster, lease time.Duration, log logr.Logger, put func(driver.Event),
 	spawn func(func())) *clusterJudge {
 	return &clusterJudge{
 		clusters: clusters, roster: roster, log: log, put: put, spawn: spawn,

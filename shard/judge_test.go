@@ -25,7 +25,7 @@ import (
 )
 
 func TestOnlyAClusterOfWhichSomethingIsHeldKeepsAConnection(t *testing.T) {
-	clusters, roster := newFleet(logr.Discard(), 0, kubeconfig.Limits{}), newRoster(Config{})
+	clusters, roster := newClusterSet(logr.Discard(), 0, kubeconfig.Limits{}), newRoster(Config{})
 	opened, closed := map[keyspace.ClusterName]*atomic.Int64{}, map[keyspace.ClusterName]*atomic.Int64{}
 	for _, name := range []keyspace.ClusterName{"held", "other"} {
 		in, out := &atomic.Int64{}, &atomic.Int64{}
@@ -78,7 +78,7 @@ func TestWhoeverWantsToKnowGetsOneVerdict(t *testing.T) {
 		w.WriteHeader(int(code.Load()))
 	}))
 	t.Cleanup(server.Close)
-	clusters, roster := newFleet(logr.Discard(), 0, kubeconfig.Limits{}), newRoster(Config{})
+	clusters, roster := newClusterSet(logr.Discard(), 0, kubeconfig.Limits{}), newRoster(Config{})
 	if err := clusters.add(t.Context(), "west", fakeCluster{config: &rest.Config{Host: server.URL}}); err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +129,7 @@ func TestWhoeverWantsToKnowGetsOneVerdict(t *testing.T) {
 // A cluster that can't serve anything says so to the lists of caches, too, which are asked for again and again.
 func TestRefusalsOfEverythingDoNotShowThatAClusterCanBeUsed(t *testing.T) {
 	for status, usable := range map[int]bool{200: true, 404: true, 429: true, 500: true, 401: false, 503: false} {
-		clusters := newFleet(logr.Discard(), 0, kubeconfig.Limits{})
+		clusters := newClusterSet(logr.Discard(), 0, kubeconfig.Limits{})
 		var traffic *engage.Traffic
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			list, _ := http.NewRequest(http.MethodGet, "/api/v1/pods", nil) // while somebody looks
@@ -163,7 +163,7 @@ func TestCredentialsThatAreRefusedToRequestsAreLookedInto(t *testing.T) {
 }
 
 func refusedCredentials(t *testing.T) {
-	clusters, roster := newFleet(logr.Discard(), 0, kubeconfig.Limits{}), newRoster(Config{})
+	clusters, roster := newClusterSet(logr.Discard(), 0, kubeconfig.Limits{}), newRoster(Config{})
 	if err := clusters.add(t.Context(), "west", fakeCluster{
 		config: &rest.Config{Host: "http://127.0.0.1:1"},
 	}); err != nil {

@@ -72,7 +72,7 @@ type loop struct {
 	records  cache.Cache
 	listed   bool        // the records' caches are filled: reading them doesn't wait
 	pods     *pods.Watch // nil where they aren't watched
-	clusters *fleet
+	clusters *clusterSet
 	roster   *roster
 	judge    *clusterJudge
 	report   *report

@@ -62,7 +62,7 @@ func TestTheLoopDoesNotWaitForTheFirstListOfRecords(t *testing.T) {
 	l := &loop{
 		cfg: cfg, ctx: t.Context(), records: records, driver: driver.New(protocol), lease: &lease{},
 		report: &report{status: &atomic.Pointer[Status]{}}, shards: &engager{roster: newRoster(cfg)},
-		clusters: newFleet(logr.Discard(), 0, kubeconfig.Limits{}),
+		clusters: newClusterSet(logr.Discard(), 0, kubeconfig.Limits{}),
 	}
 	f := &follower{cache: records, log: logr.Discard(), put: func(driver.Event) {}}
 	if _, err := f.follow(t.Context(), func(func()) {}); err != nil {

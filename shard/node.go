@@ -35,7 +35,7 @@ type node struct {
 	kinds    string // the kinds that are sharded, as Leases have them
 	home     *rest.Config
 	log      logr.Logger
-	clusters *fleet
+	clusters *clusterSet
 	roster   *roster
 	clock    clock
 
@@ -55,7 +55,7 @@ var (
 
 func newNode(cfg Config, kinds string, home *rest.Config, log logr.Logger) *node {
 	n := &node{
-		cfg: cfg, kinds: kinds, home: home, log: log, clusters: newFleet(log, cfg.RemovalGrace, cfg.Limits),
+		cfg: cfg, kinds: kinds, home: home, log: log, clusters: newClusterSet(log, cfg.RemovalGrace, cfg.Limits),
 		roster: newRoster(cfg), clock: clock{time.Now()},
 		leaving: make(chan struct{}), finished: make(chan struct{}),
 	}

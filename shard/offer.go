@@ -75,7 +75,7 @@ const (
 )
 
 // ask identifies the cluster that a connection leads to, concurrently, and acts on the result.
-func (f *fleet) ask(name keyspace.ClusterName, way uint64) {
+func (f *clusterSet) ask(name keyspace.ClusterName, way uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	ctx := f.ctx
@@ -99,7 +99,7 @@ func (f *fleet) ask(name keyspace.ClusterName, way uint64) {
 }
 
 // askOnce returns the longest pause before the next question; 0 if there is nothing left to ask.
-func (f *fleet) askOnce(ctx context.Context, name keyspace.ClusterName, way uint64) (longest time.Duration) {
+func (f *clusterSet) askOnce(ctx context.Context, name keyspace.ClusterName, way uint64) (longest time.Duration) {
 	f.mu.Lock()
 	s := f.clusters[name]
 	if s == nil || s.given != way { // it went, or another was given since
@@ -135,7 +135,8 @@ func (f *fleet) askOnce(ctx context.Context, name keyspace.ClusterName, way uint
 
 // identified records which cluster the connection in use leads to. It returns the longest pause before the next
 // attempt. A cluster that refuses to identify itself is served without being known.
-func (f *fleet) identified(name keyspace.ClusterName, way uint64, uid types.UID, err error) (longest time.Duration) {
+func (f *clusterSet) identified(name keyspace.ClusterName, way uint64, uid types.UID,
+	err error) (longest time.Duration) {
 	switch {
 	case apierrors.IsForbidden(err), apierrors.IsNotFound(err):
 		longest = refusedAskPause
@@ -158,7 +159,7 @@ func (f *fleet) identified(name keyspace.ClusterName, way uint64, uid types.UID,
 
 // decide acts on the evidence about an offer, unless the offer or the connection in use has changed meanwhile. done
 // is false if the offer must be asked again.
-func (f *fleet) decide(name keyspace.ClusterName, offered *offer, inUse uint64, e evidence) (done bool) {
+func (f *clusterSet) decide(name keyspace.ClusterName, offered *offer, inUse uint64, e evidence) (done bool) {
 	v := judge(e)
 	log := f.log.WithValues("cluster", string(name), "server", offered.via.Config().Host)
 	f.mu.Lock()

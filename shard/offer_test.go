@@ -97,9 +97,9 @@ type fakeCluster struct {
 func (c fakeCluster) GetConfig() *rest.Config    { return c.config }
 func (c fakeCluster) GetScheme() *runtime.Scheme { return runtime.NewScheme() }
 
-// offering is a fleet with a provider that gives one connection to west after the other.
+// offering is a set of clusters with a provider that gives one connection to west after the other.
 type offering struct {
-	*fleet
+	*clusterSet
 	t     *testing.T
 	take  context.CancelFunc // the last one back
 	told  atomic.Int32
@@ -110,7 +110,7 @@ const testGrace = 10 * time.Second
 
 // offered starts with west at https://a, behind credentials "1".
 func offered(t *testing.T) *offering {
-	o := &offering{fleet: newFleet(logr.Discard(), testGrace, kubeconfig.Limits{}), t: t, take: func() {}}
+	o := &offering{clusterSet: newClusterSet(logr.Discard(), testGrace, kubeconfig.Limits{}), t: t, take: func() {}}
 	o.give("a", &fakeServer{name: "1", uid: "w"})
 	o.start(t.Context(), func(f func()) { go f() }, func() { o.told.Add(1) })
 	synctest.Wait()
@@ -304,7 +304,7 @@ func TestAClusterThatRefusesToSayWhoItIsIsServedAndAskedAgain(t *testing.T) {
 
 func TestNewCredentialsThatMayNotSayWhoTheClusterIsLeaveItKnownAndAreAskedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := offering{fleet: newFleet(logr.Discard(), testGrace, kubeconfig.Limits{}), t: t, take: func() {}}
+		o := offering{clusterSet: newClusterSet(logr.Discard(), testGrace, kubeconfig.Limits{}), t: t, take: func() {}}
 		o.give("a", &fakeServer{name: "1", uid: "w", code: http.StatusForbidden})
 		o.start(t.Context(), func(f func()) { go f() }, func() { o.told.Add(1) })
 		synctest.Wait()

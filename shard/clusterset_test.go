@@ -15,7 +15,7 @@ import (
 )
 
 func TestClustersThatComeAndGoLeaveLittleBehind(t *testing.T) {
-	f := newFleet(logr.Discard(), 0, kubeconfig.Limits{})
+	f := newClusterSet(logr.Discard(), 0, kubeconfig.Limits{})
 	some := fakeCluster{config: &rest.Config{Host: "https://127.0.0.1:1"}}
 	add := func(ctx context.Context, name keyspace.ClusterName) {
 		if err := f.add(ctx, name, some); err != nil {
@@ -50,7 +50,7 @@ func TestClustersThatComeAndGoLeaveLittleBehind(t *testing.T) {
 
 // Names may come from objects, and so be any and many.
 func TestNamesThatAreAskedForAreNotRemembered(t *testing.T) {
-	f := newFleet(logr.Discard(), 0, kubeconfig.Limits{})
+	f := newClusterSet(logr.Discard(), 0, kubeconfig.Limits{})
 	m := &Manager{node: &node{clusters: f}}
 	m.node.judge.Store(newJudge(f, newRoster(Config{}), DefaultLeaseDuration, logr.Discard(), nil, nil))
 	for i := range 1000 {
@@ -69,7 +69,7 @@ func TestNamesThatAreAskedForAreNotRemembered(t *testing.T) {
 
 func TestAClustersOwnLimitsReplaceThoseOfAll(t *testing.T) {
 	all, own := kubeconfig.Limits{QPS: 10}, kubeconfig.Limits{Writes: 2}
-	f := newFleet(logr.Discard(), 0, all)
+	f := newClusterSet(logr.Discard(), 0, all)
 	limits := func(name keyspace.ClusterName) kubeconfig.Limits {
 		_, traffic := f.get(name)
 		_, _, limits := traffic.Writes()
@@ -96,7 +96,7 @@ func TestAClustersOwnLimitsReplaceThoseOfAll(t *testing.T) {
 }
 
 func TestOneClusterIsFoundWithoutCopyingAll(t *testing.T) {
-	f := newFleet(logr.Discard(), 0, kubeconfig.Limits{})
+	f := newClusterSet(logr.Discard(), 0, kubeconfig.Limits{})
 	for i := range 100 {
 		if err := f.add(t.Context(), keyspace.ClusterName(fmt.Sprint("c", i)),
 			fakeCluster{config: &rest.Config{Host: "https://127.0.0.1:1"}}); err != nil {

@@ -14,10 +14,10 @@ import (
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
-// fleet holds the real workload clusters, and decides which connection is used for each. The provider only offers
+// clusterSet holds the real workload clusters, and decides which connection is used for each. The provider only offers
 // connections. If a cluster has a connection, an offer replaces it once the offer is known to work; see [judge]. A
 // cluster that the provider takes away is gone after a grace. It is safe for concurrent use.
-type fleet struct {
+type clusterSet struct {
 	log   logr.Logger
 	grace time.Duration
 
@@ -57,8 +57,8 @@ type offer struct {
 	ctx context.Context // ends when the provider takes it back
 }
 
-func newFleet(log logr.Logger, grace time.Duration, limits kubeconfig.Limits) *fleet {
-	return &fleet{
+func newClusterSet(log logr.Logger, grace time.Duration, limits kubeconfig.Limits) *clusterSet {
+	return &clusterSet{
 		log: log, grace: grace, limits: limits, own: map[keyspace.ClusterName]kubeconfig.Limits{},
 		clusters: map[keyspace.ClusterName]*site{},
 		traffic:  map[keyspace.ClusterName]*engage.Traffic{},
@@ -67,8 +67,8 @@ func newFleet(log logr.Logger, grace time.Duration, limits kubeconfig.Limits) *f
 }
 
 // add takes a cluster from the provider, until the context ends. A new cluster's connection is used at once. For a
-// known cluster it is an offer; see [fleet].
-func (f *fleet) add(ctx context.Context, name keyspace.ClusterName, cl cluster.Cluster) error {
+// known cluster it is an offer; see [clusterSet].
+func (f *clusterSet) add(ctx context.Context, name keyspace.ClusterName, cl cluster.Cluster) error {
 	via, err := engage.Connect(cl)
 	if err != nil {
 		return err
@@ -96,7 +96,7 @@ func (f *fleet) add(ctx context.Context, name keyspace.ClusterName, cl cluster.C
 
 // takeBack is called when the provider takes a connection back. If it gives no other one within the grace, the
 // cluster is removed.
-func (f *fleet) takeBack(name keyspace.ClusterName, way uint64) {
+func (f *clusterSet) takeBack(name keyspace.ClusterName, way uint64) {
 	f.mu.Lock()
 	s := f.clusters[name]
 	last, stopped := s != nil && s.given == way, f.ctx == nil
@@ -111,7 +111,7 @@ func (f *fleet) takeBack(name keyspace.ClusterName, way uint64) {
 }
 
 // remove forgets a cluster, unless the provider gave another connection after this one.
-func (f *fleet) remove(name keyspace.ClusterName, way uint64) {
+func (f *clusterSet) remove(name keyspace.ClusterName, way uint64) {
 	f.mu.Lock()
 	s := f.clusters[name]
 	gone, stopped := s != nil && s.given == way, f.ctx == nil
@@ -134,7 +134,7 @@ const maxGone = 100
 
 // forget drops the traffic of removed clusters, but not that of name, while there are more than maxGone. Call it with
 // the lock held.
-func (f *fleet) forget(name keyspace.ClusterName) {
+func (f *clusterSet) forget(name keyspace.ClusterName) {
 	left := len(f.traffic) - len(f.clusters) - maxGone
 	for other := range f.traffic {
 		if left <= 0 {
@@ -147,15 +147,15 @@ func (f *fleet) forget(name keyspace.ClusterName) {
 	}
 }
 
-func (f *fleet) tell() {
+func (f *clusterSet) tell() {
 	f.mu.Lock()
 	changed := f.changed
 	f.mu.Unlock()
 	changed()
 }
 
-// start makes the fleet call changed after every change, and identify its clusters, until the context ends.
-func (f *fleet) start(ctx context.Context, spawn func(func()), changed func()) {
+// start makes the set call changed after every change, and identify its clusters, until the context ends.
+func (f *clusterSet) start(ctx context.Context, spawn func(func()), changed func()) {
 	f.mu.Lock()
 	f.ctx, f.spawn, f.changed = ctx, spawn, changed
 	given := map[keyspace.ClusterName]uint64{}
@@ -169,7 +169,7 @@ func (f *fleet) start(ctx context.Context, spawn func(func()), changed func()) {
 }
 
 // stop undoes start. Spawned goroutines end with start's context.
-func (f *fleet) stop() {
+func (f *clusterSet) stop() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.ctx, f.spawn, f.changed = nil, nil, func() {}
@@ -177,7 +177,7 @@ func (f *fleet) stop() {
 
 // get returns a cluster's connection in use, whose Cluster is nil if the cluster isn't there, and its traffic
 // counters.
-func (f *fleet) get(name keyspace.ClusterName) (connection, *engage.Traffic) {
+func (f *clusterSet) get(name keyspace.ClusterName) (connection, *engage.Traffic) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	traffic := f.trafficOf(name)
@@ -188,7 +188,7 @@ func (f *fleet) get(name keyspace.ClusterName) (connection, *engage.Traffic) {
 }
 
 // known is get for names from anywhere. Unlike get it makes no traffic counters for a cluster that isn't there.
-func (f *fleet) known(name keyspace.ClusterName) (connection, *engage.Traffic) {
+func (f *clusterSet) known(name keyspace.ClusterName) (connection, *engage.Traffic) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if s := f.clusters[name]; s != nil {
@@ -198,7 +198,7 @@ func (f *fleet) known(name keyspace.ClusterName) (connection, *engage.Traffic) {
 }
 
 // inUse returns a cluster's connection in use, and why the provider's last offer is refused, "" if it isn't.
-func (f *fleet) inUse(name keyspace.ClusterName) (_ connection, refused string) {
+func (f *clusterSet) inUse(name keyspace.ClusterName) (_ connection, refused string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if s := f.clusters[name]; s != nil {
@@ -208,7 +208,7 @@ func (f *fleet) inUse(name keyspace.ClusterName) (_ connection, refused string) 
 }
 
 // trafficOf returns the counters of a cluster, and makes them at the first call. Call it with the lock held.
-func (f *fleet) trafficOf(name keyspace.ClusterName) *engage.Traffic {
+func (f *clusterSet) trafficOf(name keyspace.ClusterName) *engage.Traffic {
 	if f.traffic[name] == nil {
 		f.traffic[name] = &engage.Traffic{}
 		f.traffic[name].SetLimits(f.limitsOf(name))
@@ -216,7 +216,7 @@ func (f *fleet) trafficOf(name keyspace.ClusterName) *engage.Traffic {
 	return f.traffic[name]
 }
 
-func (f *fleet) limitsOf(name keyspace.ClusterName) kubeconfig.Limits {
+func (f *clusterSet) limitsOf(name keyspace.ClusterName) kubeconfig.Limits {
 	if own, found := f.own[name]; found {
 		return own
 	}
@@ -224,7 +224,7 @@ func (f *fleet) limitsOf(name keyspace.ClusterName) kubeconfig.Limits {
 }
 
 // setLimits gives a cluster limits of its own; nil takes them away.
-func (f *fleet) setLimits(name keyspace.ClusterName, own *kubeconfig.Limits) {
+func (f *clusterSet) setLimits(name keyspace.ClusterName, own *kubeconfig.Limits) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	before := f.limitsOf(name)
@@ -236,7 +236,7 @@ func (f *fleet) setLimits(name keyspace.ClusterName, own *kubeconfig.Limits) {
 	}
 }
 
-func (f *fleet) all() map[keyspace.ClusterName]connection {
+func (f *clusterSet) all() map[keyspace.ClusterName]connection {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	all := make(map[keyspace.ClusterName]connection, len(f.clusters))
@@ -247,7 +247,7 @@ func (f *fleet) all() map[keyspace.ClusterName]connection {
 }
 
 // status returns the traffic of each cluster up to now, and that of a few removed ones.
-func (f *fleet) status() map[keyspace.ClusterName]ClusterStatus {
+func (f *clusterSet) status() map[keyspace.ClusterName]ClusterStatus {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	all := make(map[keyspace.ClusterName]ClusterStatus, len(f.traffic))
