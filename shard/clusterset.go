@@ -15,7 +15,7 @@ import (
 )
 
 // clusterSet holds the real workload clusters, and decides which connection is used for each. The provider only offers
-// connections. If a cluster has a connection, an offer replaces it once the offer is known to work; see [judge]. A
+// connections. If a cluster has a connection, an offer replaces it once the offer is known to work; see [judgeOffer]. A
 // cluster that the provider takes away is gone after a grace. It is safe for concurrent use.
 type clusterSet struct {
 	log   logr.Logger
@@ -87,7 +87,7 @@ func (f *clusterSet) add(ctx context.Context, name keyspace.ClusterName, cl clus
 	}
 	f.mu.Unlock()
 	context.AfterFunc(ctx, func() { f.takeBack(name, way) })
-	f.ask(name, way)
+	f.identify(name, way)
 	if !known {
 		f.tell()
 	}
@@ -164,7 +164,7 @@ func (f *clusterSet) start(ctx context.Context, spawn func(func()), changed func
 	}
 	f.mu.Unlock()
 	for name, way := range given {
-		f.ask(name, way)
+		f.identify(name, way)
 	}
 }
 

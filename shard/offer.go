@@ -12,13 +12,13 @@ import (
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
-// verdict says what to do with a connection that the provider offers for a cluster that has one.
-type verdict uint8
+// offerVerdict says what to do with a connection that the provider offers for a cluster that has one.
+type offerVerdict uint8
 
 const (
 	// later: undecided, since the offered connection's cluster doesn't answer. The connection in use stays, and the
 	// offer is asked again.
-	later verdict = iota
+	later offerVerdict = iota
 	// refuse: the offer doesn't work, or can do less than the connection in use, which stays. The offer is asked
 	// again, since rights may be granted later.
 	refuse
@@ -41,8 +41,8 @@ type evidence struct {
 	lost       bool      // the credentials in use are refused by now
 }
 
-// judge decides what becomes of an offer.
-func judge(e evidence) verdict {
+// judgeOffer decides what becomes of an offer.
+func judgeOffer(e evidence) offerVerdict {
 	switch {
 	case e.err == nil && e.offered == e.inUse && e.sameServer, e.err == nil && e.inUse == "" && e.sameServer:
 		return replace
@@ -74,8 +74,8 @@ const (
 	refusedAskPause = time.Minute
 )
 
-// ask identifies the cluster that a connection leads to, concurrently, and acts on the result.
-func (f *clusterSet) ask(name keyspace.ClusterName, way uint64) {
+// identify finds out which cluster a connection leads to, concurrently, and acts on the result.
+func (f *clusterSet) identify(name keyspace.ClusterName, way uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	ctx := f.ctx
@@ -84,7 +84,7 @@ func (f *clusterSet) ask(name keyspace.ClusterName, way uint64) {
 	}
 	f.spawn(func() {
 		for pause := firstAskPause; ; pause *= 2 {
-			longest := f.askOnce(ctx, name, way)
+			longest := f.identifyOnce(ctx, name, way)
 			if longest == 0 {
 				return
 			}
@@ -98,8 +98,9 @@ func (f *clusterSet) ask(name keyspace.ClusterName, way uint64) {
 	})
 }
 
-// askOnce returns the longest pause before the next question; 0 if there is nothing left to ask.
-func (f *clusterSet) askOnce(ctx context.Context, name keyspace.ClusterName, way uint64) (longest time.Duration) {
+// identifyOnce returns the longest pause before the next question; 0 if there is nothing left to ask.
+func (f *clusterSet) identifyOnce(ctx context.Context, name keyspace.ClusterName,
+	way uint64) (longest time.Duration) {
 	f.mu.Lock()
 	s := f.clusters[name]
 	if s == nil || s.given != way { // it went, or another was given since
@@ -160,7 +161,7 @@ func (f *clusterSet) identified(name keyspace.ClusterName, way uint64, uid types
 // decide acts on the evidence about an offer, unless the offer or the connection in use has changed meanwhile. done
 // is false if the offer must be asked again.
 func (f *clusterSet) decide(name keyspace.ClusterName, offered *offer, inUse uint64, e evidence) (done bool) {
-	v := judge(e)
+	v := judgeOffer(e)
 	log := f.log.WithValues("cluster", string(name), "server", offered.via.Config().Host)
 	f.mu.Lock()
 	s := f.clusters[name]

@@ -34,7 +34,7 @@ func TestWhatBecomesOfAConnectionThatIsOffered(t *testing.T) {
 	for _, c := range []struct {
 		what string
 		e    evidence
-		want verdict
+		want offerVerdict
 	}{
 		{"same server, same cluster", evidence{sameServer: true, inUse: "w", offered: "w"}, replace},
 		{"same server, cluster in use unknown", evidence{sameServer: true, offered: "w"}, replace},
@@ -55,7 +55,7 @@ func TestWhatBecomesOfAConnectionThatIsOffered(t *testing.T) {
 		{"server away, cluster in use unknown", evidence{sameServer: true, err: errors.New("connection refused")}, later},
 		{"server busy", evidence{inUse: "w", err: busy}, later},
 	} {
-		if got := judge(c.e); got != c.want {
+		if got := judgeOffer(c.e); got != c.want {
 			t.Errorf("%s: got %d, want %d", c.what, got, c.want)
 		}
 	}
