@@ -34,6 +34,7 @@ type Connection struct {
 	config *rest.Config // without credentials and TLS, which are the transport's
 	scheme *runtime.Scheme
 	codecs func() serializer.CodecFactory // of the scheme; made when the first shard is opened
+	small  *http.Client                   // over this connection, for requests whose answers are small
 	mapper *mapping                       // over this connection
 	way    replaceable
 }
@@ -66,8 +67,8 @@ func Connect(real cluster.Cluster) (*Connection, error) {
 	c.config.Proxy, c.config.Dial = nil, nil
 	c.config.Transport = &c.way
 	c.config.QPS = -1 // the API server's own priority and fairness decides
-	small := &http.Client{Transport: kubeconfig.Bounded(&c.way), Timeout: mappingTimeout}
-	if c.mapper, err = newMapping(c.config, small); err != nil {
+	c.small = &http.Client{Transport: kubeconfig.Bounded(&c.way), Timeout: c.config.Timeout}
+	if c.mapper, err = newMapping(c.config, c.small.Transport); err != nil {
 		return nil, fmt.Errorf("building the REST mapping of %s: %w", server.Host, err)
 	}
 	return c, nil
@@ -92,15 +93,6 @@ func (c *Connection) SameServer(other *Connection) bool {
 // replaced. No gate stops what they write.
 func (c *Connection) Config() *rest.Config { return rest.CopyConfig(c.config) }
 
-// small returns a client for requests whose answers are small.
-func (c *Connection) small() (*http.Client, error) {
-	httpClient, err := rest.HTTPClientFor(c.config)
-	if err == nil {
-		httpClient.Transport = kubeconfig.Bounded(httpClient.Transport)
-	}
-	return httpClient, err
-}
-
 // identifyTimeout bounds [Connection.Identify].
 const identifyTimeout = 5 * time.Second
 
@@ -109,11 +101,7 @@ const identifyTimeout = 5 * time.Second
 func (c *Connection) Identify(ctx context.Context) (types.UID, error) {
 	ctx, cancel := context.WithTimeout(ctx, identifyTimeout)
 	defer cancel()
-	httpClient, err := c.small()
-	if err != nil {
-		return "", err
-	}
-	client, err := typedcorev1.NewForConfigAndClient(c.config, httpClient)
+	client, err := typedcorev1.NewForConfigAndClient(c.config, c.small)
 	if err != nil {
 		return "", err
 	}
@@ -132,11 +120,7 @@ const countTimeout = 5 * time.Second
 func (c *Connection) Count(ctx context.Context, kinds []client.Object) (objects int64, _ error) {
 	ctx, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()
-	httpClient, err := c.small()
-	if err != nil {
-		return 0, err
-	}
-	reader, err := client.New(c.config, client.Options{HTTPClient: httpClient, Scheme: c.scheme, Mapper: c.mapper})
+	reader, err := client.New(c.config, client.Options{HTTPClient: c.small, Scheme: c.scheme, Mapper: c.mapper})
 	if err != nil {
 		return 0, err
 	}

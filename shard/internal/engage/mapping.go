@@ -30,7 +30,8 @@ type mapping struct {
 }
 
 // newMapping sends nothing.
-func newMapping(config *rest.Config, httpClient *http.Client) (*mapping, error) {
+func newMapping(config *rest.Config, transport http.RoundTripper) (*mapping, error) {
+	httpClient := &http.Client{Transport: transport, Timeout: mappingTimeout}
 	all, err := apiutil.NewDynamicRESTMapper(config, httpClient)
 	if err != nil {
 		return nil, err

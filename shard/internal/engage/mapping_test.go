@@ -30,7 +30,7 @@ func TestAKindsMappingAsksForItsVersionOnce(t *testing.T) {
 		}
 	}))
 	t.Cleanup(server.Close)
-	m, err := newMapping(&rest.Config{Host: server.URL}, http.DefaultClient)
+	m, err := newMapping(&rest.Config{Host: server.URL}, http.DefaultTransport)
 	if err != nil || len(asked) > 0 {
 		t.Fatal(err, asked)
 	}
