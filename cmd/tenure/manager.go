@@ -69,33 +69,6 @@ func runManager(ctx context.Context, o *options, logTo io.Writer) error {
 	if err != nil {
 		return err
 	}
-	var sharded *shard.Manager
-	watched := clusterhealth.Config{
-		Namespace: o.namespace, Replica: o.replica, Policy: policy,
-	}
-	renewal := onboard.RenewerConfig{Namespace: o.namespace, Replica: o.replica, Policy: policy}
-	if o.sharding {
-		here := func(name string) bool {
-			c, _ := sharded.Connection(multicluster.ClusterName(name))
-			return c.Engaged
-		}
-		watched.InUse = func(name string) (clusterhealth.Use, bool) {
-			c, ok := sharded.Connection(multicluster.ClusterName(name))
-			ask := func(ctx context.Context) error { return sharded.Ask(ctx, multicluster.ClusterName(name)) }
-			return clusterhealth.Use{Ask: ask, Given: c.Given, Refused: c.Refused, Needed: c.Engaged || o.copiesFrom(here)}, ok
-		}
-		watched.Limit = func(name string, secret *corev1.Secret) error {
-			if secret == nil {
-				sharded.SetLimits(multicluster.ClusterName(name), nil)
-				return nil
-			}
-			limits, err := kubeconfig.LimitsOf(secret, o.limits)
-			sharded.SetLimits(multicluster.ClusterName(name), &limits)
-			return err
-		}
-		renewal.Owner = func() bool { return sharded.Coordinates() }
-	}
-	health := clusterhealth.New(watched)
 	breakers, connected := &shard.Breakers{}, []func(*rest.Config) error{kubeconfig.Pin, tune, see.wrap}
 	if !o.sharding && o.replicates() {
 		connected = append(connected, breakers.Watch)
@@ -110,20 +83,30 @@ func runManager(ctx context.Context, o *options, logTo io.Writer) error {
 		}},
 		RESTOptions: connected,
 	})
+	watched := clusterhealth.Config{Namespace: o.namespace, Replica: o.replica, Policy: policy}
+	renewal := onboard.RenewerConfig{Namespace: o.namespace, Replica: o.replica, Policy: policy}
 	var mgr mcmanager.Manager
+	var health *clusterhealth.Health
 	live, ready := alive, alive
 	if o.sharding {
-		if sharded, err = newSharded(home, provider, managerOptions(o, scheme), o, see); err == nil {
-			mgr, live, ready = sharded, sharded.Alive, sharded.Ready
-			err = errors.Join(o.addStatusPage(sharded), o.addReplication(sharded, health, see))
+		sharded, err := newSharded(home, provider, managerOptions(o, scheme), o, see)
+		if err != nil {
+			return err
 		}
+		o.watchThrough(sharded, &watched)
+		health = clusterhealth.New(watched)
+		if err := errors.Join(o.addStatusPage(sharded), o.addReplication(sharded, health, see)); err != nil {
+			return err
+		}
+		mgr, live, ready, renewal.Owner = sharded, sharded.Alive, sharded.Ready, sharded.Coordinates
 	} else {
-		if mgr, err = newStock(home, provider, managerOptions(o, scheme), o, see); err == nil {
-			err = o.addStockReplication(mgr, provider, breakers, health, see)
+		if mgr, err = newStock(home, provider, managerOptions(o, scheme), o, see); err != nil {
+			return err
 		}
-	}
-	if err != nil {
-		return err
+		health = clusterhealth.New(watched)
+		if err := o.addStockReplication(mgr, provider, breakers, health, see); err != nil {
+			return err
+		}
 	}
 	from, err := o.kubeconfigs.join(mgr, o.namespace, log)
 	if err != nil {
@@ -141,6 +124,29 @@ func runManager(ctx context.Context, o *options, logTo io.Writer) error {
 		return fmt.Errorf("running: %w", err)
 	}
 	return o.hooks.Close()
+}
+
+// watchThrough has clusters watched over the connections that their shards use, and passes on the limits in their
+// Secrets.
+func (o *options) watchThrough(sharded *shard.Manager, watched *clusterhealth.Config) {
+	here := func(name string) bool {
+		c, _ := sharded.Connection(multicluster.ClusterName(name))
+		return c.Engaged
+	}
+	watched.InUse = func(name string) (clusterhealth.Use, bool) {
+		c, ok := sharded.Connection(multicluster.ClusterName(name))
+		ask := func(ctx context.Context) error { return sharded.Ask(ctx, multicluster.ClusterName(name)) }
+		return clusterhealth.Use{Ask: ask, Given: c.Given, Refused: c.Refused, Needed: c.Engaged || o.copiesFrom(here)}, ok
+	}
+	watched.Limit = func(name string, secret *corev1.Secret) error {
+		if secret == nil {
+			sharded.SetLimits(multicluster.ClusterName(name), nil)
+			return nil
+		}
+		limits, err := kubeconfig.LimitsOf(secret, o.limits)
+		sharded.SetLimits(multicluster.ClusterName(name), &limits)
+		return err
+	}
 }
 
 func alive(*http.Request) error { return nil }
