@@ -17,12 +17,6 @@ import (
 	"github.com/tenure-dev/tenure/test/lab"
 )
 
-// Labels and annotations of the replicas' Leases.
-const (
-	replicaLabel     = "tenure.dev/replica"
-	sealedAnnotation = "tenure.dev/sealed-by"
-)
-
 // watchFacts are how the Ats of one cluster reached the replicas.
 type watchFacts struct {
 	// selectors is the number of different shardSelectors that replicas asked with; unfiltered counts requests without.
@@ -105,7 +99,8 @@ func (o *observation) readHome(ctx context.Context, home client.Client) error {
 	}
 	o.shards = slices.DeleteFunc(shards.Items, func(s tenurev1alpha1.Shard) bool { return s.Spec.Layout != nil })
 	leases := &coordinationv1.LeaseList{}
-	if err := home.List(ctx, leases, client.InNamespace(namespace), client.HasLabels{replicaLabel}); err != nil {
+	if err := home.List(ctx, leases, client.InNamespace(namespace),
+		client.HasLabels{tenurev1alpha1.ReplicaLabel}); err != nil {
 		return fmt.Errorf("reading the Leases: %w", err)
 	}
 	runs := map[string]bool{}
@@ -113,7 +108,8 @@ func (o *observation) readHome(ctx context.Context, home client.Client) error {
 		runs[name] = true
 	}
 	for _, lease := range leases.Items {
-		if name := lease.Labels[replicaLabel]; runs[name] && lease.Annotations[sealedAnnotation] == "" {
+		name, sealed := lease.Labels[tenurev1alpha1.ReplicaLabel], lease.Annotations[tenurev1alpha1.SealedAnnotation]
+		if runs[name] && sealed == "" {
 			o.live[lease.Name] = name
 		}
 	}

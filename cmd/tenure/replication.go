@@ -23,16 +23,15 @@ import (
 	mckubeconfig "sigs.k8s.io/multicluster-runtime/providers/kubeconfig"
 
 	"github.com/tenure-dev/tenure/pkg/clusterhealth"
+	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 	"github.com/tenure-dev/tenure/pkg/replication"
 	"github.com/tenure-dev/tenure/shard"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
-// Values of --deployment-source that aren't the name of a workload cluster.
-const (
-	homeName = "home" // also the home cluster's name then
-	noSource = "none"
-)
+// noSource is the value of --deployment-source without replication. Beside the names of workload clusters, it can also
+// be [kubeconfig.HomeName].
+const noSource = "none"
 
 // replicationFlags are the flags of the replication of Deployments.
 type replicationFlags struct {
@@ -96,8 +95,8 @@ func (o *options) isSource(cluster keyspace.ClusterName) bool {
 
 // homeCluster returns the home cluster's name among the workload clusters, "" if it isn't one.
 func (o *options) homeCluster() multicluster.ClusterName {
-	if o.copying.source == homeName {
-		return homeName
+	if o.copying.source == kubeconfig.HomeName {
+		return kubeconfig.HomeName
 	}
 	return ""
 }
@@ -166,7 +165,7 @@ func (o *options) addStockReplication(mgr mcmanager.Manager, provider *mckubecon
 	}
 	source := multicluster.ClusterName(o.copying.source)
 	var clusters replication.Clusters = see.Clusters(mgr)
-	if source == homeName {
+	if source == kubeconfig.HomeName {
 		source, clusters = mcmanager.LocalCluster, homeByName{clusters}
 	}
 	r, err := o.replicationReconciler(clusters, targets{provider.ListClusters, putOff, health, o})
@@ -184,7 +183,7 @@ func (o *options) addStockReplication(mgr mcmanager.Manager, provider *mckubecon
 type homeByName struct{ replication.Clusters }
 
 func (c homeByName) GetCluster(ctx context.Context, name multicluster.ClusterName) (cluster.Cluster, error) {
-	if name == homeName {
+	if name == kubeconfig.HomeName {
 		name = mcmanager.LocalCluster
 	}
 	return c.Clusters.GetCluster(ctx, name)
@@ -195,7 +194,7 @@ func fromHome(r mcreconcile.Reconciler) reconcile.TypedReconciler[mcreconcile.Re
 	return reconcile.TypedFunc[mcreconcile.Request](
 		func(ctx context.Context, req mcreconcile.Request) (reconcile.Result, error) {
 			if req.ClusterName == mcmanager.LocalCluster {
-				req.ClusterName = homeName
+				req.ClusterName = kubeconfig.HomeName
 			}
 			return r.Reconcile(ctx, req)
 		})

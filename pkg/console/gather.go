@@ -268,8 +268,6 @@ type Object struct {
 const (
 	kindAt         = "at"
 	kindDeployment = "deployment"
-	// homeCluster is the home cluster's name where that is one of the sharded clusters.
-	homeCluster = keyspace.ClusterName("home")
 )
 
 // String returns the object as it is written on the command line.
@@ -314,7 +312,7 @@ func (g Gatherer) Why(ctx context.Context, object Object, workload *rest.Config)
 		return Question{}, err
 	}
 	if object.Kind == kindDeployment && object.Cluster == "" {
-		object.Cluster = homeCluster
+		object.Cluster = kubeconfig.HomeName
 	}
 	if q.Object.Cluster, err = theCluster(q.Fleet, object.Cluster); err != nil {
 		return Question{}, err
@@ -399,7 +397,7 @@ func (q *Question) read(ctx context.Context, c client.Client) error {
 
 // workload returns the connection that the replicas use.
 func (g Gatherer) workload(ctx context.Context, home client.Client, name keyspace.ClusterName) (*rest.Config, error) {
-	if name == homeCluster {
+	if name == kubeconfig.HomeName {
 		return g.Home, nil
 	}
 	secret := &corev1.Secret{}

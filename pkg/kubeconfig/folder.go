@@ -61,8 +61,8 @@ type Folder struct {
 	watchers []toolscache.ResourceEventHandler
 }
 
-// homeName is the home cluster's name where that is one of the workload clusters.
-const homeName = "home"
+// HomeName is the home cluster's name where that is one of the workload clusters. No other cluster can have it.
+const HomeName = "home"
 
 // file is what a look found for a cluster.
 type file struct {
@@ -162,7 +162,7 @@ func (f *Folder) scan() (found map[string]file, wrong map[string]string, err err
 			name = strings.TrimSuffix(name, suffix)
 		}
 		// The rule of tenure cluster add, but without dots: west.bak must not become another cluster.
-		if name == homeName {
+		if name == HomeName {
 			wrong[path] = fmt.Sprintf("%q is what replicas call the home cluster: rename the file", name)
 			continue
 		}

@@ -85,9 +85,9 @@ func OfSecret(secret *corev1.Secret, policy Policy) (*Access, error) {
 		return nil, &Refused{Reasons: []string{problem}, File: path}
 	case isFile && len(text) == 0:
 		return nil, &Refused{Reasons: []string{"the file is empty: put the kubeconfig there"}, File: path}
-	case !isFile && secret.Name == homeName:
+	case !isFile && secret.Name == HomeName:
 		return nil, refused(fmt.Sprintf("the Secret's name %q is what replicas call the home cluster: give it another name",
-			homeName))
+			HomeName))
 	case len(text) == 0:
 		return nil, refused(fmt.Sprintf("the Secret has no key %q, or it is empty: put the kubeconfig there", Key))
 	}

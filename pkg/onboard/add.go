@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-dev/tenure/pkg/console"
+	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 )
 
 // AddOptions say how a cluster is added.
@@ -115,7 +116,7 @@ func (o Onboarder) planAdd(ctx context.Context, home, there client.Client, a Add
 	case err == nil:
 		switch other := servedAs(fleet, records.Layouts, o.Name, p.target.UID); other {
 		case "":
-		case homeName:
+		case kubeconfig.HomeName:
 			return p, fmt.Errorf("NAME %s: replicas serve this cluster as home already (--deployment-source=home), and a "+
 				"cluster is served under one name alone, so no Ats can run there", o.Name)
 		default:

@@ -35,12 +35,9 @@ const (
 	SumAnnotation = "tenure.dev/kubeconfig-sha256"
 )
 
-// homeName is the home cluster's name where its Deployments are copied.
-const homeName = "home"
-
 // CheckName refuses what can't be a cluster's name.
 func CheckName(name string) error {
-	if name == homeName {
+	if name == kubeconfig.HomeName {
 		return errors.New(`NAME "home": replicas call the home cluster so: choose another name`)
 	}
 	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
