@@ -23,7 +23,7 @@ require (
 	golang.org/x/oauth2 v0.37.0 // the type of client-go's sources of tokens, for the page
 	golang.org/x/sys v0.48.0 // in the bench only: the clocks of processes
 	golang.org/x/term v0.46.0 // the demo's and the console's screens
-	golang.org/x/time v0.15.0 // token buckets: budgets of events and log lines
+	golang.org/x/time v0.15.0 // token buckets: budgets of events, log lines and traces, limits of requests
 	google.golang.org/grpc v1.83.2 // in the bench only: a collector that forgets what it is sent
 	k8s.io/api v0.37.2 // Kubernetes' own types
 	k8s.io/apimachinery v0.37.2 // Kubernetes' object machinery

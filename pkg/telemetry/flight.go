@@ -118,7 +118,7 @@ func (f *flight) land(end time.Time, result string, requeue time.Duration, faile
 	if f.sampled {
 		return true
 	}
-	return f.slow > 0 && (failed != "" || end.Sub(f.start) >= f.slow) && f.telemetry.tail.take(end)
+	return f.slow > 0 && (failed != "" || end.Sub(f.start) >= f.slow) && f.telemetry.tail.AllowN(end, 1)
 }
 
 // spans implements story. The flight has landed, so it doesn't change any more.

@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
+	"golang.org/x/time/rate"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
 	"github.com/tenure-dev/tenure/pkg/text"
@@ -61,7 +62,7 @@ type Telemetry struct {
 	provider *sdktrace.TracerProvider
 	sampling atomic.Pointer[sampling]
 	writes   writes
-	tail     tailLimit
+	tail     *rate.Limiter // of maxTailKept
 }
 
 // sampling says which reconciles are kept.
@@ -73,7 +74,7 @@ type sampling struct {
 // New returns a Telemetry. It sends nothing before Run.
 func New(cfg Config) *Telemetry {
 	cfg.Settings = cfg.Settings.withDefaults()
-	t := &Telemetry{cfg: cfg, metrics: newReconcileMetrics()}
+	t := &Telemetry{cfg: cfg, metrics: newReconcileMetrics(), tail: rate.NewLimiter(maxTailKept, maxTailKept)}
 	t.SetSampling(cfg.Settings.Ratio, cfg.Slow)
 	if cfg.Exporter != nil {
 		t.pipeline = newPipeline(cfg.Settings, cfg.Exporter, cfg.Log.WithName("tracing"))
@@ -151,22 +152,3 @@ func (s told) spans() []Span { return s }
 
 // maxTailKept bounds the unsampled reconciles that are kept each second because they were slow or failed.
 const maxTailKept = 20
-
-// tailLimit counts those that were kept in the present second.
-type tailLimit struct{ state atomic.Int64 } // second<<8 | count
-
-func (l *tailLimit) take(now time.Time) bool {
-	for {
-		old := l.state.Load()
-		next := now.Unix()<<8 | 1
-		if old>>8 == now.Unix() {
-			if old&0xff >= maxTailKept {
-				return false
-			}
-			next = old + 1
-		}
-		if l.state.CompareAndSwap(old, next) {
-			return true
-		}
-	}
-}
