@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/tenure-dev/tenure/pkg/console"
 	"github.com/tenure-dev/tenure/pkg/telemetry"
@@ -81,10 +82,11 @@ func (o *traceOptions) query() (q jaeger.Query, err error) {
 		return q, errors.New("--service: must not be empty")
 	}
 	q = jaeger.Query{Service: o.service, Since: time.Now().Add(-o.last), Limit: o.limit, Tags: map[string]string{}}
+	_, notTrace := trace.TraceIDFromHex(o.what)
 	object, notObject := console.ParseObject(o.what)
 	shard, notShard := keyspace.ParseShardID(o.what)
 	switch {
-	case isTraceID(o.what):
+	case notTrace == nil:
 	case o.what == "slowest":
 		q.Limit = 1500 // Jaeger can't sort by duration: look at many
 	case notObject == nil && object.Kind == "at":
@@ -129,7 +131,7 @@ func (o *traceOptions) print(ctx context.Context, out io.Writer, q jaeger.Query)
 }
 
 func (o *traceOptions) find(ctx context.Context, client *jaeger.Client, q jaeger.Query) ([]jaeger.Trace, error) {
-	if isTraceID(o.what) {
+	if _, err := trace.TraceIDFromHex(o.what); err == nil {
 		t, err := client.Trace(ctx, o.what)
 		return []jaeger.Trace{t}, err
 	}
@@ -144,16 +146,4 @@ func (o *traceOptions) find(ctx context.Context, client *jaeger.Client, q jaeger
 		return nil, fmt.Errorf("%s: %w", o.what, jaeger.ErrNotFound)
 	}
 	return traces, nil
-}
-
-func isTraceID(text string) bool {
-	if len(text) != 32 {
-		return false
-	}
-	for _, c := range text {
-		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
-			return false
-		}
-	}
-	return true
 }
