@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 
@@ -23,7 +22,6 @@ type sight struct {
 	*telemetry.Telemetry
 	moves *handoff.Watcher
 	hooks *labHooks
-	log   logr.Logger
 }
 
 // newSight reads the variables OTEL_*. If one makes no sense, the error is one line.
@@ -36,7 +34,7 @@ func newSight(ctx context.Context, o *options, log logr.Logger) (*sight, error) 
 	if err != nil {
 		return nil, err
 	}
-	s := &sight{moves: handoff.NewWatcher(), hooks: &o.hooks, log: log}
+	s := &sight{moves: handoff.NewWatcher(), hooks: &o.hooks}
 	if err := o.hooks.Open(); err != nil {
 		return nil, err
 	}
@@ -68,9 +66,7 @@ func (s *sight) start(ctx context.Context) func() {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if err := s.Run(ctx); err != nil && !errors.Is(err, context.Canceled) {
-			s.log.Error(err, "tracing ended")
-		}
+		s.Run(ctx)
 	}()
 	return func() {
 		s.moves.Flush()

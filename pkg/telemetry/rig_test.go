@@ -78,7 +78,7 @@ func hotPath(t testing.TB, cfg Config) func() {
 	if cfg.Settings.Enabled {
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan struct{})
-		go func() { defer close(done); _ = r.Run(ctx) }()
+		go func() { defer close(done); r.Run(ctx) }()
 		t.Cleanup(func() { cancel(); <-done })
 	}
 	ctx := req.Context()

@@ -122,10 +122,10 @@ func (t *Telemetry) Tracing() bool { return t.pipeline != nil }
 
 // Run sends spans until the context ends, and then flushes. Without tracing it only waits for the context. While it
 // runs, spans that a program makes through OpenTelemetry's global provider are sent too.
-func (t *Telemetry) Run(ctx context.Context) error {
+func (t *Telemetry) Run(ctx context.Context) {
 	if t.pipeline == nil {
 		<-ctx.Done()
-		return nil
+		return
 	}
 	otel.SetTracerProvider(t.provider)
 	var said atomic.Bool
@@ -136,7 +136,6 @@ func (t *Telemetry) Run(ctx context.Context) error {
 		}
 	}))
 	t.pipeline.run(ctx)
-	return nil
 }
 
 // Tell sends spans that the caller made. It never waits, and does nothing while tracing is off.
