@@ -57,7 +57,7 @@ func (q *question) complete(cmd *cobra.Command, getenv func(string) string,
 	cmd.Long = cmd.Short + ".\n\nExit code: 0 all is well, 1 something is wrong, 2 the command line makes no sense."
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if q.output != "text" && q.output != "json" {
-			return &console.UsageError{Text: fmt.Sprintf("--output %s: must be text or json", q.output)}
+			return usagef("--output %s: must be text or json", q.output)
 		}
 		q.screen = screen(cmd, getenv)
 		ctx, cancel := context.WithTimeout(cmd.Context(), askTimeout)
@@ -108,7 +108,7 @@ func newWhy(getenv func(string) string) *cobra.Command {
 		Use: "why KIND/NAME", Short: "who works on an At or a Deployment, and what it waits for",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return &console.UsageError{Text: fmt.Sprintf("name one object, at/NAME or deployment/NAME, not %q", args)}
+				return usagef("name one object, at/NAME or deployment/NAME, not %q", args)
 			}
 			return nil
 		},
@@ -124,10 +124,10 @@ func newWhy(getenv func(string) string) *cobra.Command {
 	return newQuestion(cmd, getenv, func(ctx context.Context, q *question, args []string) error {
 		object, err := console.ParseObject(args[0])
 		if err != nil {
-			return &console.UsageError{Text: err.Error()}
+			return usage(err)
 		}
 		if problems := validation.IsDNS1123Label(namespace); len(problems) > 0 {
-			return &console.UsageError{Text: fmt.Sprintf("--object-namespace %q: %s", namespace, strings.Join(problems, "; "))}
+			return usagef("--object-namespace %q: %s", namespace, strings.Join(problems, "; "))
 		}
 		object.Namespace, object.Cluster = namespace, keyspace.ClusterName(cluster)
 		g, err := q.gatherer(true)
@@ -137,7 +137,7 @@ func newWhy(getenv func(string) string) *cobra.Command {
 		var workload *rest.Config
 		if kubeconfig != "" {
 			if workload, err = clientcmd.BuildConfigFromFlags("", kubeconfig); err != nil {
-				return &console.UsageError{Text: fmt.Sprintf("--kubeconfig %s: %v", kubeconfig, err)}
+				return usagef("--kubeconfig %s: %v", kubeconfig, err)
 			}
 		}
 		asked, err := g.Why(ctx, object, workload)
@@ -159,12 +159,11 @@ func newPlan(getenv func(string) string) *cobra.Command {
 	return newQuestion(cmd, getenv, func(ctx context.Context, q *question, _ []string) error {
 		switch {
 		case wish.Replicas == 0 && cmd.Flags().Changed("replicas"):
-			return &console.UsageError{Text: "--replicas 0: must be at least 1: without replicas nothing is served, and " +
-				"nothing moves"}
+			return usagef("--replicas 0: must be at least 1: without replicas nothing is served, and nothing moves")
 		case wish.Replicas < 0:
-			return &console.UsageError{Text: fmt.Sprintf("--replicas %d: must not be negative", wish.Replicas)}
+			return usagef("--replicas %d: must not be negative", wish.Replicas)
 		case wish.Replicas > mostReplicas:
-			return &console.UsageError{Text: fmt.Sprintf("--replicas %d: must be at most %d", wish.Replicas, mostReplicas)}
+			return usagef("--replicas %d: must be at most %d", wish.Replicas, mostReplicas)
 		}
 		s, err := q.snapshot(ctx, false)
 		if err != nil {
@@ -172,7 +171,7 @@ func newPlan(getenv func(string) string) *cobra.Command {
 		}
 		plan, err := console.Foresee(s, wish)
 		if err != nil {
-			return &console.UsageError{Text: err.Error()}
+			return usage(err)
 		}
 		return q.show(plan, len(plan.Unplaced) == 0, func(s *console.Screen) error { return s.Plan(plan) })
 	})
@@ -189,10 +188,10 @@ func (q *question) snapshot(ctx context.Context, askClusters bool) (console.Snap
 // validate refuses names that can't exist. An empty namespace would mean all namespaces.
 func (q *homeFlags) validate() error {
 	if problems := validation.IsDNS1123Label(q.homeNamespace); len(problems) > 0 {
-		return &console.UsageError{Text: fmt.Sprintf("--namespace %q: %s", q.homeNamespace, strings.Join(problems, "; "))}
+		return usagef("--namespace %q: %s", q.homeNamespace, strings.Join(problems, "; "))
 	}
 	if problems := validation.IsDNS1123Label(q.fleet); q.fleet != "" && len(problems) > 0 {
-		return &console.UsageError{Text: fmt.Sprintf("--fleet %q: %s", q.fleet, strings.Join(problems, "; "))}
+		return usagef("--fleet %q: %s", q.fleet, strings.Join(problems, "; "))
 	}
 	return nil
 }
@@ -204,8 +203,8 @@ func (q *homeFlags) gatherer(askClusters bool) (console.Gatherer, error) {
 	}
 	config, err := connection(q.homeKubeconfig, q.context)
 	if err != nil {
-		text := fmt.Sprintf("configuration of the home cluster (--home-kubeconfig, --%s): %v", q.contextFlag, err)
-		return console.Gatherer{}, &console.UsageError{Text: text}
+		return console.Gatherer{}, usagef("configuration of the home cluster (--home-kubeconfig, --%s): %v", q.contextFlag,
+			err)
 	}
 	return console.Gatherer{Home: config, Namespace: q.homeNamespace, Of: keyspace.Fleet(q.fleet), Ask: askClusters}, nil
 }

@@ -35,7 +35,7 @@ func newCluster(getenv func(string) string) *cobra.Command {
 		Use: "cluster", Short: "add, list, check and remove workload clusters, renew their credentials",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return &console.UsageError{Text: "name a command: add, list, check, rotate or remove"}
+				return usagef("name a command: add, list, check, rotate or remove")
 			}
 			return noArguments("")(cmd, args)
 		},
@@ -49,16 +49,9 @@ func newCluster(getenv func(string) string) *cobra.Command {
 // clusterName is the argument NAME.
 func clusterName(_ *cobra.Command, args []string) error {
 	if len(args) != 1 {
-		return &console.UsageError{Text: fmt.Sprintf("name one cluster, not %q", args)}
+		return usagef("name one cluster, not %q", args)
 	}
 	return usage(onboard.CheckName(args[0]))
-}
-
-func usage(err error) error {
-	if err != nil {
-		return &console.UsageError{Text: err.Error()}
-	}
-	return nil
 }
 
 // adminFlags say where the workload cluster is.
@@ -86,8 +79,7 @@ func onboarder(cmd *cobra.Command, name string, home *homeFlags, admin *adminFla
 	if admin != nil {
 		config, err := connection(admin.kubeconfig, admin.context)
 		if err != nil {
-			return o, &console.UsageError{Text: fmt.Sprintf(
-				"configuration of the workload cluster (--kubeconfig, --context): %v", err)}
+			return o, usagef("configuration of the workload cluster (--kubeconfig, --context): %v", err)
 		}
 		config.QPS, config.Timeout = -1, answerWithin
 		o.Workload = config
@@ -150,8 +142,7 @@ func declareLifetime(cmd *cobra.Command, lifetime *time.Duration) {
 
 func checkLifetime(d time.Duration) error {
 	if d < shortestToken || d > longestToken {
-		return &console.UsageError{Text: fmt.Sprintf("--token-lifetime %v: must be from %v to %v", d,
-			shortestToken, longestToken)}
+		return usagef("--token-lifetime %v: must be from %v to %v", d, shortestToken, longestToken)
 	}
 	return nil
 }
@@ -190,13 +181,13 @@ func newClusterAdd(getenv func(string) string) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		switch {
 		case dry != "none" && dry != "client":
-			return &console.UsageError{Text: fmt.Sprintf("--dry-run %s: must be none or client", dry)}
+			return usagef("--dry-run %s: must be none or client", dry)
 		case output != "" && output != "yaml":
-			return &console.UsageError{Text: fmt.Sprintf("--output %s: must be yaml", output)}
+			return usagef("--output %s: must be yaml", output)
 		case output != "" && dry != "client":
-			return &console.UsageError{Text: "--output yaml: needs --dry-run=client"}
+			return usagef("--output yaml: needs --dry-run=client")
 		case o.Wait < 0:
-			return &console.UsageError{Text: fmt.Sprintf("--wait %v: must not be negative", o.Wait)}
+			return usagef("--wait %v: must not be negative", o.Wait)
 		}
 		if err := checkLifetime(o.Lifetime); err != nil {
 			return err
@@ -387,7 +378,7 @@ func newClusterRemove(getenv func(string) string) *cobra.Command {
 	cmd.Flags().DurationVar(&wait, "wait", serveWithin, "how long to wait until the replicas have let go; 0 doesn't wait")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if wait < 0 { // checked before the Secret is deleted
-			return &console.UsageError{Text: fmt.Sprintf("--wait %v: must not be negative", wait)}
+			return usagef("--wait %v: must not be negative", wait)
 		}
 		clean := &admin
 		if admin == (adminFlags{}) {

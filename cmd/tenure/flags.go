@@ -18,7 +18,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/tenure-dev/tenure/pkg/console"
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 	"github.com/tenure-dev/tenure/shard"
 )
@@ -64,7 +63,7 @@ func newManager(getenv func(string) string, manage func(context.Context, *option
 		Args: noArguments("the manager takes flags only"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.validate(); err != nil {
-				return &console.UsageError{Text: err.Error()}
+				return usage(err)
 			}
 			err := manage(cmd.Context(), o, cmd.ErrOrStderr())
 			if errors.Is(err, syscall.EADDRINUSE) {

@@ -75,15 +75,12 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 func newRoot(getenv func(string) string, manage func(context.Context, *options, io.Writer) error) *cobra.Command {
 	root := newManager(getenv, manage)
 	root.SilenceErrors, root.SilenceUsage, root.SuggestionsMinimumDistance = true, true, 2
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &console.UsageError{Text: err.Error()} })
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		if cmd.HasParent() { // the manager has a log; without one, controller-runtime prints a stack after 30 s
 			ctrl.SetLogger(logr.Discard())
 		}
-		if err := readEnvironment(cmd.Flags()); err != nil {
-			return &console.UsageError{Text: err.Error()}
-		}
-		return nil
+		return usage(readEnvironment(cmd.Flags()))
 	}
 	root.AddCommand(newStatus(getenv), newWhy(getenv), newPlan(getenv), newPage(getenv), newTrace(getenv),
 		newCluster(getenv), &cobra.Command{
@@ -111,6 +108,18 @@ func stamp(info *debug.BuildInfo, ok bool) string {
 	return fmt.Sprintf("tenure %s (%s, %s, %s/%s)", version, commit, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
+// usage says that an error is in the command line; nil stays nil.
+func usage(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &console.UsageError{Text: err.Error()}
+}
+
+func usagef(format string, args ...any) error {
+	return &console.UsageError{Text: fmt.Sprintf(format, args...)}
+}
+
 // noArguments refuses arguments, and suggests commands with a similar name.
 func noArguments(why string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
@@ -120,7 +129,7 @@ func noArguments(why string) cobra.PositionalArgs {
 		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 			why = "did you mean " + strings.Join(near, " or ") + "?"
 		}
-		return &console.UsageError{Text: strings.TrimSuffix(fmt.Sprintf("unexpected argument %q: %s", args[0], why), ": ")}
+		return usagef("%s", strings.TrimSuffix(fmt.Sprintf("unexpected argument %q: %s", args[0], why), ": "))
 	}
 }
 

@@ -41,17 +41,16 @@ func newTrace(getenv func(string) string) *cobra.Command {
 			"of a shard such as west/01, or the slowest reconcile.",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return &console.UsageError{Text: fmt.Sprintf("name one trace, at/NAME, deployment/NAME, shard, or slowest, "+
-					"not %q", args)}
+				return usagef("name one trace, at/NAME, deployment/NAME, shard, or slowest, not %q", args)
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case o.limit < 1:
-				return &console.UsageError{Text: fmt.Sprintf("--limit %d: must be at least 1", o.limit)}
+				return usagef("--limit %d: must be at least 1", o.limit)
 			case o.last <= 0:
-				return &console.UsageError{Text: fmt.Sprintf("--since %v: must be above 0, such as 1h for the last hour", o.last)}
+				return usagef("--since %v: must be above 0, such as 1h for the last hour", o.last)
 			}
 			o.what = args[0]
 			q, err := o.query()
