@@ -182,7 +182,7 @@ func (q *question) snapshot(ctx context.Context, askClusters bool) (console.Snap
 	if err != nil {
 		return console.Snapshot{}, err
 	}
-	return g.Fleet(ctx)
+	return g.Snapshot(ctx)
 }
 
 // validate refuses names that can't exist. An empty namespace would mean all namespaces.
@@ -206,7 +206,8 @@ func (q *homeFlags) gatherer(askClusters bool) (console.Gatherer, error) {
 		return console.Gatherer{}, usagef("configuration of the home cluster (--home-kubeconfig, --%s): %v", q.contextFlag,
 			err)
 	}
-	return console.Gatherer{Home: config, Namespace: q.homeNamespace, Of: keyspace.Fleet(q.fleet), Ask: askClusters}, nil
+	return console.Gatherer{Home: config, Namespace: q.homeNamespace, Fleet: keyspace.Fleet(q.fleet),
+		Ask: askClusters}, nil
 }
 
 // gatherer connects as homeFlags does. It bounds each request, too, since the discovery of kinds heeds no context.

@@ -73,7 +73,7 @@ func onboarder(cmd *cobra.Command, name string, home *homeFlags, admin *adminFla
 		if err != nil {
 			return o, err
 		}
-		o.Home, o.Namespace, o.Fleet = g.Home, g.Namespace, g.Of
+		o.Home, o.Namespace, o.Fleet = g.Home, g.Namespace, g.Fleet
 		o.Home.QPS, o.Home.Timeout = -1, answerWithin
 	}
 	if admin != nil {

@@ -44,8 +44,8 @@ type Gatherer struct {
 	Home *rest.Config
 	// Namespace of the records.
 	Namespace string
-	// Of is the fleet that the records belong to.
-	Of keyspace.Fleet
+	// Fleet is the one that the records belong to.
+	Fleet keyspace.Fleet
 	// Ask reports whether the workload clusters are asked if they can be used.
 	Ask bool
 
@@ -77,19 +77,19 @@ func connect(config *rest.Config) (client.Client, error) {
 	return c, nil
 }
 
-// Fleet reads the records, and asks the workload clusters.
-func (g Gatherer) Fleet(ctx context.Context) (Snapshot, error) {
+// Snapshot reads the records, and asks the workload clusters.
+func (g Gatherer) Snapshot(ctx context.Context) (Snapshot, error) {
 	c, err := connect(g.Home)
 	if err != nil {
 		return Snapshot{}, err
 	}
-	return g.fleet(ctx, c)
+	return g.snapshot(ctx, c)
 }
 
-func (g Gatherer) fleet(ctx context.Context, home client.Client) (Snapshot, error) {
+func (g Gatherer) snapshot(ctx context.Context, home client.Client) (Snapshot, error) {
 	s := Snapshot{Home: g.Home.Host, Namespace: g.Namespace}
 	var err error
-	if s.Records, err = inspect.Read(ctx, home, g.Namespace, g.Of); err != nil {
+	if s.Records, err = inspect.Read(ctx, home, g.Namespace, g.Fleet); err != nil {
 		return Snapshot{}, NotHome(g.Home.Host, err)
 	}
 	s.Now = time.Now() // before the clusters are asked, which may take long
@@ -308,13 +308,13 @@ func (g Gatherer) Why(ctx context.Context, object Object, workload *rest.Config)
 	if object.Kind == kindAt {
 		g.only = string(object.Cluster)
 	}
-	if q.Fleet, err = g.fleet(ctx, home); err != nil {
+	if q.Snapshot, err = g.snapshot(ctx, home); err != nil {
 		return Question{}, err
 	}
 	if object.Kind == kindDeployment && object.Cluster == "" {
 		object.Cluster = kubeconfig.HomeName
 	}
-	if q.Object.Cluster, err = theCluster(q.Fleet, object.Cluster); err != nil {
+	if q.Object.Cluster, err = theCluster(q.Snapshot, object.Cluster); err != nil {
 		return Question{}, err
 	}
 	given := workload != nil
@@ -343,7 +343,7 @@ func (g Gatherer) Why(ctx context.Context, object Object, workload *rest.Config)
 		q.Unreadable = brief(err)
 	}
 	q.Barred = !given && q.At != nil && barred(ctx, c, q.Object.Namespace)
-	q.Fleet.Now = time.Now()
+	q.Snapshot.Now = time.Now()
 	return q, nil
 }
 
@@ -351,9 +351,9 @@ func (g Gatherer) Why(ctx context.Context, object Object, workload *rest.Config)
 // that can't be told.
 func (q *Question) elsewhere(ctx context.Context, c client.Client, host string) string {
 	system := &corev1.Namespace{}
-	for i := range q.Fleet.Records.Layouts {
-		known := q.Fleet.Records.Layouts[i].Spec.Layout.ClusterUID
-		if q.Fleet.Records.Layouts[i].Spec.Cluster != string(q.Object.Cluster) || known == "" ||
+	for i := range q.Snapshot.Records.Layouts {
+		known := q.Snapshot.Records.Layouts[i].Spec.Layout.ClusterUID
+		if q.Snapshot.Records.Layouts[i].Spec.Cluster != string(q.Object.Cluster) || known == "" ||
 			c.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, system) != nil || string(system.UID) == known {
 			continue
 		}

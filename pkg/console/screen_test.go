@@ -72,9 +72,9 @@ func limited() Snapshot {
 // heldUp asks about an At whose cluster serves nothing to its holder.
 func heldUp() Question {
 	q := question()
-	q.Fleet.Records.Leases = limited().Records.Leases
-	for i := range q.Fleet.Records.Leases {
-		if a := q.Fleet.Records.Leases[i].Annotations; a != nil {
+	q.Snapshot.Records.Leases = limited().Records.Leases
+	for i := range q.Snapshot.Records.Leases {
+		if a := q.Snapshot.Records.Leases[i].Annotations; a != nil {
 			a[tenurev1alpha1.ClustersAnnotation] = strings.ReplaceAll(a[tenurev1alpha1.ClustersAnnotation], `"state":"closed"`,
 				`"state":"open","cause":"throttling"`)
 		}

@@ -22,8 +22,8 @@ const overdueAfter = 5 * time.Second
 
 // Question is one object and the fleet it lives in.
 type Question struct {
-	Fleet  Snapshot
-	Object Object
+	Snapshot Snapshot
+	Object   Object
 	// One of At and Deployment is what was asked about. Both are nil if there is no such object, or if Unreadable says
 	// why it couldn't be read.
 	At         *cnatv1alpha1.At
@@ -63,8 +63,8 @@ type Link struct {
 // is pure.
 func Explain(q Question) Why {
 	w := &why{Why: Why{Object: q.Object.String(), Namespace: q.Object.Namespace, Cluster: q.Object.Cluster},
-		now: q.Fleet.Now, barred: q.Barred}
-	v := look(q.Fleet)
+		now: q.Snapshot.Now, barred: q.Barred}
+	v := look(q.Snapshot)
 	w.cluster(v)
 	if obj := w.object(q); obj != nil && !w.copied(q.Deployment) {
 		e := w.shard(v, obj)

@@ -23,8 +23,8 @@ func question() Question {
 		uid = strings.Repeat("x", i)
 	}
 	return Question{
-		Fleet:  healthy(),
-		Object: Object{Kind: "at", Namespace: "default", Name: "hello", Cluster: "west"},
+		Snapshot: healthy(),
+		Object:   Object{Kind: "at", Namespace: "default", Name: "hello", Cluster: "west"},
 		At: &cnatv1alpha1.At{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "hello", UID: types.UID(uid),
 				CreationTimestamp: metav1.NewTime(now.Add(-time.Minute))},
@@ -74,34 +74,34 @@ func TestWhyFollowsTheChainAndNamesTheBrokenLink(t *testing.T) {
 		"overdue since nobody holds the shard": {
 			change: func(q *Question) {
 				q.At.Spec.Schedule = now.Add(-time.Minute).Format(time.RFC3339)
-				q.Fleet.Records.Shards[5].Status.Holder = ""
+				q.Snapshot.Records.Shards[5].Status.Holder = ""
 			},
 			verdict: "holder: nobody holds west/01", broken: []string{"holder: nobody holds west/01", "due: it is overdue"},
 		},
 		"the holder is quiet": {
-			change:  func(q *Question) { q.Fleet.Records.Leases[1] = lease("r1", time.Minute) },
+			change:  func(q *Question) { q.Snapshot.Records.Leases[1] = lease("r1", time.Minute) },
 			verdict: "lease: the holder is dead, or can't write to the home cluster",
 			broken:  []string{"lease: the holder is dead, or can't write to the home cluster"},
 		},
 		"the holder is sealed": {
-			change:  func(q *Question) { q.Fleet.Records.Leases[1].Annotations["tenure.dev/sealed-by"] = "r0" },
+			change:  func(q *Question) { q.Snapshot.Records.Leases[1].Annotations["tenure.dev/sealed-by"] = "r0" },
 			verdict: "lease: the holder was declared dead", broken: []string{"lease: the holder was declared dead"},
 		},
 		"the holder has no lease": {
 			change: func(q *Question) {
-				q.Fleet.Records.Leases = append(q.Fleet.Records.Leases[:1], q.Fleet.Records.Leases[2])
+				q.Snapshot.Records.Leases = append(q.Snapshot.Records.Leases[:1], q.Snapshot.Records.Leases[2])
 			},
 			verdict: "lease: the holder has no Lease: it is dead",
 			broken:  []string{"lease: the holder has no Lease: it is dead"},
 		},
 		"no record covers it": {
-			change:  func(q *Question) { q.Fleet.Records.Shards = q.Fleet.Records.Shards[:5] },
+			change:  func(q *Question) { q.Snapshot.Records.Shards = q.Snapshot.Records.Shards[:5] },
 			verdict: "shard: no record covers slot 5b of cluster west",
 			broken:  []string{"shard: no record covers slot 5b of cluster west"},
 		},
 		"the cluster doesn't answer, and that isn't all": {
 			change: func(q *Question) {
-				q.Fleet.Clusters[1].Reason, q.Fleet.Clusters[1].Note = "Unreachable", "no route"
+				q.Snapshot.Clusters[1].Reason, q.Snapshot.Clusters[1].Note = "Unreachable", "no route"
 				q.At, q.Unreadable = nil, "no route"
 			},
 			verdict: "object: it can't be read: no route",
@@ -181,11 +181,11 @@ func TestWhyFollowsTheChainAndNamesTheBrokenLink(t *testing.T) {
 			verdict: "r1 has it; it is done",
 		},
 		"its shard moves": {
-			change:  func(q *Question) { assigned(&q.Fleet.Records.Shards[5], "r0-aaaaaa", time.Second) },
+			change:  func(q *Question) { assigned(&q.Snapshot.Records.Shards[5], "r0-aaaaaa", time.Second) },
 			verdict: "r1 has it; its time comes in 60s",
 		},
 		"its shard's move is stuck": {
-			change:  func(q *Question) { assigned(&q.Fleet.Records.Shards[5], "r0-aaaaaa", time.Hour) },
+			change:  func(q *Question) { assigned(&q.Snapshot.Records.Shards[5], "r0-aaaaaa", time.Hour) },
 			verdict: "r1 has it; record: asked for 60m00s ago", broken: []string{"record: asked for 60m00s ago"},
 		},
 	}

@@ -269,5 +269,5 @@ func (r *renewals) see(leases []coordinationv1.Lease, now time.Time) map[string]
 }
 
 func (o Onboarder) snapshot(ctx context.Context, ask bool) (console.Snapshot, error) {
-	return console.Gatherer{Home: o.Home, Namespace: o.Namespace, Of: o.Fleet, Ask: ask}.Fleet(ctx)
+	return console.Gatherer{Home: o.Home, Namespace: o.Namespace, Fleet: o.Fleet, Ask: ask}.Snapshot(ctx)
 }

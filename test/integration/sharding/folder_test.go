@@ -126,7 +126,7 @@ func TestClustersOfAFolderComeAreRotatedBreakAndGo(t *testing.T) {
 	}
 	r.eventually("tenure status says what is wrong with files", func() error {
 		snapshot, err := console.Gatherer{Home: r.Planes.Cluster(lab.Home).RESTConfig(),
-			Namespace: lab.Namespace}.Fleet(t.Context())
+			Namespace: lab.Namespace}.Snapshot(t.Context())
 		said := map[keyspace.ClusterName]string{}
 		for _, c := range snapshot.Clusters {
 			said[c.Cluster] = c.Reason
