@@ -17,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/validation"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -258,45 +257,6 @@ func (g Gatherer) answers(ctx context.Context, secrets []corev1.Secret,
 	return all, unasked
 }
 
-// Object is what is asked about.
-type Object struct {
-	Kind, Namespace, Name string
-	// Cluster is where it is. "" means the only cluster there is for an At, and the home cluster for a Deployment.
-	Cluster keyspace.ClusterName
-}
-
-const (
-	kindAt         = "at"
-	kindDeployment = "deployment"
-)
-
-// String returns the object as it is written on the command line.
-func (o Object) String() string { return o.Kind + "/" + o.Name }
-
-// ParseObject reads KIND/NAME.
-func ParseObject(text string) (Object, error) {
-	kind, name, ok := strings.Cut(text, "/")
-	if !ok || name == "" {
-		return Object{}, fmt.Errorf("%q: want at/NAME or deployment/NAME", text)
-	}
-	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
-		return Object{}, fmt.Errorf("%q: NAME %q: %s", text, name, strings.Join(problems, "; "))
-	}
-	kind, group, qualified := strings.Cut(strings.ToLower(kind), ".") // as kubectl get -o name prints it
-	ofAts := slices.Contains([]string{"at", "ats", "cnat"}, kind)
-	if qualified && group != appsv1.GroupName && !(ofAts && group == cnatv1alpha1.GroupVersion.Group) ||
-		group == appsv1.GroupName && ofAts {
-		kind = ""
-	}
-	switch kind {
-	case "at", "ats", "cnat":
-		return Object{Kind: kindAt, Name: name}, nil
-	case "deployment", "deployments", "deploy":
-		return Object{Kind: kindDeployment, Name: name}, nil
-	}
-	return Object{}, fmt.Errorf("%q: want at/NAME or deployment/NAME; other kinds aren't known here", text)
-}
-
 // Why reads the fleet and an object. workload is the connection to the object's cluster; nil means that of its
 // kubeconfig Secret.
 func (g Gatherer) Why(ctx context.Context, object Object, workload *rest.Config) (Question, error) {
@@ -434,11 +394,6 @@ func theCluster(s Snapshot, wanted keyspace.ClusterName) (keyspace.ClusterName, 
 	}
 	return "", &UsageError{"--cluster is needed; there are: " + strings.Join(names, ", ")}
 }
-
-// UsageError is the error of a question that makes no sense, as opposed to one that couldn't be answered.
-type UsageError struct{ Text string }
-
-func (e *UsageError) Error() string { return e.Text }
 
 // brief returns an error on one line.
 func brief(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }

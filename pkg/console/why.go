@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,21 +18,6 @@ import (
 
 // overdueAfter is how late an At may be before that needs a reason.
 const overdueAfter = 5 * time.Second
-
-// Question is one object and the fleet it lives in.
-type Question struct {
-	Snapshot Snapshot
-	Object   Object
-	// One of At and Deployment is what was asked about. Both are nil if there is no such object, or if Unreadable says
-	// why it couldn't be read.
-	At         *cnatv1alpha1.At
-	Deployment *appsv1.Deployment
-	Unreadable string
-	// Pod of the At, if there is one.
-	Pod *corev1.Pod
-	// Barred: the replicas may not write the status of Ats in the At's namespace.
-	Barred bool
-}
 
 // Why is the chain from an object to the replica that works on it. It is the answer of `tenure why`.
 type Why struct {
