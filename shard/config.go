@@ -144,7 +144,7 @@ func (c Config) Validate() error {
 	if msgs := validation.IsDNS1123Label(string(c.Fleet)); c.Fleet != "" && len(msgs) > 0 {
 		errs = append(errs, fmt.Errorf("Fleet %q: %s", c.Fleet, strings.Join(msgs, "; ")))
 	}
-	switch primary := func(k Kind) bool { return !k.Owned }; {
+	switch primary := func(k Kind) bool { return !k.owned }; {
 	case len(c.Kinds) == 0:
 		errs = append(errs, errors.New("Kinds is empty: name at least the kind that your controller is For"))
 	case !slices.ContainsFunc(c.Kinds, primary):
@@ -153,15 +153,13 @@ func (c Config) Validate() error {
 	}
 	for i, k := range c.Kinds {
 		same := func(other Kind) bool {
-			return other.Object != nil && other.Remote == k.Remote && sameKind(other.Object, k.Object)
+			return other.Object != nil && other.remote == k.remote && sameKind(other.Object, k.Object)
 		}
 		switch {
 		case k.Object == nil:
 			errs = append(errs, fmt.Errorf("Kinds[%d]: Object is nil: give Primary, Owned or Copies an empty object of the kind",
 				i))
 			continue
-		case k.Remote && !k.Owned:
-			errs = append(errs, fmt.Errorf("Kinds[%d]: %T is Remote and not Owned: declare it with Copies", i, k.Object))
 		case slices.ContainsFunc(c.Kinds[:i], same):
 			errs = append(errs, fmt.Errorf("Kinds[%d]: %T is declared before: a shard has one cache of a kind, for primary or "+
 				"for owned objects",

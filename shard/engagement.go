@@ -134,7 +134,7 @@ func (e *engagement) views(k Kind) []*view {
 	if !k.in(e.id.Cluster) {
 		return nil
 	}
-	if !k.Remote {
+	if !k.remote {
 		return []*view{&e.home}
 	}
 	e.mu.Lock()

@@ -151,7 +151,7 @@ func kindsOf(kinds []Kind, scheme *runtime.Scheme) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if slices.ContainsFunc(before, func(b Kind) bool { return b.Remote == k.Remote && b.Owned != k.Owned }) {
+		if slices.ContainsFunc(before, func(b Kind) bool { return b.remote == k.remote && b.owned != k.owned }) {
 			return "", fmt.Errorf("shard.Config.Kinds[%d]: %s is declared before in another form: once as primary and once as "+
 				"owned", i, gvk.Kind)
 		}

@@ -28,11 +28,6 @@ type AnswerUnread = engage.AnswerUnread
 // Kind is one kind of object that shards hold in their caches. [Primary], [Owned] and [Copies] declare one.
 type Kind struct {
 	Object client.Object
-	// Owned kinds are filtered by the slot label, which has the slot of an object's owner; primary kinds by their own
-	// UID.
-	Owned bool
-	// Remote kinds are owned kinds that live in all the other clusters.
-	Remote bool
 	// In reports whether shards of a cluster have the kind; nil means all.
 	In func(keyspace.ClusterName) bool
 	// Fields is a field selector that leaves out objects that are finished for good, so that they cost nothing at a
@@ -41,7 +36,7 @@ type Kind struct {
 	// that their last change is seen. If an API server doesn't know the fields (see selectableFields of a CRD), all
 	// objects are listed and watched.
 	Fields string
-	// ManagedFields keeps the objects' managed fields, which caches don't have otherwise. Remote kinds always have them:
+	// ManagedFields keeps the objects' managed fields, which caches don't have otherwise. [Copies] always have them:
 	// it matters who else manages a field of a copy.
 	ManagedFields bool
 	// Transform is applied to the kind's objects before they are cached; nil for none. Fields that it drops take no
@@ -53,6 +48,12 @@ type Kind struct {
 	// unpacked each time that it is read. Pack is given transformed objects, must not change them, and returns nil
 	// for those that stay as they are. Nil packs none.
 	Pack func(client.Object) Packed
+
+	// Owned kinds are filtered by the slot label, which has the slot of an object's owner; primary kinds by their own
+	// UID.
+	owned bool
+	// Remote kinds are owned kinds that live in all the other clusters.
+	remote bool
 }
 
 // Packed is a cached object that takes little memory. Unpack returns a new copy of the object that was packed, which
@@ -65,11 +66,11 @@ func Primary(obj client.Object) Kind { return Kind{Object: obj} }
 // Owned declares a kind whose objects follow the object that owns them. The client that reconcilers get labels what
 // it creates for an owner; objects without that label are not seen. If a creation fails because the object is there
 // already, with the same controller, that object gets the label.
-func Owned(obj client.Object) Kind { return Kind{Object: obj, Owned: true} }
+func Owned(obj client.Object) Kind { return Kind{Object: obj, owned: true} }
 
 // Copies declares a kind whose objects are owned, like [Owned], but live in all the other clusters. Inside a reconcile,
 // GetCluster with a real cluster's name gives that cluster as the shard sees it.
-func Copies(obj client.Object) Kind { return Kind{Object: obj, Owned: true, Remote: true} }
+func Copies(obj client.Object) Kind { return Kind{Object: obj, owned: true, remote: true} }
 
 // in reports whether shards of the cluster have the kind.
 func (k Kind) in(cluster keyspace.ClusterName) bool { return k.In == nil || k.In(cluster) }
@@ -94,6 +95,6 @@ func ofKind(kinds []Kind, obj client.Object, scheme *runtime.Scheme) (same []Kin
 
 // engaged converts the kind for package engage.
 func (k Kind) engaged() engage.Kind {
-	return engage.Kind{Object: k.Object, Owned: k.Owned, Fields: k.Fields, ManagedFields: k.ManagedFields || k.Remote,
+	return engage.Kind{Object: k.Object, Owned: k.owned, Fields: k.Fields, ManagedFields: k.ManagedFields || k.remote,
 		Transform: k.Transform, Pack: k.Pack}
 }

@@ -303,7 +303,7 @@ func (p *provider) IndexField(_ context.Context, obj client.Object, field string
 		if err != nil {
 			return fmt.Errorf("index of %s of %T: %w", field, obj, err)
 		}
-		if !slices.ContainsFunc(same, func(k Kind) bool { return !k.Remote }) {
+		if !slices.ContainsFunc(same, func(k Kind) bool { return !k.remote }) {
 			return fmt.Errorf("index of %s of %T: the kind isn't declared, so it would hold an arbitrary part of the objects "+
 				"where clusters are divided: declare it in shard.Config.Kinds, with Owned or Primary",
 				field, obj)

@@ -173,7 +173,6 @@ func TestKindsThatCannotBeMeantAreRefused(t *testing.T) {
 		"the same kind twice":      {[]Kind{maps, pods, pods}, "Kinds[2]: *v1.Pod is declared before"},
 		"the same metadata twice":  {[]Kind{Primary(metadata("Secret")), Primary(metadata("Secret"))}, "Kinds[1]: "},
 		"no object":                {[]Kind{maps, Owned(nil), Owned(nil)}, "Kinds[1]: Object is nil"},
-		"copies that nobody owns":  {[]Kind{maps, {Object: &corev1.Pod{}, Remote: true}}, "declare it with Copies"},
 		"a selector that is wrong": {[]Kind{{Object: &corev1.Pod{}, Fields: "a"}}, "Fields"},
 	} {
 		err := Config{Replica: "a", Kinds: c.kinds}.Validate()

@@ -123,7 +123,7 @@ func (r *roster) addIndex(i engage.Index) error {
 
 // reaches reports whether shards of a cluster look for any kind in other clusters.
 func (r *roster) reaches(from keyspace.ClusterName) bool {
-	return slices.ContainsFunc(r.kinds, func(k Kind) bool { return k.Remote && k.in(from) })
+	return slices.ContainsFunc(r.kinds, func(k Kind) bool { return k.remote && k.in(from) })
 }
 
 // options returns those of a cluster's shards: over their own cluster, or over all others (remote).
@@ -132,7 +132,7 @@ func (r *roster) options(cluster keyspace.ClusterName, remote bool) engage.Optio
 	defer r.mu.RUnlock()
 	opts := engage.Options{ClientFiltering: r.clientFiltering}
 	for _, k := range r.kinds {
-		if k.Remote == remote && k.in(cluster) {
+		if k.remote == remote && k.in(cluster) {
 			opts.Kinds = append(opts.Kinds, k.engaged())
 		}
 	}
@@ -151,7 +151,7 @@ func (r *roster) options(cluster keyspace.ClusterName, remote bool) engage.Optio
 func (r *roster) elsewhere(obj client.Object, cluster keyspace.ClusterName) bool {
 	declared := false
 	for _, k := range r.kinds {
-		if !k.Remote && sameKind(k.Object, obj) {
+		if !k.remote && sameKind(k.Object, obj) {
 			if k.in(cluster) {
 				return false
 			}
@@ -164,7 +164,7 @@ func (r *roster) elsewhere(obj client.Object, cluster keyspace.ClusterName) bool
 // primary returns the kinds of a cluster that are divided into shards.
 func (r *roster) primary(cluster keyspace.ClusterName) (kinds []client.Object) {
 	for _, k := range r.kinds {
-		if !k.Owned && k.in(cluster) {
+		if !k.owned && k.in(cluster) {
 			kinds = append(kinds, k.Object)
 		}
 	}
@@ -173,5 +173,5 @@ func (r *roster) primary(cluster keyspace.ClusterName) (kinds []client.Object) {
 
 // sharded reports whether the cluster has any kind to divide into shards.
 func (r *roster) sharded(cluster keyspace.ClusterName) bool {
-	return slices.ContainsFunc(r.kinds, func(k Kind) bool { return !k.Owned && k.in(cluster) })
+	return slices.ContainsFunc(r.kinds, func(k Kind) bool { return !k.owned && k.in(cluster) })
 }

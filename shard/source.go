@@ -116,7 +116,7 @@ func (m *Manager) Sweep(obj client.Object, when <-chan struct{}) source.TypedSou
 		if err := s.declared(); err != nil {
 			return err
 		}
-		if s.kind.Owned {
+		if s.kind.owned {
 			return fmt.Errorf("sweep of %T: the kind is declared with Owned, so the names of its objects are no keys to "+
 				"reconcile: sweep the primary kind that they belong to", obj)
 		}
@@ -165,7 +165,7 @@ func (s *kindSource) declared() error {
 		return fmt.Errorf("source of %T: keys is nil: say which keys an object's event enqueues", s.obj)
 	}
 	i := slices.IndexFunc(s.roster.kinds, func(k Kind) bool {
-		return k.Remote == s.remote && sameKind(k.Object, s.obj)
+		return k.remote == s.remote && sameKind(k.Object, s.obj)
 	})
 	if i < 0 {
 		how := "Primary or Owned"
@@ -175,12 +175,12 @@ func (s *kindSource) declared() error {
 		return fmt.Errorf("source of %T: declare the kind in shard.Config.Kinds, with %s", s.obj, how)
 	}
 	s.kind = s.roster.kinds[i]
-	if s.leads && s.kind.Owned {
+	if s.leads && s.kind.owned {
 		return fmt.Errorf("source of %T: the kind is declared with Owned, so its objects are in their owners' shards, and "+
 			"what they own themselves is in others: declare it with Primary, or set shard.Config.WholeClusters before any "+
 			"cluster is divided (one that is stays so)", s.obj)
 	}
-	if s.follows && !s.kind.Owned {
+	if s.follows && !s.kind.owned {
 		return fmt.Errorf("source of %T: the kind is declared with Primary, so that an object may be in another shard than "+
 			"what it enqueues, which wouldn't hear of it: declare it with Owned", s.obj)
 	}
