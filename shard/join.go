@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -13,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/tenure-dev/tenure/shard/internal/member"
 	"github.com/tenure-dev/tenure/shard/internal/record"
@@ -136,27 +134,4 @@ func (e *entrance) tell(ctx context.Context, misfits []member.Misfit, err error)
 func about(m member.Misfit) corev1.ObjectReference {
 	return corev1.ObjectReference{APIVersion: coordinationv1.SchemeGroupVersion.String(), Kind: "Lease",
 		Name: m.Lease, UID: m.UID}
-}
-
-// kindsOf names the kinds that a program shards, in the form that Leases have them. It refuses a kind that is declared
-// both as primary and as owned, once by its type and once as metadata.
-func kindsOf(kinds []Kind, scheme *runtime.Scheme) (string, error) {
-	var names []string
-	for i, k := range kinds {
-		gvk, err := apiutil.GVKForObject(k.Object, scheme)
-		if err != nil {
-			return "", fmt.Errorf("shard.Config.Kinds: %T: %w", k.Object, err)
-		}
-		before, err := ofKind(kinds[:i], k.Object, scheme)
-		if err != nil {
-			return "", err
-		}
-		if slices.ContainsFunc(before, func(b Kind) bool { return b.remote == k.remote && b.owned != k.owned }) {
-			return "", fmt.Errorf("shard.Config.Kinds[%d]: %s is declared before in another form: once as primary and once as "+
-				"owned", i, gvk.Kind)
-		}
-		names = append(names, gvk.GroupKind().String())
-	}
-	slices.Sort(names)
-	return strings.Join(slices.Compact(names), ","), nil
 }

@@ -1,6 +1,12 @@
 package shard
 
 import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -91,6 +97,41 @@ func ofKind(kinds []Kind, obj client.Object, scheme *runtime.Scheme) (same []Kin
 		}
 	}
 	return same, nil
+}
+
+// kindsOf names the kinds that a program shards, in the form that Leases have them. It refuses a kind that is declared
+// both as primary and as owned, once by its type and once as metadata.
+func kindsOf(kinds []Kind, scheme *runtime.Scheme) (string, error) {
+	var names []string
+	for i, k := range kinds {
+		gvk, err := apiutil.GVKForObject(k.Object, scheme)
+		if err != nil {
+			return "", fmt.Errorf("shard.Config.Kinds: %T: %w", k.Object, err)
+		}
+		before, err := ofKind(kinds[:i], k.Object, scheme)
+		if err != nil {
+			return "", err
+		}
+		if slices.ContainsFunc(before, func(b Kind) bool { return b.remote == k.remote && b.owned != k.owned }) {
+			return "", fmt.Errorf("shard.Config.Kinds[%d]: %s is declared before in another form: once as primary and once as "+
+				"owned", i, gvk.Kind)
+		}
+		names = append(names, gvk.GroupKind().String())
+	}
+	slices.Sort(names)
+	return strings.Join(slices.Compact(names), ","), nil
+}
+
+// sameKind compares the Go types and, for types that stand for many kinds, the kinds that the objects state.
+func sameKind(a, b client.Object) bool {
+	if reflect.TypeOf(a) != reflect.TypeOf(b) {
+		return false
+	}
+	switch a.(type) {
+	case runtime.Unstructured, *metav1.PartialObjectMetadata:
+		return a.GetObjectKind().GroupVersionKind() == b.GetObjectKind().GroupVersionKind()
+	}
+	return true
 }
 
 // engaged converts the kind for package engage.

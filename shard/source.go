@@ -4,13 +4,11 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"reflect"
 	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -185,18 +183,6 @@ func (s *kindSource) declared() error {
 			"what it enqueues, which wouldn't hear of it: declare it with Owned", s.obj)
 	}
 	return nil
-}
-
-// sameKind compares the Go types and, for types that stand for many kinds, the kinds that the objects state.
-func sameKind(a, b client.Object) bool {
-	if reflect.TypeOf(a) != reflect.TypeOf(b) {
-		return false
-	}
-	switch a.(type) {
-	case runtime.Unstructured, *metav1.PartialObjectMetadata:
-		return a.GetObjectKind().GroupVersionKind() == b.GetObjectKind().GroupVersionKind()
-	}
-	return true
 }
 
 // attach connects the queue to a cache of the shard: to the objects in it and to all later events. What comes while
