@@ -388,7 +388,7 @@ func newClusterRemove(getenv func(string) string) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		report, err := o.Remove(cmd.Context(), onboard.RemoveOptions{Wait: wait})
+		report, err := o.Remove(cmd.Context(), wait)
 		if err != nil {
 			return errors.Join(showed(cmd, getenv, report), err)
 		}

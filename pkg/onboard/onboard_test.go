@@ -671,7 +671,7 @@ func TestAClusterWithoutSecretIsTheFleetsIfItsLayoutSaysSo(t *testing.T) {
 // An account that is deleted while replicas still work with it leaves them without rights in the middle of that.
 func TestNoClusterIsCleanedUpThatReplicasMayStillWorkIn(t *testing.T) {
 	home := &rest.Config{Host: "https://127.0.0.1:1"} // nobody is there to be asked anything
-	_, err := Onboarder{Home: home, Namespace: "ns", Name: "west", Workload: home}.Remove(t.Context(), RemoveOptions{})
+	_, err := Onboarder{Home: home, Namespace: "ns", Name: "west", Workload: home}.Remove(t.Context(), 0)
 	if usage := (&console.UsageError{}); !errors.As(err, &usage) || !strings.Contains(err.Error(), "--wait 0") {
 		t.Errorf("%v, want a UsageError about --wait", err)
 	}

@@ -17,16 +17,11 @@ import (
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
-// RemoveOptions say how a cluster is removed.
-type RemoveOptions struct {
-	// Wait bounds the wait until replicas have let go; 0 doesn't wait.
-	Wait time.Duration
-}
-
-// Remove takes the cluster from the fleet, and waits until the fleet has let go of it. With an admin's connection
-// it then deletes what Add created in the cluster, but no CustomResourceDefinition and nothing that others made.
-func (o Onboarder) Remove(ctx context.Context, options RemoveOptions) (r Report, err error) {
-	if options.Wait <= 0 && o.Workload != nil { // replicas would lose their rights while they work there
+// Remove takes the cluster from the fleet, and waits until the fleet has let go of it, at most so long; 0 doesn't wait.
+// With an admin's connection it then deletes what Add created in the cluster, but no CustomResourceDefinition and
+// nothing that others made.
+func (o Onboarder) Remove(ctx context.Context, wait time.Duration) (r Report, err error) {
+	if wait <= 0 && o.Workload != nil { // replicas would lose their rights while they work there
 		return r, &console.UsageError{Text: "--wait 0: not with --kubeconfig or --context: the cluster is cleaned up once " +
 			"the replicas have let go of it, so leave one of them out"}
 	}
@@ -94,7 +89,7 @@ func (o Onboarder) Remove(ctx context.Context, options RemoveOptions) (r Report,
 				continue
 			}
 		}
-		within := options.Wait
+		within := wait
 		if within > 0 {
 			within = max(within-time.Since(began), time.Millisecond) // 0 would mean not to wait
 		}
