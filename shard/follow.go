@@ -80,6 +80,9 @@ func lean(object any) (any, error) {
 		s.ManagedFields = slices.DeleteFunc(s.ManagedFields, func(f metav1.ManagedFieldsEntry) bool {
 			return !moves || f.Subresource != ""
 		})
+		if len(s.ManagedFields) == 0 {
+			s.ManagedFields = nil // else their room stays
+		}
 	}
 	return object, nil
 }

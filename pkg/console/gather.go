@@ -302,7 +302,8 @@ func (g Gatherer) Why(ctx context.Context, object Object, workload *rest.Config)
 	if err := q.read(ctx, c); err != nil && !apierrors.IsNotFound(err) {
 		q.Unreadable = brief(err)
 	}
-	q.Barred = !given && q.At != nil && barred(ctx, c, q.Object.Namespace)
+	// In home these aren't the replicas' credentials. Replicas run no Ats there.
+	q.Barred = q.At != nil && (q.Object.Cluster == kubeconfig.HomeName || !given && barred(ctx, c, q.Object.Namespace))
 	q.Snapshot.Now = time.Now()
 	return q, nil
 }

@@ -12,6 +12,7 @@ import (
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	"github.com/tenure-dev/tenure/pkg/at"
+	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 	"github.com/tenure-dev/tenure/shard/inspect"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
@@ -311,8 +312,11 @@ func (w *why) pending(due time.Time) {
 		w.Due = &at
 	}
 	if w.barred {
-		w.link("rights", "none in namespace %s", w.Namespace).wrong("the fleet may not run Ats there, so it never starts",
-			fmt.Sprintf("tenure cluster add %s with --namespaces that include it", w.Cluster))
+		do := fmt.Sprintf("tenure cluster add %s with --namespaces that include it", w.Cluster)
+		if w.Cluster == kubeconfig.HomeName {
+			do = "make the At in another cluster: from home, replicas only copy Deployments"
+		}
+		w.link("rights", "none in namespace %s", w.Namespace).wrong("the fleet may not run Ats there, so it never starts", do)
 	}
 	late := sinceTime(w.now, due)
 	if late < 0 {

@@ -12,7 +12,8 @@ import (
 
 // copied reports whether a Deployment is itself a copy, and says so: the holder of its source works on it.
 func (w *why) copied(d *appsv1.Deployment) bool {
-	if d == nil || d.Annotations[replication.AnnotationSource] == "" {
+	if d == nil || d.Annotations[replication.AnnotationSource] == "" || d.Labels[replication.LabelReplicate] == "true" ||
+		slices.Contains(d.Finalizers, replication.Finalizer) { // somebody made a source from a copy's file
 		return false
 	}
 	source := d.Annotations[replication.AnnotationSource]

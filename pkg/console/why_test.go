@@ -274,6 +274,13 @@ func TestWhyTellsHowTheCopiesOfADeploymentAre(t *testing.T) {
 			func(d *appsv1.Deployment) { d.CreationTimestamp = metav1.NewTime(now.Add(-time.Hour)) },
 			"r1 has it; condition: no replica has looked at it", []string{"condition: no replica has looked at it"},
 		},
+		"made from a copy's file, and labelled": {
+			func(d *appsv1.Deployment) {
+				condition(corev1.ConditionFalse, replication.ReasonAway, "east: away")(d)
+				d.Annotations[replication.AnnotationSource] = "home/shop/web"
+			},
+			"r1 has it; condition: ClusterAway", []string{"condition: ClusterAway"},
+		},
 		"a copy": {
 			func(d *appsv1.Deployment) {
 				d.Labels, d.Annotations = nil, map[string]string{replication.AnnotationSource: "home/shop/web"}

@@ -723,6 +723,34 @@ func TestRemovalWaitsForEachFleetThatHoldsShardsOfTheCluster(t *testing.T) {
 	}
 }
 
+func TestAFleetWhoseLeasesLookOldIsWatchedBeforeItCountsAsDead(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(tenurev1alpha1.AddToScheme(scheme), coordinationv1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	old := metav1.MicroTime{Time: time.Now().Add(-time.Hour)}
+	lease := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "b-1",
+			Labels: map[string]string{tenurev1alpha1.RoleLabel: tenurev1alpha1.RoleMember,
+				tenurev1alpha1.FleetLabel: "blue", tenurev1alpha1.ReplicaLabel: "b"},
+			Annotations: map[string]string{tenurev1alpha1.LeaseDurationAnnotation: "10s"}},
+		Spec: coordinationv1.LeaseSpec{RenewTime: &old},
+	}
+	home := fake.NewClientBuilder().WithScheme(scheme).WithObjects(lease).Build()
+	o := Onboarder{Home: &rest.Config{}, Namespace: "ns", Fleet: "blue", Name: "west"}
+	if alive, err := o.alive(t.Context(), home, 0); alive || err != nil {
+		t.Errorf("without a wait: %v, %v", alive, err)
+	}
+	go func() {
+		time.Sleep(300 * time.Millisecond)
+		lease.Spec.RenewTime = &metav1.MicroTime{Time: old.Add(time.Second)}
+		_ = home.Update(context.Background(), lease)
+	}()
+	if alive, err := o.alive(t.Context(), home, time.Minute); !alive || err != nil {
+		t.Errorf("a fleet whose clock is an hour late: %v, %v", alive, err)
+	}
+}
+
 // The clock of whoever runs the command may differ from the replicas'.
 func TestALeaseThatChangesIsRenewedWhateverItsTime(t *testing.T) {
 	lease := func(version string) []coordinationv1.Lease {

@@ -80,7 +80,7 @@ func (o Onboarder) Remove(ctx context.Context, wait time.Duration) (r Report, er
 			what = fmt.Sprintf("shards of fleet %q", fleet)
 		}
 		if of.Fleet != o.Fleet {
-			alive, err := of.alive(ctx)
+			alive, err := of.alive(ctx, home, wait)
 			if err != nil {
 				return r, err
 			}
@@ -133,10 +133,27 @@ func (o Onboarder) fleets(ctx context.Context, home client.Client) ([]keyspace.F
 	return all, nil
 }
 
-// alive reports whether any replica of the fleet may still work.
-func (o Onboarder) alive(ctx context.Context) (bool, error) {
-	f, err := o.fleet(ctx, false)
-	return err == nil && slices.ContainsFunc(f.Replicas, console.Replica.Acts), err
+// alive reports whether any replica of the fleet may still work. Those that look quiet are watched for as long as their
+// Leases last, within a bound: this machine's clock may be ahead.
+func (o Onboarder) alive(ctx context.Context, home client.Reader, within time.Duration) (bool, error) {
+	seen, began := &renewals{}, time.Now()
+	for {
+		_, f, err := o.records(ctx, home, seen)
+		if err != nil || slices.ContainsFunc(f.Replicas, console.Replica.Acts) {
+			return err == nil, err
+		}
+		watched := time.Since(began)
+		if watched >= within || !slices.ContainsFunc(f.Replicas, func(r console.Replica) bool {
+			return r.State == console.Quiet && watched < r.LeaseDuration.Duration()
+		}) {
+			return false, nil
+		}
+		select {
+		case <-time.After(pollMost):
+		case <-ctx.Done():
+			return false, context.Cause(ctx)
+		}
+	}
 }
 
 // mayClean refuses to clean up in a cluster that isn't the one to remove, or that is served under another name.
@@ -196,8 +213,8 @@ func (o Onboarder) clean(ctx context.Context, atHome string, there client.Client
 		r.Notes = append(r.Notes, fmt.Sprintf("%d Ats are left, and their Pods", n))
 	}
 	if n := countCopies(ctx, there); n > 0 {
-		r.Notes = append(r.Notes, fmt.Sprintf("%d copies of Deployments are left, and nobody keeps or deletes them; their "+
-			"sources can't be deleted until %s is off their annotation %s", n, o.Name, replication.AnnotationCopies))
+		r.Notes = append(r.Notes, fmt.Sprintf("copies of Deployments left: %d. Nobody keeps or deletes them: delete them there "+
+			"if they aren't wanted. Their sources can't be deleted until %s is off their annotation %s", n, o.Name, replication.AnnotationCopies))
 	}
 	return r, nil
 }

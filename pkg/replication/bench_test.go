@@ -93,6 +93,10 @@ type fakeCluster struct {
 	slow time.Duration
 	// webhook is how long its webhooks take for an apply.
 	webhook time.Duration
+	// late is the error of an apply whose time is over before; nil: that of the context.
+	late error
+	// reads counts live reads of Deployments.
+	reads int
 	// refuses is the answer to every live read and write; nil: it serves them.
 	refuses error
 	// refusesApply is the answer to applies alone.
@@ -110,6 +114,9 @@ type live struct {
 }
 
 func (l live) Get(ctx context.Context, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
+	if _, ok := into.(*appsv1.Deployment); ok {
+		l.cluster.reads++
+	}
 	if l.cluster.frozen.Load() {
 		<-ctx.Done()
 		return ctx.Err()
@@ -185,7 +192,7 @@ func (b *bench) newCluster(name multicluster.ClusterName) *fakeCluster {
 					select {
 					case <-time.After(c.webhook):
 					case <-ctx.Done():
-						return ctx.Err()
+						return cmp.Or(c.late, ctx.Err())
 					}
 				}
 				if c.refusesApply != nil {
@@ -406,6 +413,15 @@ func (b *bench) condition() string {
 	b.Helper()
 	if c := findCondition(b.get("home")); c != nil {
 		return string(c.Status) + " " + c.Reason
+	}
+	return ""
+}
+
+// message is that of the condition.
+func (b *bench) message() string {
+	b.Helper()
+	if c := findCondition(b.get("home")); c != nil {
+		return c.Message
 	}
 	return ""
 }

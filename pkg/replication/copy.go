@@ -20,6 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+
+	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 )
 
 // copyActor is the part of a reconcile that is about one target.
@@ -52,9 +54,13 @@ func (c *copyActor) work(whole context.Context) (Outcome, error) {
 		return err
 	}
 	confirm := func() error { return aside(c.confirm) }
+	slowLeft := mostSlow
 	write := func(do func(context.Context) error) error {
 		if !c.recall().Slow {
 			return c.write(ctx, do)
+		}
+		if slowLeft--; slowLeft < 0 {
+			return errSlow
 		}
 		return aside(func() error { return c.slowWrite(whole, do) })
 	}
@@ -72,7 +78,7 @@ func (c *copyActor) work(whole context.Context) (Outcome, error) {
 	if n := c.recall(); n.seen(view.Copy) {
 		c.note(func(n *Note) { n.seen(view.Copy) })
 	}
-	if c.trial || c.recall().Slow { // a target that doesn't even answer reads isn't waited for
+	if c.trial {
 		if err := c.look(ctx, &view); err != nil {
 			return Outcome{}, err
 		}
@@ -82,6 +88,9 @@ func (c *copyActor) work(whole context.Context) (Outcome, error) {
 		step, err := DecideCopy(view)
 		if err != nil {
 			return Outcome{}, err
+		}
+		if step.Act != ActNone && step.Act != ActLook && view.Note.Slow && !view.Live {
+			step.Act = ActLook // a target that doesn't even answer reads isn't waited for
 		}
 		switch step.Act {
 		case ActNone:
@@ -118,18 +127,25 @@ func (c *copyActor) work(whole context.Context) (Outcome, error) {
 // write writes in the target. If the time is over first, the target's admission webhooks may need more.
 func (c *copyActor) write(ctx context.Context, do func(context.Context) error) error {
 	err := do(ctx)
-	if errors.Is(err, context.DeadlineExceeded) {
+	own := errors.Is(err, kubeconfig.ErrLimited) || errors.Is(err, errHome) // says nothing about the target
+	if err != nil && ctx.Err() != nil && noAnswer(err) && !own {
 		c.note(func(n *Note) { n.Slow = true })
 	}
 	return err
 }
 
 const (
-	// slowTimeout bounds a slow write: a webhook may take 30 s.
-	slowTimeout = 35 * time.Second
+	// longestWebhook is how long Kubernetes lets an admission webhook take at most, and slowTimeout bounds a slow write.
+	longestWebhook, slowTimeout = 30 * time.Second, 35 * time.Second
 	// slowWrites bounds the slow writes in one target at a time, since each holds a worker and the source's other copies.
 	slowWrites = 2
+	// mostSlow bounds the slow writes of one copy in one reconcile: its namespace, the copy, and once more after a
+	// conflict.
+	mostSlow = 3
 )
+
+// errTooSlow says that a write wasn't answered in the longest time that webhooks may take.
+var errTooSlow = errors.New("a write takes longer than 30 s: see the cluster's admission webhooks")
 
 // errSlow says that the target's slow writes must end first.
 var errSlow = errors.New("its writes take long")
@@ -144,8 +160,12 @@ func (c *copyActor) slowWrite(ctx context.Context, do func(context.Context) erro
 	defer cancel()
 	began := time.Now()
 	err := do(ctx)
-	if time.Since(began) < c.r.config.TargetTimeout {
+	took := time.Since(began)
+	switch {
+	case err == nil && took < c.r.config.TargetTimeout:
 		c.note(func(n *Note) { n.Slow = false })
+	case err != nil && noAnswer(err) && statusCode(err) != http.StatusInternalServerError && took >= longestWebhook:
+		err = fmt.Errorf("%w: %w", errTooSlow, err)
 	}
 	return err
 }

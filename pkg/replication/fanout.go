@@ -176,7 +176,10 @@ func (c *copyActor) run(ctx context.Context) (Outcome, error) {
 		return c.silent(tooMany, wait), nil
 	case noAnswer(err):
 		said := ""
-		if statusCode(err) == http.StatusInternalServerError {
+		switch {
+		case errors.Is(err, errTooSlow):
+			said = errTooSlow.Error()
+		case statusCode(err) == http.StatusInternalServerError:
 			said = text.Line(err.Error(), maxText)
 		}
 		c.note(func(n *Note) { wait = n.silent(said, c.r.now()) })

@@ -33,10 +33,10 @@ func (a *actor) sweepLate(ctx context.Context) (ctrl.Result, error) {
 }
 
 func (a *actor) sweepOne(ctx context.Context, cl cluster.Cluster, name multicluster.ClusterName) error {
-	ctx, cancel := context.WithTimeout(ctx, a.r.config.TargetTimeout)
+	reading, cancel := context.WithTimeout(ctx, a.r.config.TargetTimeout)
 	defer cancel()
 	copy := &appsv1.Deployment{}
-	if err := cl.GetClient().Get(ctx, a.key, copy); err != nil {
+	if err := cl.GetClient().Get(reading, a.key, copy); err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	uid := copy.Annotations[AnnotationOwnerUID]
@@ -44,14 +44,16 @@ func (a *actor) sweepOne(ctx context.Context, cl cluster.Cluster, name multiclus
 		return nil
 	}
 	live := &appsv1.Deployment{}
-	err := a.home.GetAPIReader().Get(ctx, a.key, live)
+	err := a.home.GetAPIReader().Get(reading, a.key, live)
 	if err == nil && isSource(live.Labels, live.Finalizers) {
 		return nil // it is a source again, and has an event of its own
 	}
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("reading Deployment %s from the API server: %w", a.key, err)
 	}
-	err = deleteCopy(ctx, cl, copy)
+	writing, end := context.WithTimeout(ctx, slowTimeout) // this is rare, so it isn't tried in less time first
+	defer end()
+	err = deleteCopy(writing, cl, copy)
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("deleting the late copy of Deployment %s in %s: %w", a.key, name, err)
 	}

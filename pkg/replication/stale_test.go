@@ -1,7 +1,9 @@
 package replication
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -11,6 +13,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+
+	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 )
 
 func unlabelled(d *appsv1.Deployment) { delete(d.Labels, LabelReplicate) }
@@ -200,12 +204,26 @@ func webhookIsSlow(t *testing.T) {
 			t.Errorf("condition %q, want %q", b.condition(), want.condition)
 		}
 	}
+	west.reads = 0
+	for range 3 {
+		if _, err := b.reconcile(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if west.reads > 0 {
+		t.Errorf("%d live reads where there was nothing to write", west.reads)
+	}
 	b.edit("home", "kubectl", image("web:3"))
 	west.webhook, west.refusesApply = 10*time.Second, apierrors.NewInternalError(errors.New("failed calling webhook"))
 	if _, err := b.reconcile(); err != nil || b.condition() != "False "+ReasonRefused {
 		t.Errorf("a webhook that fails: %v, condition %q", err, b.condition())
 	}
-	west.refusesApply = nil
+	west.webhook, west.refusesApply = time.Minute, nil
+	b.clock.Step(longestSilence)
+	if _, err := b.reconcile(); err != nil || b.condition() != "False "+ReasonRefused ||
+		!strings.Contains(b.message(), "admission webhooks") {
+		t.Errorf("a webhook that takes too long: %v, condition %q: %s", err, b.condition(), b.message())
+	}
 	west.frozen.Store(true)
 	b.clock.Step(longestSilence)
 	began := time.Now()
@@ -215,6 +233,23 @@ func webhookIsSlow(t *testing.T) {
 	if took := time.Since(began); took > 10*time.Second {
 		t.Errorf("a target that answers nothing was waited for: %s", took)
 	}
+}
+
+func TestAWaitForOurOwnLimitsIsNoSlowWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, aSource())
+		b.live()
+		west := b.clusters["west"]
+		west.webhook = 10 * time.Second // so that the time is over, too
+		west.late = fmt.Errorf("a write: %w: %w", kubeconfig.ErrLimited, context.DeadlineExceeded)
+		b.edit("home", "kubectl", image("web:2"))
+		if _, err := b.reconcile(); err != nil {
+			t.Fatal(err)
+		}
+		if b.subject.notes.recall(copyID{b.get("home").UID, "west"}).Slow {
+			t.Error("a wait for our own limits counts as a slow webhook")
+		}
+	})
 }
 
 func TestFewSlowWritesHoldUpOneTarget(t *testing.T) {

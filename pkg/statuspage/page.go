@@ -39,7 +39,7 @@ var assets embed.FS
 type Config struct {
 	// Replica is the name of this replica. Namespace is that of the records.
 	Replica, Namespace string
-	// Records of the fleet, from a cache.
+	// Records of the fleet, from a cache. They are only read.
 	Records func(context.Context) (inspect.Records, error)
 	// Metrics of this process: its queues, and which clusters it can use.
 	Metrics prometheus.Gatherer

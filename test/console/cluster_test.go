@@ -190,7 +190,7 @@ func TestAClusterIsAddedAndRemovedByOneCommandEach(t *testing.T) {
 				Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web"}}}}},
 	})
 	run(0, append([]string{"remove", "west", "--fleet=night"}, admin...), "west not there", "shards let go of",
-		"8 Shard records left, held by nobody", "API of Ats 1 left", "5 Ats are left", "1 copies of Deployments are left")
+		"8 Shard records left, held by nobody", "API of Ats 1 left", "5 Ats are left", "copies of Deployments left: 1")
 	run(0, []string{"list"}, "no clusters")
 	f.leftovers()
 }

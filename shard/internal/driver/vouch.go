@@ -14,7 +14,7 @@ import (
 // right after the home cluster has shown this incarnation's last renewal: by a live read of its Lease, or by committing
 // the next renewal. So is the repeat of a write that gives a shard away: perhaps the first was committed, and only the
 // history with it was lost. A new incarnation first needs a Lease of its own. Then the home cluster must show the
-// Leases of the process's earlier incarnations, in the versions that they knew.
+// Leases of the process's earlier incarnations, in the versions that they knew or later ones, with no older renewal.
 
 // vouchFor is how long such a proof counts, from the answer on. A home cluster that answers hasn't been stopped since
 // it looked, and it can't be stopped, restored and started again within this time.

@@ -115,6 +115,8 @@ func TestR5TheNextIncarnationTakesNothingBeforeTheHomeClusterHasShownTheLastOnes
 		{"as it was", func(p past) (ownership.Version, uint64) { return p.version, p.renewal }, false, true},
 		{"a user wrote it since", func(p past) (ownership.Version, uint64) { return p.version + 1, p.renewal }, false, true},
 		{"an earlier one", func(p past) (ownership.Version, uint64) { return p.version - 1, p.renewal - 1 }, true, false},
+		{"an earlier one of the same renewal, which a user wrote in the lost history",
+			func(p past) (ownership.Version, uint64) { return p.version - 1, p.renewal }, true, false},
 		{"an earlier one, which a user wrote since",
 			func(p past) (ownership.Version, uint64) { return p.version + 1, p.renewal - 1 }, true, false},
 		{"none", func(past) (ownership.Version, uint64) { return 0, 0 }, true, false},
