@@ -213,8 +213,9 @@ func (o Onboarder) clean(ctx context.Context, atHome string, there client.Client
 		r.Notes = append(r.Notes, fmt.Sprintf("%d Ats are left, and their Pods", n))
 	}
 	if n := countCopies(ctx, there); n > 0 {
-		r.Notes = append(r.Notes, fmt.Sprintf("copies of Deployments left: %d. Nobody keeps or deletes them: delete them there "+
-			"if they aren't wanted. Their sources can't be deleted until %s is off their annotation %s", n, o.Name, replication.AnnotationCopies))
+		r.Notes = append(r.Notes, fmt.Sprintf("copies of Deployments left: %d. Nobody keeps or deletes them: delete them "+
+			"there if they aren't wanted. Their sources can't be deleted until %s is off their annotation %s", n, o.Name,
+			replication.AnnotationCopies))
 	}
 	return r, nil
 }

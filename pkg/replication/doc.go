@@ -167,8 +167,8 @@
 //     store anything is shown with what it says, and keeps its share.
 //   - Admission webhooks may take 30 s, and a reconcile waits 5 s for all that it does in a target. So a write that
 //     takes longer fails once, and counts as no answer. The next one gets 35 s if the target answers a read, two at a
-//     time in each target. The source's other copies wait as long for their next change. A wait for our own limits isn't
-//     such a write. A write that takes longer than 35 s is never made; the condition says so.
+//     time in each target. The source's other copies wait as long for their next change. A wait for our own limits
+//     isn't such a write. A write that takes longer than 35 s is never made; the condition says so.
 //   - A target whose Secret was removed is away at once. Its share moves when this process has run for the grace, or,
 //     if the targets are all clusters, when it has been unknown for the grace.
 package replication
