@@ -50,7 +50,7 @@ type Wish struct {
 func (w Wish) of(own *corev1.Secret) (Access, error) {
 	a := Access{Roles: []Role{Ats}}
 	if own != nil {
-		added, ok := AccessOf(own)
+		added, ok := accessOf(own)
 		if text := own.Annotations[RolesAnnotation]; !ok && text != "" && w.Roles == nil {
 			return a, fmt.Errorf("Secret %s/%s: annotation %s is %q, must be of %v: say by --role what the cluster is for",
 				own.Namespace, own.Name, RolesAnnotation, text, Roles)
@@ -128,8 +128,8 @@ const (
 	kindBinding        = "RoleBinding"
 )
 
-// Objects returns the objects that a workload cluster needs, in the order in which they can be created.
-func Objects(a Access) ([]*unstructured.Unstructured, error) {
+// objects returns the objects that a workload cluster needs, in the order in which they can be created.
+func objects(a Access) ([]*unstructured.Unstructured, error) {
 	rendered, err := render(a.Roles)
 	if err != nil {
 		return nil, err
@@ -224,8 +224,8 @@ func (r Right) String() string {
 	return text
 }
 
-// Rights returns what the objects allow the replicas' service account, in order.
-func Rights(objects []*unstructured.Unstructured) ([]Right, error) {
+// rights returns what the objects allow the replicas' service account, in order.
+func rights(objects []*unstructured.Unstructured) ([]Right, error) {
 	rules := map[string][]rbacv1.PolicyRule{} // by kind and name
 	for _, o := range objects {
 		if o.GetKind() != kindClusterRole && o.GetKind() != kindRole {

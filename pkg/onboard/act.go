@@ -36,13 +36,13 @@ const (
 
 // carryOut makes the steps, and stops at the first failure: the next run continues from there. It returns the steps
 // that it has made.
-func carryOut(ctx context.Context, c client.Client, steps []Step) (made []Step, err error) {
+func carryOut(ctx context.Context, c client.Client, steps []step) (made []step, err error) {
 	for i, s := range steps {
 		switch s.Action {
-		case Create, Update:
+		case created, updated:
 			err = c.Apply(ctx, client.ApplyConfigurationFromUnstructured(s.Object), client.FieldOwner(fieldManager),
 				client.ForceOwnership)
-		case Delete:
+		case deleted:
 			err = client.IgnoreNotFound(c.Delete(ctx, s.Object, client.Preconditions{UID: ptr.To(s.Object.GetUID())}))
 		}
 		if err != nil {
@@ -175,7 +175,7 @@ func (o Onboarder) awaitService(ctx context.Context, home client.Client, within 
 			return false, err
 		}
 		fleet, read = now, true
-		s := Serving(fleet, o.Name)
+		s := serving(fleet, o.Name)
 		if !s.Complete && !told {
 			told = true
 			o.tell("waiting up to %v for the replicas to serve cluster %s (%d alive)", within, o.Name, s.Live)
@@ -191,9 +191,9 @@ func (o Onboarder) awaitService(ctx context.Context, home client.Client, within 
 		if unread != nil {
 			said = nil // the error then says less
 		}
-		err = fmt.Errorf("cluster %s is registered, but not served: %s (%w)", o.Name, Obstacle(fleet, o.Name, said), err)
+		err = fmt.Errorf("cluster %s is registered, but not served: %s (%w)", o.Name, obstacle(fleet, o.Name, said), err)
 	}
-	return Serving(fleet, o.Name), err
+	return serving(fleet, o.Name), err
 }
 
 // awaitRelease waits until no replica that may be alive holds a shard of the cluster. With within 0 it looks once.
@@ -205,7 +205,7 @@ func (o Onboarder) awaitRelease(ctx context.Context, home client.Client, within 
 		if err != nil {
 			return false, err
 		}
-		if s = Serving(fleet, o.Name); s.Taken == 0 || within <= 0 {
+		if s = serving(fleet, o.Name); s.Taken == 0 || within <= 0 {
 			return true, nil
 		}
 		if !told {

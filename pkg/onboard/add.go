@@ -57,10 +57,10 @@ func (r *Report) line(where, what, format string, args ...any) {
 // intent is the plan for adding a cluster.
 type intent struct {
 	access  Access
-	steps   []Step
-	verdict Verdict
-	target  Target
-	known   Known
+	steps   []step
+	verdict verdict
+	target  target
+	known   known
 }
 
 // kept says what stays as it was, and which flag would change it. admin is the address of the admin's connection.
@@ -76,7 +76,7 @@ func (p intent) kept(a AddOptions, admin string) (notes []string) {
 }
 
 func (o Onboarder) planAdd(ctx context.Context, home, there client.Client, a AddOptions) (p intent, err error) {
-	if p.target, err = TargetOf(o.Workload, a.Server); err != nil {
+	if p.target, err = targetOf(o.Workload, a.Server); err != nil {
 		return p, err
 	}
 	if p.target.UID, err = o.identify(ctx, there); err != nil {
@@ -88,7 +88,7 @@ func (o Onboarder) planAdd(ctx context.Context, home, there client.Client, a Add
 	if p.access, err = a.Wish.of(p.known.Own); err != nil {
 		return p, err
 	}
-	want, err := Objects(p.access)
+	want, err := objects(p.access)
 	if err != nil {
 		return p, err
 	}
@@ -105,7 +105,7 @@ func (o Onboarder) planAdd(ctx context.Context, home, there client.Client, a Add
 	if a.Server == "" {
 		p.target = p.target.asBefore(p.known.Own)
 	}
-	if p.verdict, err = JudgeSecret(o.Namespace, o.Name, p.target, p.access, p.known, time.Now()); err != nil {
+	if p.verdict, err = judgeSecret(o.Namespace, o.Name, p.target, p.access, p.known, time.Now()); err != nil {
 		return p, err
 	}
 	// Secrets don't show a cluster of a folder, nor home where its Deployments are copied.
@@ -132,7 +132,7 @@ func (o Onboarder) planAdd(ctx context.Context, home, there client.Client, a Add
 	if err != nil {
 		return p, fmt.Errorf("cluster %s: %w", o.Name, err)
 	}
-	p.steps, err = Decide(found, want)
+	p.steps, err = decide(found, want)
 	return p, err
 }
 
@@ -195,7 +195,7 @@ func (o Onboarder) Add(ctx context.Context, a AddOptions) (r Report, err error) 
 // note writes what is wanted to the Secret that is there, before anything else is changed. If this run is cut short,
 // the next one completes it, unless its flags say otherwise.
 func (p *intent) note(ctx context.Context, home client.Client) error {
-	if p.known.Own == nil || p.verdict.Action != Update {
+	if p.known.Own == nil || p.verdict.Action != updated {
 		return nil
 	}
 	noted := p.known.Own.DeepCopy()
@@ -210,8 +210,8 @@ func (p *intent) note(ctx context.Context, home client.Client) error {
 // addSecret does what was decided about the Secret, with a token if it needs one. What is wanted is noted already.
 func (o Onboarder) addSecret(ctx context.Context, home client.Client, a AddOptions, p intent,
 	what string, r *Report) error {
-	if p.verdict.Action == Keep {
-		r.line("home", what, "%s, %s", Keep, ends(Hold(p.known.Own)))
+	if p.verdict.Action == unchanged {
+		r.line("home", what, "%s, %s", unchanged, ends(Hold(p.known.Own)))
 		if p.verdict.Why != "" {
 			r.Notes = append(r.Notes, p.verdict.Why)
 		}
@@ -252,7 +252,7 @@ func (o Onboarder) addSecret(ctx context.Context, home client.Client, a AddOptio
 }
 
 // secret adds what becomes of the Secret.
-func (r *Report) secret(what string, v Verdict) {
+func (r *Report) secret(what string, v verdict) {
 	r.line("home", what, "%s", v.Action)
 	if v.Why != "" {
 		r.Notes = append(r.Notes, fmt.Sprintf("%s %s: %s", v.Action, what, v.Why))
@@ -288,18 +288,18 @@ var groups = []struct {
 }
 
 // summarize says in a few lines what becomes of many objects.
-func summarize(cluster string, steps []Step) (r Report) {
+func summarize(cluster string, steps []step) (r Report) {
 	for _, g := range groups {
-		count := map[Action]int{}
+		count := map[action]int{}
 		for _, s := range steps {
 			if slices.Contains(g.kinds, s.Object.GetKind()) {
 				count[s.Action]++
 			}
 		}
 		var done []string
-		for _, action := range []Action{Create, Update, Keep, Delete, Leave} {
-			if n := count[action]; n > 0 {
-				done = append(done, fmt.Sprintf("%d %s", n, action))
+		for _, a := range []action{created, updated, unchanged, deleted, left} {
+			if n := count[a]; n > 0 {
+				done = append(done, fmt.Sprintf("%d %s", n, a))
 			}
 		}
 		if len(done) > 0 {
@@ -309,7 +309,7 @@ func summarize(cluster string, steps []Step) (r Report) {
 	var why []string
 	named := map[string][]string{}
 	for _, s := range steps {
-		r.Changed = r.Changed || s.Action == Create || s.Action == Update || s.Action == Delete
+		r.Changed = r.Changed || s.Action == created || s.Action == updated || s.Action == deleted
 		if s.Note == "" {
 			continue
 		}
@@ -332,14 +332,14 @@ func (o Onboarder) Manifests(a AddOptions) ([]*unstructured.Unstructured, *corev
 	if err != nil {
 		return nil, nil, err
 	}
-	objects, err := Objects(access)
+	objects, err := objects(access)
 	if err != nil {
 		return nil, nil, err
 	}
-	target, err := TargetOf(o.Workload, a.Server)
+	target, err := targetOf(o.Workload, a.Server)
 	if err != nil {
 		return nil, nil, err
 	}
-	secret, err := Template(o.Namespace, o.Name, target, access)
+	secret, err := template(o.Namespace, o.Name, target, access)
 	return objects, secret, err
 }

@@ -22,7 +22,7 @@ const asksAtOnce = 32
 var asksWithin = 10 * time.Second
 
 // ask asks the cluster itself about its API and the caller's rights.
-func (p *Probe) ask(ctx context.Context, opened *kubeconfig.Access) error {
+func (p *probe) ask(ctx context.Context, opened *kubeconfig.Access) error {
 	config, err := opened.REST()
 	if err != nil {
 		return err
@@ -31,12 +31,12 @@ func (p *Probe) ask(ctx context.Context, opened *kubeconfig.Access) error {
 	kubeconfig.Bound(config)
 	ctx, cancel := context.WithTimeout(ctx, asksWithin)
 	defer cancel()
-	objects, err := Objects(p.Access)
+	objects, err := objects(p.Access)
 	if err != nil {
 		return err
 	}
 	p.API = apiDiffers(ctx, config, objects)
-	if p.Asked, err = Rights(objects); err != nil {
+	if p.Asked, err = rights(objects); err != nil {
 		return err
 	}
 	p.Missing, p.Unasked = denied(ctx, config, p.Asked)

@@ -57,7 +57,7 @@ func TestRightsAreAskedForManyAtATimeAndReportedInOrder(t *testing.T) {
 		_ = json.NewEncoder(w).Encode(review)
 	}))
 	defer server.Close()
-	rights, err := Rights(objectsOf(t, Access{Roles: []Role{Ats}, Namespaces: manyNames(100)}))
+	rights, err := rights(objectsOf(t, Access{Roles: []Role{Ats}, Namespaces: manyNames(100)}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +97,7 @@ func TestAClusterThatDoesNotAnswerLeavesTimeForTheFleet(t *testing.T) {
 		<-r.Context().Done()
 	}))
 	defer server.Close()
-	p := Probe{Access: everywhere}
+	p := probe{Access: everywhere}
 	question, cancel := context.WithTimeout(t.Context(), lookTimeout) // of one request: there are many
 	defer cancel()
 	if err := p.ask(question, access(t, server)); err != nil {
@@ -128,7 +128,7 @@ func TestAnAnswerWithoutAnEndFailsACheck(t *testing.T) {
 		_, _ = io.WriteString(w, `{"kind":"APIResourceList","apiVersion":"v1","resources":[]}`)
 	}))
 	defer server.Close()
-	p, large := Probe{Access: everywhere}, &http.MaxBytesError{}
+	p, large := probe{Access: everywhere}, &http.MaxBytesError{}
 	if err := p.ask(t.Context(), access(t, server)); err != nil || !errors.As(p.API, &large) {
 		t.Errorf("%v, %v", err, p.API)
 	}
@@ -138,7 +138,7 @@ func TestAnAnswerWithoutAnEndFailsACheck(t *testing.T) {
 func access(t *testing.T, server *httptest.Server) *kubeconfig.Access {
 	t.Helper()
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	text, err := Target{Server: server.URL, CA: ca}.kubeconfig("west", "token")
+	text, err := target{Server: server.URL, CA: ca}.kubeconfig("west", "token")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,8 +20,8 @@ import (
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 )
 
-// Probe is all that a check found out.
-type Probe struct {
+// probe is all that a check found out.
+type probe struct {
 	Name string
 	Now  time.Time
 	Held Held
@@ -61,7 +61,7 @@ type Examination struct {
 
 // Check asks the cluster with the credentials of its Secret for all that replicas need.
 func (o Onboarder) Check(ctx context.Context, wish Wish) (Examination, error) {
-	p := Probe{Name: o.Name}
+	p := probe{Name: o.Name}
 	home, err := o.home()
 	if err != nil {
 		return Examination{}, err
@@ -94,7 +94,7 @@ func (o Onboarder) Check(ctx context.Context, wish Wish) (Examination, error) {
 		p.Told = nil // without the right to read events, only the records count
 	}
 	p.Now = time.Now()
-	return Examine(p), nil
+	return examine(p), nil
 }
 
 // asReplicasRead returns what replicas read in a Secret. They don't read one without the label.
@@ -210,8 +210,8 @@ func comparable(schema any) any {
 	return schema
 }
 
-// Examine judges a probe.
-func Examine(p Probe) Examination {
+// examine judges a probe.
+func examine(p probe) Examination {
 	e := Examination{Cluster: p.Name, Server: p.Held.Server, Missing: p.Missing}
 	add := func(check string, ok bool, format string, args ...any) {
 		e.Findings = append(e.Findings, Finding{check, ok, fmt.Sprintf(format, args...)})
@@ -246,11 +246,11 @@ func Examine(p Probe) Examination {
 	if p.Limits != "" || p.BadLimits != nil {
 		add("limits", p.BadLimits == nil, "%s", orElse(p.BadLimits, p.Limits))
 	}
-	s := Serving(p.Fleet, p.Name)
+	s := serving(p.Fleet, p.Name)
 	if s.Complete {
 		add("shards", len(s.Unfit) == 0, "%s", s)
 	} else {
-		add("shards", false, "%s", Obstacle(p.Fleet, p.Name, p.Told))
+		add("shards", false, "%s", obstacle(p.Fleet, p.Name, p.Told))
 	}
 	e.OK = true
 	for _, f := range e.Findings {

@@ -16,22 +16,22 @@ const (
 	MadeBy      = "tenure-cluster-add"
 )
 
-// Action is what becomes of an object.
-type Action string
+// action is what becomes of an object.
+type action string
 
 const (
-	Create Action = "created"
-	Update Action = "updated"
-	Keep   Action = "unchanged"
-	Delete Action = "deleted"
-	// Leave is for what stays although the cluster or the role doesn't need it.
-	Leave Action = "left"
+	created   action = "created"
+	updated   action = "updated"
+	unchanged action = "unchanged"
+	deleted   action = "deleted"
+	// left is for what stays although the cluster or the role doesn't need it.
+	left action = "left"
 )
 
-// Step is one object and what becomes of it.
-type Step struct {
+// step is one object and what becomes of it.
+type step struct {
 	Object *unstructured.Unstructured
-	Action Action
+	Action action
 	// Note says why, where the action doesn't say it all.
 	Note string
 }
@@ -55,18 +55,18 @@ func holds(o *unstructured.Unstructured) bool {
 
 func ours(o *unstructured.Unstructured) bool { return o.GetLabels()[MadeByLabel] == MadeBy }
 
-// Decide returns the steps by which a workload cluster gets what is wanted. live holds the present objects of all
+// decide returns the steps by which a workload cluster gets what is wanted. live holds the present objects of all
 // that could be wanted, and those with our label.
 //
 // An object that isn't wanted belongs to a role that the cluster doesn't have, or gives more than was asked for.
 // Ours is deleted, unless that would delete others with it. A binding that somebody else made is left, and
 // reported.
-func Decide(live, want []*unstructured.Unstructured) ([]Step, error) {
+func decide(live, want []*unstructured.Unstructured) ([]step, error) {
 	there := map[id]*unstructured.Unstructured{}
 	for _, o := range live {
 		there[idOf(o)] = o
 	}
-	var steps []Step
+	var steps []step
 	var errs []error
 	wanted := map[id]bool{}
 	for _, w := range want {
@@ -79,36 +79,36 @@ func Decide(live, want []*unstructured.Unstructured) ([]Step, error) {
 		switch {
 		case wanted[idOf(o)]:
 		case ours(o) && !holds(o):
-			steps = append(steps, Step{o, Delete, "not needed for --role and --namespaces"})
+			steps = append(steps, step{o, deleted, "not needed for --role and --namespaces"})
 		case binding:
-			steps = append(steps, Step{o, Leave, "gives more than --role and --namespaces say, but somebody else made it"})
+			steps = append(steps, step{o, left, "gives more than --role and --namespaces say, but somebody else made it"})
 		}
 	}
 	return steps, errors.Join(errs...)
 }
 
-func decideOne(live, want *unstructured.Unstructured) (Step, error) {
+func decideOne(live, want *unstructured.Unstructured) (step, error) {
 	want = want.DeepCopy()
 	if live == nil {
 		mark(want)
-		return Step{want, Create, ""}, nil
+		return step{want, created, ""}, nil
 	}
 	if live.GetDeletionTimestamp() != nil {
-		return Step{}, fmt.Errorf("%s is being deleted: wait until it is gone, or see what its finalizers "+
+		return step{}, fmt.Errorf("%s is being deleted: wait until it is gone, or see what its finalizers "+
 			"(metadata.finalizers) wait for", idOf(want))
 	}
 	if was, is := live.Object["roleRef"], want.Object["roleRef"]; is != nil && !equality.Semantic.DeepEqual(was, is) {
-		return Step{}, fmt.Errorf("%s: roleRef is %v, must be %v, and can't be changed: delete the binding",
+		return step{}, fmt.Errorf("%s: roleRef is %v, must be %v, and can't be changed: delete the binding",
 			idOf(want), was, is)
 	}
 	keepUsers(want, live)
 	if covers(live.Object, want.Object) {
-		return Step{live, Keep, ""}, nil
+		return step{live, unchanged, ""}, nil
 	}
 	if ours(live) {
 		mark(want)
 	}
-	return Step{want, Update, ""}, nil
+	return step{want, updated, ""}, nil
 }
 
 // keepUsers adds to what is wanted the users that somebody has added to ours: subjects of a binding, and names in
@@ -208,26 +208,26 @@ func sortedKeys(m map[string]any) []string {
 	return keys
 }
 
-// DecideRemoval returns what becomes of the live objects of a workload cluster that is removed, in the order in
+// decideRemoval returns what becomes of the live objects of a workload cluster that is removed, in the order in
 // which they can be deleted. The service account goes first, since that ends all tokens. keep returns why an object
 // stays although it is ours; "" if it goes.
-func DecideRemoval(live []*unstructured.Unstructured, keep func(*unstructured.Unstructured) string) []Step {
-	var steps []Step
+func decideRemoval(live []*unstructured.Unstructured, keep func(*unstructured.Unstructured) string) []step {
+	var steps []step
 	for _, o := range live {
-		step := Step{o, Delete, ""}
+		s := step{o, deleted, ""}
 		switch {
 		case !ours(o):
-			step.Action, step.Note = Leave, "not made by tenure cluster add"
+			s.Action, s.Note = left, "not made by tenure cluster add"
 		case o.GetKind() == kindCRD:
-			step.Action, step.Note = Leave, "deleting it would delete its objects"
+			s.Action, s.Note = left, "deleting it would delete its objects"
 		default:
-			if step.Note = keep(o); step.Note != "" {
-				step.Action = Leave
+			if s.Note = keep(o); s.Note != "" {
+				s.Action = left
 			}
 		}
-		steps = append(steps, step)
+		steps = append(steps, s)
 	}
-	slices.SortStableFunc(steps, func(a, b Step) int { return removalRank(a.Object) - removalRank(b.Object) })
+	slices.SortStableFunc(steps, func(a, b step) int { return removalRank(a.Object) - removalRank(b.Object) })
 	return steps
 }
 

@@ -74,27 +74,27 @@ func (o Onboarder) tell(format string, args ...any) {
 
 // known reads the Secrets of the fleet's clusters, and asks the cluster whether it takes the credentials in its own
 // Secret.
-func (o Onboarder) known(ctx context.Context, home client.Client) (Known, error) {
+func (o Onboarder) known(ctx context.Context, home client.Client) (known, error) {
 	if err := home.Get(ctx, client.ObjectKey{Name: o.Namespace}, &corev1.Namespace{}); apierrors.IsNotFound(err) {
-		return Known{}, fmt.Errorf("there is no namespace %s at %s: --namespace names the one of the replicas, "+
+		return known{}, fmt.Errorf("there is no namespace %s at %s: --namespace names the one of the replicas, "+
 			"--home-kubeconfig and --home-context the home cluster",
 			o.Namespace, o.Home.Host)
 	}
 	all := &corev1.SecretList{}
 	if err := home.List(ctx, all, client.InNamespace(o.Namespace),
 		client.MatchingLabels{kubeconfig.Label: "true"}); err != nil {
-		return Known{}, fmt.Errorf("listing the Secrets of clusters in namespace %s of the home cluster at %s "+
+		return known{}, fmt.Errorf("listing the Secrets of clusters in namespace %s of the home cluster at %s "+
 			"(--home-kubeconfig and --home-context say where it is): %w",
 			o.Namespace, o.Home.Host, err)
 	}
-	k := Known{Others: others(all.Items, o.Name)}
+	k := known{Others: others(all.Items, o.Name)}
 	own := &corev1.Secret{}
 	err := home.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: o.Name}, own)
 	switch {
 	case apierrors.IsNotFound(err):
 		return k, nil
 	case err != nil:
-		return Known{}, fmt.Errorf("reading Secret %s/%s: %w", o.Namespace, o.Name, err)
+		return known{}, fmt.Errorf("reading Secret %s/%s: %w", o.Namespace, o.Name, err)
 	}
 	k.Own = own
 	k.Reason, k.Note = clusterhealth.Look(ctx, own, kubeconfig.Policy{}, lookTimeout)
@@ -125,7 +125,7 @@ func (o Onboarder) identify(ctx context.Context, there client.Client) (string, e
 // made there for another access.
 func live(ctx context.Context, c client.Client,
 	want []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
-	possible, err := Objects(Access{Roles: Roles})
+	possible, err := objects(Access{Roles: Roles})
 	if err != nil {
 		return nil, err
 	}
@@ -230,7 +230,7 @@ func (o Onboarder) fleet(ctx context.Context, ask bool) (console.Fleet, error) {
 	return console.Assess(s), nil
 }
 
-// records reads the records of the fleet alone, not the Secrets and events of all clusters: enough for [Serving], and
+// records reads the records of the fleet alone, not the Secrets and events of all clusters: enough for [serving], and
 // little enough to be read again and again.
 func (o Onboarder) records(ctx context.Context, home client.Reader, seen *renewals) (inspect.Records, console.Fleet,
 	error) {

@@ -46,16 +46,16 @@ func (o Onboarder) List(ctx context.Context, ask bool) ([]Entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	return Entries(fleet, secrets.Items), nil
+	return entries(fleet, secrets.Items), nil
 }
 
-// Entries judges the clusters that are registered.
-func Entries(f console.Fleet, secrets []corev1.Secret) []Entry {
+// entries judges the clusters that are registered.
+func entries(f console.Fleet, secrets []corev1.Secret) []Entry {
 	all := make([]Entry, 0, len(secrets))
 	for i := range secrets {
 		s, held := &secrets[i], Hold(&secrets[i])
-		e := Entry{Name: s.Name, Server: held.Server, Service: Serving(f, s.Name)}
-		if access, ok := AccessOf(s); ok {
+		e := Entry{Name: s.Name, Server: held.Server, Service: serving(f, s.Name)}
+		if access, ok := accessOf(s); ok {
 			e.Roles, e.Namespaces = access.Roles, access.Namespaces
 		}
 		if !held.Expires.IsZero() {

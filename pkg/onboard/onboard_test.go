@@ -39,12 +39,12 @@ import (
 var (
 	everywhere = Access{Roles: []Role{Ats}}
 	now        = time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC)
-	west       = Target{Server: "https://west.example.com:6443", UID: "uid-west"}
+	west       = target{Server: "https://west.example.com:6443", UID: "uid-west"}
 )
 
 func objectsOf(t *testing.T, a Access) []*unstructured.Unstructured {
 	t.Helper()
-	all, err := Objects(a)
+	all, err := objects(a)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func objectsOf(t *testing.T, a Access) []*unstructured.Unstructured {
 
 func rightsOfAccess(t *testing.T, a Access) []string {
 	t.Helper()
-	all, err := Rights(objectsOf(t, a))
+	all, err := rights(objectsOf(t, a))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,30 +197,32 @@ func TestWhatIsThereDecidesWhatIsDone(t *testing.T) {
 	n := len(want)
 	for name, c := range map[string]struct {
 		live []*unstructured.Unstructured
-		want map[Action]int
+		want map[action]int
 	}{
-		"nothing":                           {nil, map[Action]int{Create: n}},
-		"all of it, by this":                {served(true, want, nil), map[Action]int{Keep: n}},
-		"all of it, by kubectl":             {served(false, want, nil), map[Action]int{Keep: n}},
-		"a role that lost a rule, by this":  {served(true, want, lessRights), map[Action]int{Keep: n - 1, Update: 1}},
-		"a user was added to ours, by this": {served(true, want, alsoReplica), map[Action]int{Keep: n}},
-		"ours was replaced, by this":        {served(true, want, anotherReplica), map[Action]int{Keep: n - 2, Update: 2}},
-		"more than wanted, by this":         {served(true, wide, nil), map[Action]int{Keep: n - 1, Create: 1, Delete: 5}},
+		"nothing":                           {nil, map[action]int{created: n}},
+		"all of it, by this":                {served(true, want, nil), map[action]int{unchanged: n}},
+		"all of it, by kubectl":             {served(false, want, nil), map[action]int{unchanged: n}},
+		"a role that lost a rule, by this":  {served(true, want, lessRights), map[action]int{unchanged: n - 1, updated: 1}},
+		"a user was added to ours, by this": {served(true, want, alsoReplica), map[action]int{unchanged: n}},
+		"ours was replaced, by this": {served(true, want, anotherReplica),
+			map[action]int{unchanged: n - 2, updated: 2}},
+		"more than wanted, by this": {served(true, wide, nil),
+			map[action]int{unchanged: n - 1, created: 1, deleted: 5}},
 		// The three bindings of all namespaces; roles without binding give nothing.
-		"more than wanted, by kubectl": {served(false, wide, nil), map[Action]int{Keep: n - 1, Create: 1, Leave: 3}},
+		"more than wanted, by kubectl": {served(false, wide, nil), map[action]int{unchanged: n - 1, created: 1, left: 3}},
 	} {
-		steps, err := Decide(c.live, want)
+		steps, err := decide(c.live, want)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		got := map[Action]int{}
+		got := map[action]int{}
 		for _, s := range steps {
 			got[s.Action]++
-			if made := s.Object.GetLabels()[MadeByLabel] == MadeBy; made != (s.Action == Create ||
-				strings.HasSuffix(name, "this") || s.Action == Update) {
+			if made := s.Object.GetLabels()[MadeByLabel] == MadeBy; made != (s.Action == created ||
+				strings.HasSuffix(name, "this") || s.Action == updated) {
 				t.Errorf("%s: %s %s: label says made by us: %v", name, s.Action, idOf(s.Object), made)
 			}
-			if s.Action == Delete && holds(s.Object) {
+			if s.Action == deleted && holds(s.Object) {
 				t.Errorf("%s: deletes %s", name, idOf(s.Object))
 			}
 		}
@@ -236,7 +238,7 @@ func TestABindingToAnotherRoleIsRefused(t *testing.T) {
 		return o.GetKind() == kindClusterBinding
 	})], false)
 	live.Object["roleRef"].(map[string]any)["name"] = "cluster-admin"
-	_, err := Decide([]*unstructured.Unstructured{live}, want)
+	_, err := decide([]*unstructured.Unstructured{live}, want)
 	if err == nil || !strings.Contains(err.Error(), "ClusterRoleBinding tenure-ats-") ||
 		!strings.Contains(err.Error(), "roleRef is map[") ||
 		!strings.Contains(err.Error(), "delete the binding") {
@@ -249,12 +251,12 @@ func TestRemovalDeletesOnlyWhatWasMadeHereAndNoAPI(t *testing.T) {
 	for i, o := range objectsOf(t, everywhere) {
 		live = append(live, asServed(o, i%4 != 3))
 	}
-	steps := DecideRemoval(live, func(o *unstructured.Unstructured) string {
+	steps := decideRemoval(live, func(o *unstructured.Unstructured) string {
 		return map[bool]string{true: "in use"}[o.GetKind() == kindNamespace]
 	})
 	for i, s := range steps {
-		left := !ours(s.Object) || s.Object.GetKind() == kindCRD || s.Object.GetKind() == kindNamespace
-		if (s.Action == Leave) != left || left == (s.Note == "") {
+		stays := !ours(s.Object) || s.Object.GetKind() == kindCRD || s.Object.GetKind() == kindNamespace
+		if (s.Action == left) != stays || stays == (s.Note == "") {
 			t.Errorf("%s: %s, %q", idOf(s.Object), s.Action, s.Note)
 		}
 		if i == 0 && s.Object.GetKind() != kindAccount || i == len(steps)-1 && s.Object.GetKind() != kindNamespace {
@@ -273,7 +275,7 @@ func tokenUntil(expires time.Time) string {
 }
 
 // secretOf is the Secret of a cluster as add writes it, changed.
-func secretOf(t *testing.T, name string, target Target, expires time.Time, change func(*corev1.Secret)) *corev1.Secret {
+func secretOf(t *testing.T, name string, target target, expires time.Time, change func(*corev1.Secret)) *corev1.Secret {
 	t.Helper()
 	text, err := target.kubeconfig(name, tokenUntil(expires))
 	if err != nil {
@@ -290,16 +292,16 @@ func secretOf(t *testing.T, name string, target Target, expires time.Time, chang
 // An admin may come through a tunnel, and the Secret hold what --server said when the cluster was added.
 func TestReplicasGoOnReachingAClusterAsBefore(t *testing.T) {
 	later := now.Add(time.Hour)
-	tunnel := Target{Server: "https://127.0.0.1:6443", UID: west.UID}
+	tunnel := target{Server: "https://127.0.0.1:6443", UID: west.UID}
 	for name, c := range map[string]struct {
 		own  *corev1.Secret
-		want Target
+		want target
 	}{
 		"a new cluster":         {nil, tunnel},
 		"another way":           {secretOf(t, "west", west, later, nil), west},
 		"the same way":          {secretOf(t, "west", tunnel, later, nil), tunnel},
 		"which one isn't known": {secretOf(t, "west", west, later, byHand), tunnel},
-		"another cluster":       {secretOf(t, "west", Target{Server: west.Server, UID: "u"}, later, nil), tunnel},
+		"another cluster":       {secretOf(t, "west", target{Server: west.Server, UID: "u"}, later, nil), tunnel},
 		"nothing can be read":   {secretOf(t, "west", west, later, func(s *corev1.Secret) { s.Data = nil }), tunnel},
 	} {
 		if diff := cmp.Diff(c.want, tunnel.asBefore(c.own), cmpopts.EquateEmpty()); diff != "" {
@@ -340,53 +342,53 @@ func TestAFleetThatCannotBeReadIsNeitherDeadNorHolding(t *testing.T) {
 
 func TestASecretIsKeptRenewedOrRefused(t *testing.T) {
 	later := now.Add(24 * time.Hour)
-	moved := Target{Server: "https://new.example.com", UID: west.UID}
-	east := Target{Server: "https://east.example.com", UID: "uid-east"}
+	moved := target{Server: "https://new.example.com", UID: west.UID}
+	east := target{Server: "https://east.example.com", UID: "uid-east"}
 	for name, c := range map[string]struct {
 		own, other *corev1.Secret
 		reason     string
-		target     Target
+		target     target
 		access     Access
-		want       Verdict // without its reason
+		want       verdict // without its reason
 		why        string
 		refusal    []string
 	}{
-		"none":         {want: Verdict{Action: Create, NewToken: true}},
-		"the same":     {own: secretOf(t, "west", west, later, nil), want: Verdict{Action: Keep}},
-		"made by hand": {own: secretOf(t, "west", west, later, byHand), want: Verdict{Action: Update}, why: "what it says"},
+		"none":         {want: verdict{Action: created, NewToken: true}},
+		"the same":     {own: secretOf(t, "west", west, later, nil), want: verdict{Action: unchanged}},
+		"made by hand": {own: secretOf(t, "west", west, later, byHand), want: verdict{Action: updated}, why: "what it says"},
 		"another role": {own: secretOf(t, "west", west, later, nil), access: Access{Roles: []Role{Ats, Deployments}},
-			want: Verdict{Action: Update}},
-		"expired": {own: secretOf(t, "west", west, now, nil), want: Verdict{Action: Update, NewToken: true},
+			want: verdict{Action: updated}},
+		"expired": {own: secretOf(t, "west", west, now, nil), want: verdict{Action: updated, NewToken: true},
 			why: "expired at 2026-11-23"},
 		"put there by hand, and expired": {
 			own:  secretOf(t, "west", west, now, func(s *corev1.Secret) { delete(s.Annotations, SumAnnotation) }),
-			want: Verdict{Action: Update, NewToken: true}, why: "expired at",
+			want: verdict{Action: updated, NewToken: true}, why: "expired at",
 		},
 		"put there by hand, another address": {
 			own:    secretOf(t, "west", west, later, func(s *corev1.Secret) { delete(s.Annotations, SumAnnotation) }),
-			target: moved, want: Verdict{Action: Update}, why: "the way",
+			target: moved, want: verdict{Action: updated}, why: "the way",
 		},
 		"refused by its API server": {
 			own: secretOf(t, "west", west, later, nil), reason: clusterhealth.ReasonRefused,
-			want: Verdict{Action: Update, NewToken: true}, why: "are refused",
+			want: verdict{Action: updated, NewToken: true}, why: "are refused",
 		},
 		"broken, but ours": {
 			own:  secretOf(t, "west", west, later, func(s *corev1.Secret) { s.Data = nil }),
-			want: Verdict{Action: Update, NewToken: true}, why: "replicas don't use what it holds",
+			want: verdict{Action: updated, NewToken: true}, why: "replicas don't use what it holds",
 		},
 		"with what only replicas may do": {own: secretOf(t, "west", west, later, throughProxy),
-			want: Verdict{Action: Keep}, why: "proxy-url isn't allowed"},
+			want: verdict{Action: unchanged}, why: "proxy-url isn't allowed"},
 		"with what only replicas may do, and another role": {own: secretOf(t, "west", west, later, throughProxy),
-			access: Access{Roles: []Role{Ats, Deployments}}, want: Verdict{Action: Update}, why: "the kubeconfig in it stays"},
+			access: Access{Roles: []Role{Ats, Deployments}}, want: verdict{Action: updated}, why: "the kubeconfig in it stays"},
 		"another address": {own: secretOf(t, "west", west, later, nil), target: moved,
-			want: Verdict{Action: Update}, why: "the way"},
+			want: verdict{Action: updated}, why: "the way"},
 		"another cluster": {
 			own: secretOf(t, "west", east, later, nil),
 			refusal: []string{"Secret ns/west: annotation tenure.dev/cluster-uid is uid-east", "has uid-west",
 				"choose another NAME", "cluster remove west"},
 		},
 		"another cluster at the same address": {
-			own:     secretOf(t, "west", Target{Server: west.Server, UID: "uid-old"}, later, nil),
+			own:     secretOf(t, "west", target{Server: west.Server, UID: "uid-old"}, later, nil),
 			refusal: []string{"uid-old", "has uid-west"},
 		},
 		"another cluster, made by hand": {
@@ -411,10 +413,10 @@ func TestASecretIsKeptRenewedOrRefused(t *testing.T) {
 			other:   secretOf(t, "occident", west, later, byHand),
 			refusal: []string{"Secret ns/occident: clusters[].cluster.server is https://west"},
 		},
-		"beside another": {other: secretOf(t, "east", east, later, nil), want: Verdict{Action: Create, NewToken: true}},
+		"beside another": {other: secretOf(t, "east", east, later, nil), want: verdict{Action: created, NewToken: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := Known{Own: c.own, Reason: c.reason, Note: "no"}
+			k := known{Own: c.own, Reason: c.reason, Note: "no"}
 			if c.other != nil {
 				k.Others = []corev1.Secret{*c.other}
 			}
@@ -424,7 +426,7 @@ func TestASecretIsKeptRenewedOrRefused(t *testing.T) {
 			if c.access.Roles == nil {
 				c.access = everywhere
 			}
-			got, err := JudgeSecret("ns", "west", c.target, c.access, k, now)
+			got, err := judgeSecret("ns", "west", c.target, c.access, k, now)
 			for _, want := range c.refusal {
 				if err == nil || !strings.Contains(err.Error(), want) {
 					t.Errorf("refusal doesn't say %q: %v", want, err)
@@ -445,7 +447,7 @@ func TestASecretIsKeptRenewedOrRefused(t *testing.T) {
 }
 
 func TestReplicasRefuseATemplateAndNameTheField(t *testing.T) {
-	s, err := Template("ns", "west", west, everywhere)
+	s, err := template("ns", "west", west, everywhere)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -469,11 +471,11 @@ func TestAnAdminsConnectionThatReplicasCantUseIsRefusedBeforeAnythingIsTouched(t
 		"no file": {&rest.Config{Host: "https://a", TLSClientConfig: rest.TLSClientConfig{CAFile: "/no/such"}}, "",
 			"/no/such"},
 	} {
-		if _, err := TargetOf(c.config, c.server); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := targetOf(c.config, c.server); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}
-	got, err := TargetOf(&rest.Config{Host: "https://a/", BearerToken: "secret"}, "https://b:1/")
+	got, err := targetOf(&rest.Config{Host: "https://a/", BearerToken: "secret"}, "https://b:1/")
 	if err != nil || got.Server != "https://b:1" {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -515,24 +517,24 @@ func TestAClusterIsServedWhenItsShardsCoverItAndLiveReplicasHoldThem(t *testing.
 		{nil, false, 0, "not divided into shards", "the coordinator hasn't divided the cluster"},
 	} {
 		f := fleetOf(t, c.holders...)
-		s := Serving(f, "west")
+		s := serving(f, "west")
 		if s.Complete != c.complete || s.Taken != c.taken || s.String() != c.says {
 			t.Errorf("%q: %+v, %s", c.holders, s, s)
 		}
 		told := []console.Answer{{Cluster: "west", Reason: clusterhealth.ReasonUnreachable, Note: "no route"},
 			{Cluster: "east", Reason: "x"}}
-		if got := Obstacle(f, "west", told); !strings.Contains(got, c.obstacle) {
+		if got := obstacle(f, "west", told); !strings.Contains(got, c.obstacle) {
 			t.Errorf("%q: obstacle %q, want %q", c.holders, got, c.obstacle)
 		}
 	}
 	f := fleetOf(t, "r1", "r1", "r1", "r1")
 	f.Replicas[1].Unfit, f.Replicas[2].Unfit = "north,west", "west"
-	if got := Serving(f, "west"); !got.Complete ||
+	if got := serving(f, "west"); !got.Complete ||
 		got.String() != "4 of 4 held by 1 of 2 replicas; can't serve it, by their own word: r2" {
 		t.Errorf("%s", got)
 	}
 	nobody := console.Fleet{Namespace: "ns"}
-	if got := Obstacle(nobody, "west", nil); !strings.Contains(got,
+	if got := obstacle(nobody, "west", nil); !strings.Contains(got,
 		"no replica is alive in namespace ns: kubectl -n ns get pods") {
 		t.Error(got)
 	}
@@ -557,44 +559,44 @@ func TestAClusterThatIsServedUnderAnotherNameIsFoundByItsLayout(t *testing.T) {
 }
 
 func TestAnExaminationNamesWhatIsWrongAndTheWayOut(t *testing.T) {
-	good := Probe{
+	good := probe{
 		Name: "west", Now: now, Access: everywhere, Reason: clusterhealth.ReasonUsable, Asked: make([]Right, 10),
 		Held: Hold(secretOf(t, "west", west, now.Add(500*time.Hour), nil)), Fleet: fleetOf(t, "r1", "r1", "r2", "r2"),
 	}
 	for name, c := range map[string]struct {
-		change func(*Probe)
+		change func(*probe)
 		want   string // "" for nothing wrong
 	}{
-		"all well": {func(*Probe) {}, ""},
-		"refused": {func(p *Probe) {
+		"all well": {func(*probe) {}, ""},
+		"refused": {func(p *probe) {
 			p.Held = Held{Refused: errors.New("users[].user.exec")}
 			p.Reason = "BadKubeconfig"
 		}, "kubeconfig: users[].user.exec"},
-		"only for replicas": {func(p *Probe) {
+		"only for replicas": {func(p *probe) {
 			p.Held, p.Reason = Hold(secretOf(t, "west", west, now.Add(500*time.Hour), throughProxy)), "BadKubeconfig"
 		}, ""},
-		"only for replicas, which refuse it": {func(p *Probe) {
+		"only for replicas, which refuse it": {func(p *probe) {
 			p.Held, p.Reason = Hold(secretOf(t, "west", west, now.Add(500*time.Hour), throughProxy)), "BadKubeconfig"
 			p.Told = []console.Answer{{Cluster: "west", Reason: clusterhealth.ReasonBadConfig, Note: "not here (said at 9:00)"}}
 		}, "kubeconfig: a replica says BadKubeconfig: not here (said at 9:00)"},
-		"away": {func(p *Probe) { p.Reason, p.Note = clusterhealth.ReasonUnreachable, "no route" },
+		"away": {func(p *probe) { p.Reason, p.Note = clusterhealth.ReasonUnreachable, "no route" },
 			"server: Unreachable: no route"},
-		"another API": {func(p *Probe) { p.API = errors.New("differs at .spec") }, "API of Ats: differs at .spec"},
-		"fewer rights": {func(p *Probe) { p.Missing = make([]Right, 2) },
+		"another API": {func(p *probe) { p.API = errors.New("differs at .spec") }, "API of Ats: differs at .spec"},
+		"fewer rights": {func(p *probe) { p.Missing = make([]Right, 2) },
 			"rights: 2 of 10 are missing: tenure cluster add gives them"},
-		"unknown": {func(p *Probe) { p.Unasked = errors.New("no") }, "rights: couldn't be asked for: no"},
-		"expired": {func(p *Probe) { p.Now = now.Add(600 * time.Hour) },
+		"unknown": {func(p *probe) { p.Unasked = errors.New("no") }, "rights: couldn't be asked for: no"},
+		"expired": {func(p *probe) { p.Now = now.Add(600 * time.Hour) },
 			"credentials: expired 2026-12-14 05:00 UTC: tenure cluster rotate west"},
-		"expires soon": {func(p *Probe) { p.Now = now.Add(430 * time.Hour) },
+		"expires soon": {func(p *probe) { p.Now = now.Add(430 * time.Hour) },
 			"credentials: expires 2026-12-14 05:00 UTC, in 70h, and the fleet should have renewed them"},
-		"unfit": {func(p *Probe) { p.Fleet.Replicas[1].Unfit = "west" },
+		"unfit": {func(p *probe) { p.Fleet.Replicas[1].Unfit = "west" },
 			"shards: 4 of 4 held by 2 of 2 replicas; can't serve it"},
-		"not served": {func(p *Probe) { p.Fleet = fleetOf(t, "r1", "", "", "") }, "shards: of its shards 1 of 4 held"},
+		"not served": {func(p *probe) { p.Fleet = fleetOf(t, "r1", "", "", "") }, "shards: of its shards 1 of 4 held"},
 	} {
 		p := good
 		p.Fleet.Replicas = slices.Clone(p.Fleet.Replicas)
 		c.change(&p)
-		e := Examine(p)
+		e := examine(p)
 		var wrong []string
 		for _, f := range e.Findings {
 			if !f.OK {
@@ -621,7 +623,7 @@ func TestASecretWithoutTheLabelIsReadByNobody(t *testing.T) {
 }
 
 func TestWhatFailedIsNotReportedAsDone(t *testing.T) {
-	steps, err := Decide(nil, objectsOf(t, everywhere))
+	steps, err := decide(nil, objectsOf(t, everywhere))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -787,7 +789,7 @@ func TestTheListNamesTheWorstOfEachCluster(t *testing.T) {
 		}), "", "being removed"},
 	} {
 		f.Clusters = []console.Cluster{{Name: "west", Reason: c.reason}}
-		got := Entries(f, []corev1.Secret{*c.secret})
+		got := entries(f, []corev1.Secret{*c.secret})
 		if len(got) != 1 || got[0].State != c.want || got[0].OK != (c.want == "served") {
 			t.Errorf("%+v, want %s", got, c.want)
 		}

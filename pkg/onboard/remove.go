@@ -55,7 +55,7 @@ func (o Onboarder) Remove(ctx context.Context, wait time.Duration) (r Report, er
 	if err != nil {
 		return r, err
 	}
-	if known.Own == nil && there == nil && Serving(console.Assess(snapshot), o.Name).Taken == 0 && len(fleets) == 1 {
+	if known.Own == nil && there == nil && serving(console.Assess(snapshot), o.Name).Taken == 0 && len(fleets) == 1 {
 		return r, o.unknown(known)
 	}
 	secret := fmt.Sprintf("Secret %s/%s", o.Namespace, o.Name)
@@ -69,7 +69,7 @@ func (o Onboarder) Remove(ctx context.Context, wait time.Duration) (r Report, er
 			return r, fmt.Errorf("deleting %s: %w", secret, err)
 		}
 		r.Changed = true
-		r.line("home", secret, "%s", Delete)
+		r.line("home", secret, "%s", deleted)
 	} else {
 		r.line("home", secret, "not there")
 	}
@@ -159,29 +159,29 @@ func (o Onboarder) alive(ctx context.Context, home client.Reader, within time.Du
 // mayClean refuses to clean up in a cluster that isn't the one to remove, or that is served under another name.
 // Without a Secret, the fleet's layout must name the cluster: a mistyped name must not take another fleet's account
 // away.
-func (o Onboarder) mayClean(ctx context.Context, there client.Client, known Known,
+func (o Onboarder) mayClean(ctx context.Context, there client.Client, known known,
 	layouts []tenurev1alpha1.Shard) error {
-	target := Target{Server: o.Workload.Host}
+	this := target{Server: o.Workload.Host}
 	var err error
-	if target.UID, err = o.identify(ctx, there); err != nil {
+	if this.UID, err = o.identify(ctx, there); err != nil {
 		return err
 	}
 	for i := range known.Others {
-		if field, value := same(&known.Others[i], target); field != "" {
+		if field, value := same(&known.Others[i], this); field != "" {
 			return fmt.Errorf("--kubeconfig: this is cluster %s (its Secret has %s %s), not %s", known.Others[i].Name,
 				field, value, o.Name)
 		}
 	}
 	if known.Own != nil {
-		if err := whose(o.Namespace, o.Name, known.Own, Hold(known.Own), target); err != nil {
+		if err := whose(o.Namespace, o.Name, known.Own, Hold(known.Own), this); err != nil {
 			return fmt.Errorf("--kubeconfig isn't of this cluster, so nothing was done: %w", err)
 		}
 		return nil
 	}
-	if !served(layouts, o.Name, target.UID) {
+	if !served(layouts, o.Name, this.UID) {
 		return fmt.Errorf("%w; and no record says that this fleet served the cluster at %s under that name, so nothing was "+
 			"done there. If --namespace, --fleet and the home cluster are right, delete by hand what has the label %s=%s",
-			o.unknown(known), target.Server, MadeByLabel, MadeBy)
+			o.unknown(known), this.Server, MadeByLabel, MadeBy)
 	}
 	return nil
 }
@@ -203,7 +203,7 @@ func (o Onboarder) clean(ctx context.Context, atHome string, there client.Client
 	if err != nil {
 		return r, fmt.Errorf("cluster %s: %w", o.Name, err)
 	}
-	made, err := carryOut(ctx, there, DecideRemoval(found, keep))
+	made, err := carryOut(ctx, there, decideRemoval(found, keep))
 	done := summarize(o.Name, made)
 	r.Lines, r.Notes, r.Changed = append(r.Lines, done.Lines...), append(r.Notes, done.Notes...), r.Changed || done.Changed
 	if err != nil {

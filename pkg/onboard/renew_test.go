@@ -149,7 +149,7 @@ func newRenewing(t *testing.T, change func(*corev1.Secret)) *renewing {
 	f.owner.Store(true)
 	f.at = newIssuer(t, &f.clock)
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: f.at.Certificate().Raw})
-	target := Target{Server: f.at.URL, CA: ca, UID: "uid-west"}
+	target := target{Server: f.at.URL, CA: ca, UID: "uid-west"}
 	first := tokenFrom(f.now().Add(-time.Hour), f.now().Add(time.Hour))
 	f.at.first.Store(first)
 	text, err := target.kubeconfig("west", first)

@@ -17,7 +17,7 @@ func (o Onboarder) Rotate(ctx context.Context, lifetime time.Duration) (r Report
 	if err != nil {
 		return r, err
 	}
-	target, err := TargetOf(o.Workload, "")
+	target, err := targetOf(o.Workload, "")
 	if err != nil {
 		return r, err
 	}
@@ -68,7 +68,7 @@ func (o Onboarder) Rotate(ctx context.Context, lifetime time.Duration) (r Report
 	}
 	r.Changed = true
 	r.token(o.Name, lifetime, expires, asked)
-	r.line("home", fmt.Sprintf("Secret %s/%s", o.Namespace, o.Name), "%s, replicas read it by themselves", Update)
+	r.line("home", fmt.Sprintf("Secret %s/%s", o.Namespace, o.Name), "%s, replicas read it by themselves", updated)
 	if held.token != "" && held.Expires.After(asked) {
 		r.Notes = append(r.Notes, fmt.Sprintf("the token before stays valid until %s", stamp(held.Expires)))
 	}
@@ -76,7 +76,7 @@ func (o Onboarder) Rotate(ctx context.Context, lifetime time.Duration) (r Report
 }
 
 // unknown returns the error for a cluster that isn't registered. It lists those that are.
-func (o Onboarder) unknown(k Known) error {
+func (o Onboarder) unknown(k known) error {
 	var names []string
 	for _, s := range k.Others {
 		names = append(names, s.Name)

@@ -46,39 +46,39 @@ func CheckName(name string) error {
 	return nil
 }
 
-// Target is a workload cluster as replicas reach it.
-type Target struct {
+// target is a workload cluster as replicas reach it.
+type target struct {
 	Server        string
 	CA            []byte // PEM; empty means the system's authorities
 	TLSServerName string
 	UID           string // of its namespace kube-system
 }
 
-// TargetOf returns how replicas reach the cluster of an admin's connection. server, unless it is "", replaces its
+// targetOf returns how replicas reach the cluster of an admin's connection. server, unless it is "", replaces its
 // address.
-func TargetOf(admin *rest.Config, server string) (Target, error) {
+func targetOf(admin *rest.Config, server string) (target, error) {
 	c := rest.CopyConfig(admin)
 	if c.Insecure {
-		return Target{}, errors.New("--kubeconfig: insecure-skip-tls-verify is set for this cluster, and replicas verify " +
+		return target{}, errors.New("--kubeconfig: insecure-skip-tls-verify is set for this cluster, and replicas verify " +
 			"whom they give a token: " +
 			"set certificate-authority-data instead")
 	}
 	if err := rest.LoadTLSFiles(c); err != nil {
-		return Target{}, fmt.Errorf("--kubeconfig: reading its certificates: %w", err)
+		return target{}, fmt.Errorf("--kubeconfig: reading its certificates: %w", err)
 	}
-	t := Target{Server: strings.TrimRight(c.Host, "/"), CA: c.CAData, TLSServerName: c.ServerName}
+	t := target{Server: strings.TrimRight(c.Host, "/"), CA: c.CAData, TLSServerName: c.ServerName}
 	if server != "" {
 		t.Server = strings.TrimRight(server, "/")
 	}
 	if _, err := t.kubeconfig("cluster", "token"); err != nil { // before anything is touched
-		return Target{}, fmt.Errorf("--kubeconfig or --server can't be used by replicas: %w", err)
+		return target{}, fmt.Errorf("--kubeconfig or --server can't be used by replicas: %w", err)
 	}
 	return t, nil
 }
 
 // CheckServer refuses an address at which no replica could reach a cluster.
 func CheckServer(server string) error {
-	if _, err := (Target{Server: strings.TrimRight(server, "/")}).kubeconfig("cluster", "token"); err != nil {
+	if _, err := (target{Server: strings.TrimRight(server, "/")}).kubeconfig("cluster", "token"); err != nil {
 		return fmt.Errorf("--server %q: must be https://HOST:PORT", server)
 	}
 	return nil
@@ -86,7 +86,7 @@ func CheckServer(server string) error {
 
 // asBefore returns the target in the cluster's own Secret, since an admin often reaches a cluster in another way
 // than replicas do. It returns t if there is no such target, or if it has the same address.
-func (t Target) asBefore(own *corev1.Secret) Target {
+func (t target) asBefore(own *corev1.Secret) target {
 	if own == nil || t.UID == "" || own.Annotations[UIDAnnotation] != t.UID {
 		return t
 	}
@@ -99,7 +99,7 @@ func (t Target) asBefore(own *corev1.Secret) Target {
 }
 
 // kubeconfig returns the text for the Secret, or an error if replicas wouldn't accept it.
-func (t Target) kubeconfig(name, token string) ([]byte, error) {
+func (t target) kubeconfig(name, token string) ([]byte, error) {
 	text, err := t.write(name, token)
 	if err != nil {
 		return nil, err
@@ -110,7 +110,7 @@ func (t Target) kubeconfig(name, token string) ([]byte, error) {
 	return text, nil
 }
 
-func (t Target) write(name, token string) ([]byte, error) {
+func (t target) write(name, token string) ([]byte, error) {
 	c := clientcmdapi.NewConfig()
 	c.Clusters[name] = &clientcmdapi.Cluster{Server: t.Server, CertificateAuthorityData: t.CA,
 		TLSServerName: t.TLSServerName}
@@ -175,8 +175,8 @@ func join[T ~string](words []T) string {
 	return strings.Join(all, ",")
 }
 
-// AccessOf returns what the cluster was added with; ok is false for a Secret that doesn't say.
-func AccessOf(s *corev1.Secret) (a Access, ok bool) {
+// accessOf returns what the cluster was added with; ok is false for a Secret that doesn't say.
+func accessOf(s *corev1.Secret) (a Access, ok bool) {
 	roles, err := ParseRoles(split(s.Annotations[RolesAnnotation]))
 	return Access{Roles: roles, Namespaces: split(s.Annotations[NamespacesAnnotation])}, err == nil
 }
@@ -199,7 +199,7 @@ type Held struct {
 	issued time.Time
 	// token and target are those of the kubeconfig.
 	token  string
-	target Target
+	target target
 	// Refused is why the kubeconfig isn't used from here.
 	Refused error
 }
@@ -220,23 +220,23 @@ func hold(s *corev1.Secret, policy kubeconfig.Policy) Held {
 		return Held{Refused: err}
 	}
 	h := Held{Server: c.Host, token: c.BearerToken,
-		target: Target{Server: c.Host, CA: c.CAData, TLSServerName: c.ServerName}}
+		target: target{Server: c.Host, CA: c.CAData, TLSServerName: c.ServerName}}
 	h.Expires = kubeconfig.Expiry(c)
 	h.issued, _ = kubeconfig.TokenLife(c.BearerToken)
 	h.Renewed = requested(s) && !h.issued.IsZero() && h.Expires.After(h.issued)
 	return h
 }
 
-// Verdict says what has to be done to a cluster's Secret.
-type Verdict struct {
-	Action Action
+// verdict says what has to be done to a cluster's Secret.
+type verdict struct {
+	Action action
 	// NewToken reports whether a new token is needed, even if the Secret has one. Why is the reason for the action.
 	NewToken bool
 	Why      string
 }
 
-// Known are the Secrets of the fleet's namespace that matter for a cluster.
-type Known struct {
+// known are the Secrets of the fleet's namespace that matter for a cluster.
+type known struct {
 	// Own is the Secret of the cluster's name, nil if there is none; Others are those of other clusters.
 	Own    *corev1.Secret
 	Others []corev1.Secret
@@ -244,56 +244,56 @@ type Known struct {
 	Reason, Note string
 }
 
-// JudgeSecret decides what to do so that the Secret is that of the target. It returns an error if that would take
+// judgeSecret decides what to do so that the Secret is that of the target. It returns an error if that would take
 // the Secret from another cluster, or add a cluster twice.
-func JudgeSecret(namespace, name string, t Target, a Access, k Known, now time.Time) (Verdict, error) {
+func judgeSecret(namespace, name string, t target, a Access, k known, now time.Time) (verdict, error) {
 	for i := range k.Others {
 		other := &k.Others[i]
 		if field, value := same(other, t); field != "" {
-			return Verdict{}, fmt.Errorf("Secret %s/%s: %s is %s: it is the same cluster, and its objects would be worked on "+
+			return verdict{}, fmt.Errorf("Secret %s/%s: %s is %s: it is the same cluster, and its objects would be worked on "+
 				"twice: "+
 				"use the name %[2]s, or first run tenure cluster remove %[2]s", namespace, other.Name, field, value)
 		}
 	}
 	if k.Own == nil {
-		return Verdict{Action: Create, NewToken: true}, nil
+		return verdict{Action: created, NewToken: true}, nil
 	}
 	if value := k.Own.Labels[kubeconfig.Label]; value != "true" {
-		return Verdict{}, fmt.Errorf("Secret %s/%s: label %s is %q, so it is no cluster's and not ours to overwrite: choose "+
+		return verdict{}, fmt.Errorf("Secret %s/%s: label %s is %q, so it is no cluster's and not ours to overwrite: choose "+
 			"another NAME, or delete it",
 			namespace, name, kubeconfig.Label, value)
 	}
 	if !k.Own.DeletionTimestamp.IsZero() {
-		return Verdict{}, fmt.Errorf("Secret %s/%s is being deleted: try again when it is gone", namespace, name)
+		return verdict{}, fmt.Errorf("Secret %s/%s is being deleted: try again when it is gone", namespace, name)
 	}
 	held := Hold(k.Own)
 	if err := whose(namespace, name, k.Own, held, t); err != nil {
-		return Verdict{}, fmt.Errorf("%w: choose another NAME, or first run tenure cluster remove %s", err, name)
+		return verdict{}, fmt.Errorf("%w: choose another NAME, or first run tenure cluster remove %s", err, name)
 	}
 	next := k.Own.DeepCopy()
 	annotate(next, t.UID, a)
-	v := Verdict{Action: Keep}
+	v := verdict{Action: unchanged}
 	if !maps.Equal(next.Annotations, k.Own.Annotations) {
-		v = Verdict{Action: Update, Why: "what it says of the cluster"}
+		v = verdict{Action: updated, Why: "what it says of the cluster"}
 	}
 	switch {
 	case held.broken():
-		v = Verdict{Update, true, "replicas don't use what it holds: " + held.Refused.Error()}
+		v = verdict{updated, true, "replicas don't use what it holds: " + held.Refused.Error()}
 	case held.Refused != nil: // somebody put it there, for replicas that may do more
 		v.Why = strings.TrimPrefix(v.Why+"; the kubeconfig in it stays, which replicas use if they may: "+
 			held.Refused.Error(), "; ")
 	case !held.Expires.IsZero() && !held.Expires.After(now):
-		v = Verdict{Update, true, "its credentials expired at " + stamp(held.Expires)}
+		v = verdict{updated, true, "its credentials expired at " + stamp(held.Expires)}
 	case k.Reason == clusterhealth.ReasonRefused:
-		v = Verdict{Update, true, "its credentials are refused: " + k.Note}
+		v = verdict{updated, true, "its credentials are refused: " + k.Note}
 	case !sameWay(held.target, t):
-		v = Verdict{Update, held.token == "", "the way to the cluster"}
+		v = verdict{updated, held.token == "", "the way to the cluster"}
 	}
 	return v, nil
 }
 
 // same returns the field by which a Secret is known to be the target's, and its value; "" if it isn't.
-func same(s *corev1.Secret, t Target) (field, value string) {
+func same(s *corev1.Secret, t target) (field, value string) {
 	if uid := s.Annotations[UIDAnnotation]; uid != "" {
 		if uid == t.UID {
 			return "annotation " + UIDAnnotation, uid
@@ -307,7 +307,7 @@ func same(s *corev1.Secret, t Target) (field, value string) {
 }
 
 // whose returns an error if a Secret is another cluster's.
-func whose(namespace, name string, s *corev1.Secret, held Held, t Target) error {
+func whose(namespace, name string, s *corev1.Secret, held Held, t target) error {
 	uid := s.Annotations[UIDAnnotation]
 	switch {
 	case uid != "" && t.UID != "" && uid != t.UID:
@@ -329,14 +329,14 @@ func sameServer(a, b string) bool {
 	return strings.EqualFold(strings.TrimRight(a, "/"), strings.TrimRight(b, "/"))
 }
 
-func sameWay(a, b Target) bool {
+func sameWay(a, b target) bool {
 	return sameServer(a.Server, b.Server) && bytes.Equal(bytes.TrimSpace(a.CA), bytes.TrimSpace(b.CA)) &&
 		a.TLSServerName == b.TLSServerName
 }
 
-// Template returns the Secret without a token. The text in the token's place has spaces. If it is ever applied,
+// template returns the Secret without a token. The text in the token's place has spaces. If it is ever applied,
 // replicas refuse it with an error that names the token, and keep what they have.
-func Template(namespace, name string, t Target, a Access) (*corev1.Secret, error) {
+func template(namespace, name string, t target, a Access) (*corev1.Secret, error) {
 	text, err := t.write(name, "(the token is left out: tenure cluster add writes it)")
 	if err != nil {
 		return nil, err

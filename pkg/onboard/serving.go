@@ -29,8 +29,8 @@ type Service struct {
 	Complete bool `json:"complete"`
 }
 
-// Serving judges how the fleet serves a cluster.
-func Serving(f console.Fleet, name string) Service {
+// serving judges how the fleet serves a cluster.
+func serving(f console.Fleet, name string) Service {
 	state := map[protocol.Incarnation]console.ReplicaState{}
 	s := Service{Live: f.Totals.Replicas}
 	for _, r := range f.Replicas {
@@ -64,7 +64,7 @@ func Serving(f console.Fleet, name string) Service {
 func servedAs(f console.Fleet, layouts []tenurev1alpha1.Shard, name, uid string) string {
 	for _, l := range layouts {
 		if uid != "" && l.Spec.Layout != nil && l.Spec.Layout.ClusterUID == uid && l.Spec.Cluster != name &&
-			Serving(f, l.Spec.Cluster).Taken > 0 {
+			serving(f, l.Spec.Cluster).Taken > 0 {
 			return l.Spec.Cluster
 		}
 	}
@@ -87,9 +87,9 @@ func (s Service) String() string {
 	return text
 }
 
-// Obstacle says why a cluster isn't served, as far as the records tell, and what to look at.
-func Obstacle(f console.Fleet, name string, told []console.Answer) string {
-	s := Serving(f, name)
+// obstacle says why a cluster isn't served, as far as the records tell, and what to look at.
+func obstacle(f console.Fleet, name string, told []console.Answer) string {
+	s := serving(f, name)
 	said := ""
 	for _, a := range told {
 		if string(a.Cluster) == name && a.Reason != clusterhealth.ReasonUsable {
