@@ -3,6 +3,7 @@ package onboard
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 
@@ -176,7 +177,7 @@ func missing(path string, live, want any) string {
 		if !ok && len(want) > 0 {
 			return path
 		}
-		for _, key := range sortedKeys(want) {
+		for _, key := range slices.Sorted(maps.Keys(want)) {
 			if at := missing(path+"."+key, l[key], want[key]); at != "" {
 				return at
 			}
@@ -197,15 +198,6 @@ func missing(path string, live, want any) string {
 		}
 	}
 	return ""
-}
-
-func sortedKeys(m map[string]any) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }
 
 // decideRemoval returns what becomes of the live objects of a workload cluster that is removed, in the order in

@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -75,12 +76,7 @@ func SourceOf(copy client.Object) (types.NamespacedName, bool) {
 
 // isSource reports whether a Deployment concerns this package.
 func isSource(labels map[string]string, finalizers []string) bool {
-	for _, f := range finalizers {
-		if f == Finalizer {
-			return true
-		}
-	}
-	return labels[LabelReplicate] == "true"
+	return labels[LabelReplicate] == "true" || slices.Contains(finalizers, Finalizer)
 }
 
 // sourceCluster returns the real cluster of a request: what precedes the shard's prefix.

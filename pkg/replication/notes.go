@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -211,15 +212,7 @@ func (n *notes) behind(source *appsv1.Deployment, now time.Time) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	note := n.sources[source.UID]
-	if now.Sub(note.written) >= cacheGrace {
-		return false
-	}
-	for _, version := range note.replaced {
-		if version == source.ResourceVersion {
-			return true
-		}
-	}
-	return false
+	return now.Sub(note.written) < cacheGrace && slices.Contains(note.replaced, source.ResourceVersion)
 }
 
 // replacedSource records that we replaced a resourceVersion of a source.
