@@ -14,8 +14,8 @@
 // another kubeconfig by now, and that one doesn't work or was refused, the cluster stays usable for as long as the
 // connection in use works. Health then reports the Secret as rejected.
 //
-// A cluster that works, and that nothing in this replica depends on, is asked rarely ([Config].Rarely). No connection
-// to it is kept open.
+// A cluster that works, and that nothing in this replica depends on, is asked rarely. No connection to it is kept
+// open.
 //
 // # Limits
 //

@@ -26,11 +26,8 @@ import (
 
 // Config of [Health]; zero values mean the defaults.
 type Config struct {
-	Namespace string        // of the kubeconfig Secrets
-	Replica   string        // named in events; default "tenure"
-	Every     time.Duration // between two requests to a cluster; default 10 s
-	Rarely    time.Duration // the same for a usable cluster that nothing here depends on; default 5 min
-	Timeout   time.Duration // for one answer; default 5 s
+	Namespace string // of the kubeconfig Secrets
+	Replica   string // named in events; default "tenure"
 	// Policy says what kubeconfigs may do.
 	Policy kubeconfig.Policy
 	// InUse returns the connection that the program already has to a cluster; ok is false if it has none. A cluster
@@ -40,6 +37,13 @@ type Config struct {
 	// is gone. Default: no limits.
 	Limit func(cluster string, secret *corev1.Secret) error
 }
+
+const (
+	// lookEvery is the time between two requests to a cluster.
+	lookEvery = 10 * time.Second
+	// lookTimeout bounds the wait for one answer.
+	lookTimeout = 5 * time.Second
+)
 
 // Use is the connection that the program already has to a cluster.
 type Use struct {
@@ -77,6 +81,7 @@ const (
 // Health watches over the workload clusters.
 type Health struct {
 	cfg    Config
+	rarely time.Duration // lookEvery for a usable cluster that nothing here depends on
 	client client.Client
 	log    logr.Logger
 
@@ -105,19 +110,10 @@ type state struct {
 
 // New returns a Health; see SetupWithManager.
 func New(cfg Config) *Health {
-	if cfg.Every == 0 {
-		cfg.Every = 10 * time.Second
-	}
-	if cfg.Rarely == 0 {
-		cfg.Rarely = 5 * time.Minute
-	}
-	if cfg.Timeout == 0 {
-		cfg.Timeout = 5 * time.Second
-	}
 	if cfg.Replica == "" {
 		cfg.Replica = "tenure"
 	}
-	return &Health{cfg: cfg, changed: make(chan struct{}, 1), states: map[string]state{},
+	return &Health{cfg: cfg, rarely: 5 * time.Minute, changed: make(chan struct{}, 1), states: map[string]state{},
 		complaints: map[string]complaint{}}
 }
 
@@ -158,14 +154,14 @@ func (h *Health) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 		}
 	}
 	if use != nil && !use.Needed && use.Refused == "" && h.fresh(secret) {
-		return ctrl.Result{RequeueAfter: h.cfg.Every}, nil
+		return ctrl.Result{RequeueAfter: lookEvery}, nil
 	}
 	var found finding
 	if use != nil && use.Refused == "" && h.shares(secret, use.Given) {
-		found = answer(use.Given, use.askWithin(ctx, h.cfg.Timeout))
+		found = answer(use.Given, use.askWithin(ctx, lookTimeout))
 		found.shared = use.Given
 	} else {
-		found = look(ctx, secret, h.cfg.Policy, h.cfg.Timeout, use, h.cfg.InUse != nil)
+		found = look(ctx, secret, h.cfg.Policy, lookTimeout, use, h.cfg.InUse != nil)
 		if use != nil && found.shared == nil {
 			found = h.inUse(ctx, *use, found)
 		}
@@ -174,7 +170,7 @@ func (h *Health) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 	if found.reason == ReasonBadConfig && use == nil { // nothing changes before the Secret; only its event is repeated
 		return ctrl.Result{RequeueAfter: eventEvery}, nil
 	}
-	return ctrl.Result{RequeueAfter: h.cfg.Every}, nil
+	return ctrl.Result{RequeueAfter: lookEvery}, nil
 }
 
 // finding is what a look at a cluster and its Secret found: what is wrong with the Secret, and whether the cluster can
@@ -204,13 +200,13 @@ func (h *Health) stillUsed(cluster string) bool {
 	return used
 }
 
-// fresh reports whether the last look at this version of the Secret found the cluster usable, less than
-// [Config].Rarely ago.
+// fresh reports whether the last look at this version of the Secret found the cluster usable, not
+// long ago.
 func (h *Health) fresh(secret *corev1.Secret) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s, known := h.states[secret.Name]
-	return known && s.reason == ReasonUsable && s.version == secret.ResourceVersion && time.Since(s.looked) < h.cfg.Rarely
+	return known && s.reason == ReasonUsable && s.version == secret.ResourceVersion && time.Since(s.looked) < h.rarely
 }
 
 // inUse completes a finding about the Secret with the state of the connection in use.
@@ -221,7 +217,7 @@ func (h *Health) inUse(ctx context.Context, use Use, f finding) finding {
 	case f.usable:
 		f = finding{reason: ReasonRefused, note: use.Refused}
 	}
-	if use.askWithin(ctx, h.cfg.Timeout) == nil {
+	if use.askWithin(ctx, lookTimeout) == nil {
 		f.note, f.usable = f.note+"; the connection from before is used on, until this replica restarts", true
 	}
 	return f

@@ -128,7 +128,7 @@ func TestABrokenSecretLeavesItsClusterUsable(t *testing.T) {
 	request := ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "n", Name: "kept"}}
 	look := func(what string, wantUsable bool, wantReason string) time.Time {
 		t.Helper()
-		if result, err := h.Reconcile(t.Context(), request); err != nil || result.RequeueAfter > h.cfg.Every {
+		if result, err := h.Reconcile(t.Context(), request); err != nil || result.RequeueAfter > lookEvery {
 			t.Fatalf("%s: %v, and the next look after %v", what, err, result.RequeueAfter)
 		}
 		got, since := h.Usable("kept")
@@ -214,7 +214,7 @@ func TestAClusterThatNothingHereDependsOnIsAskedRarely(t *testing.T) {
 			result, err := h.Reconcile(t.Context(), ctrl.Request{
 				NamespacedName: types.NamespacedName{Namespace: "n", Name: "rare"},
 			})
-			if err != nil || result.RequeueAfter != h.cfg.Every {
+			if err != nil || result.RequeueAfter != lookEvery {
 				t.Fatalf("%s: %v, %v", what, result, err)
 			}
 		}
@@ -228,9 +228,9 @@ func TestAClusterThatNothingHereDependsOnIsAskedRarely(t *testing.T) {
 		t.Fatal(err)
 	}
 	asks("changed", 1)
-	h.cfg.Rarely = 0
+	h.rarely = 0
 	asks("long ago", 3)
-	h.cfg.Rarely = time.Hour
+	h.rarely = time.Hour
 	asks("not long ago", 0)
 	use.Needed = true
 	asks("needed", 3)

@@ -24,8 +24,6 @@ import (
 const Path = "/status"
 
 const (
-	// DefaultEvery is the time between two views.
-	DefaultEvery = time.Second
 	// streamFor bounds one stream, in case its reader went away unnoticed. A browser reconnects by itself.
 	streamFor = 10 * time.Minute
 	// writeFor bounds one write of a stream: a reader that doesn't read must not hold up the end of the process.
@@ -45,13 +43,12 @@ type Config struct {
 	Metrics prometheus.Gatherer
 	// Every is the time between two views. Default 1 s.
 	Every time.Duration
-	// Now is the clock; nil is the real one.
-	Now func() time.Time
 }
 
 // Page is the handler. It is safe for concurrent use.
 type Page struct {
 	cfg     Config
+	now     func() time.Time
 	stopped chan struct{} // closed to end all streams
 
 	mu    sync.Mutex // guards all below; held while a view is made, so that all requests that wait share it
@@ -63,13 +60,10 @@ type Page struct {
 
 // New returns a page; see SetupWithManager.
 func New(cfg Config) *Page {
-	if cfg.Now == nil {
-		cfg.Now = time.Now
-	}
 	if cfg.Every == 0 {
-		cfg.Every = DefaultEvery
+		cfg.Every = time.Second
 	}
-	return &Page{cfg: cfg, stopped: make(chan struct{}), watch: newWatch()}
+	return &Page{cfg: cfg, now: time.Now, stopped: make(chan struct{}), watch: newWatch()}
 }
 
 // SetupWithManager puts the page on the manager's metrics server, and ends its streams when the manager stops.
@@ -201,7 +195,7 @@ func (p *Page) current(ctx context.Context) ([]byte, error) {
 	defer cancel()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now := p.cfg.Now()
+	now := p.now()
 	// Streams tick on their own: one that comes a little early must not get the last view twice.
 	if p.view != nil && now.Sub(p.made) < p.every()*9/10 {
 		return p.view, nil

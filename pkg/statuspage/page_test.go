@@ -144,7 +144,7 @@ func TestAReaderThatDoesNotReadIsLeft(t *testing.T) {
 func TestAViewThatTakesLongForgetsNothing(t *testing.T) {
 	version, now := "1", time.Unix(1000, 0)
 	p := newPage(func() (inspect.Records, error) { return lease(version), nil })
-	p.cfg.Now = func() time.Time { return now }
+	p.now = func() time.Time { return now }
 	for _, version = range []string{"1", "2"} {
 		if _, err := p.current(t.Context()); err != nil {
 			t.Fatal(err)
