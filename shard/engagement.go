@@ -102,19 +102,19 @@ func (e *engagement) unreach(all map[keyspace.ClusterName]connection) {
 }
 
 // reach adds an outpost for a cluster, or returns the existing one (begun is true).
-func (e *engagement) reach(name keyspace.ClusterName) (_ context.Context, _ *outpost, begun bool) {
+func (e *engagement) reach(name keyspace.ClusterName) (_ *outpost, begun bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if o := e.reaching[name]; o != nil {
-		return o.ctx, o, true
+		return o, true
 	}
-	ctx, cancel := context.WithCancel(e.ctx)
-	o := &outpost{ctx: ctx, cancel: cancel}
+	o := &outpost{}
+	o.ctx, o.cancel = context.WithCancel(e.ctx)
 	if e.reaching == nil {
 		e.reaching, e.remotes = map[keyspace.ClusterName]*outpost{}, map[keyspace.ClusterName]*view{}
 	}
 	e.reaching[name] = o
-	return ctx, o, false
+	return o, false
 }
 
 // reached puts a synced outpost to use. It returns false if the outpost was dropped meanwhile.

@@ -98,13 +98,13 @@ func (g *engager) reach(e *engagement) {
 		if name == e.id.Cluster || len(o.opts.Kinds) == 0 {
 			continue
 		}
-		ctx, post, begun := e.reach(name)
+		post, begun := e.reach(name)
 		if begun {
-			post.view.follow(ctx, o)
+			post.view.follow(post.ctx, o)
 			continue
 		}
 		g.spawn(func() {
-			if !post.view.warm(ctx, o) || !e.reached(name, post) {
+			if !post.view.warm(post.ctx, o) || !e.reached(name, post) {
 				return
 			}
 			sources := g.roster.allSources()
