@@ -5,8 +5,6 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/tenure-dev/tenure/pkg/budget"
@@ -68,19 +66,16 @@ func (h thrifty) WithGroup(name string) slog.Handler {
 	return thrifty{h.Handler.WithGroup(name), h.budget}
 }
 
-// causeOf returns the text of a line without the words that are names or figures, which differ from object to
-// object.
+// causeOf returns what the errors of one cause have in common.
 func causeOf(r slog.Record) string {
-	words := []string{r.Message}
+	said := r.Message
 	r.Attrs(func(a slog.Attr) bool {
 		if err, ok := a.Value.Any().(error); ok {
-			words = append(words, strings.Fields(text.Line(err.Error(), text.Note))...)
+			said += " " + text.Line(err.Error(), text.Note)
 		}
 		return true
 	})
-	return strings.Join(slices.DeleteFunc(words, func(word string) bool {
-		return strings.ContainsAny(word, `"/0123456789`)
-	}), " ")
+	return text.Cause(said)
 }
 
 // quietened lowers errors about something that was cancelled to level Info. client-go logs an error when a list is

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -202,18 +200,11 @@ func (a *actor) showRefusal(ctx context.Context, at *cnatv1alpha1.At, what strin
 
 // isNews reports whether a refusal has another cause than the one that is shown, and may be shown instead.
 func (a *actor) isNews(at *cnatv1alpha1.At, shown, message string) bool {
-	if causeOf(shown) == causeOf(message) {
+	if text.Cause(shown) == text.Cause(message) {
 		return false
 	}
 	_, ok := a.causes.Take(string(at.UID), a.clock.Now())
 	return ok
-}
-
-// causeOf returns a message without the words that are names or figures, which may vary from try to try.
-func causeOf(message string) string {
-	return strings.Join(slices.DeleteFunc(strings.Fields(message), func(word string) bool {
-		return strings.ContainsAny(word, `"/0123456789`)
-	}), " ")
 }
 
 // causeBudget bounds how often an At shows that its Pod is refused for another cause. Each time costs a write, and the

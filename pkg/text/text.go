@@ -9,6 +9,7 @@ package text
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf16"
@@ -55,6 +56,14 @@ func Line(s string, limit int) string {
 		}
 	}
 	return out.String()
+}
+
+// Cause returns a message without the words that are names or figures, which differ from object to object, and from try
+// to try.
+func Cause(message string) string {
+	return strings.Join(slices.DeleteFunc(strings.Fields(message), func(word string) bool {
+		return strings.ContainsAny(word, `"/0123456789`)
+	}), " ")
 }
 
 // EventName returns the name of an event about an object, distinguished by a hash of its cause. API servers refuse a

@@ -120,3 +120,14 @@ func TestTheNameOfAnEventIsAProperOneHoweverLongItsObjectsIs(t *testing.T) {
 		}
 	}
 }
+
+func TestMessagesOfOneCauseDifferInNamesAndFiguresAlone(t *testing.T) {
+	for _, message := range []string{
+		`pods "hello-1" is forbidden: exceeded quota, used: pods=3`,
+		"pods \"hello-27\" is  forbidden:\nexceeded quota, used: pods=30",
+	} {
+		if got, want := Cause(message), "pods is forbidden: exceeded quota, used:"; got != want {
+			t.Errorf("%q: %q, want %q", message, got, want)
+		}
+	}
+}
