@@ -60,7 +60,7 @@ func (p *podFlags) defaults() (at.PodDefaults, error) {
 		return d, fmt.Errorf("--at-run-as-user %d: must be above 0 (root needs --at-security=none), or -1 for the image's "+
 			"user", p.user)
 	default:
-		d.SecurityContext.RunAsUser, d.SecurityContext.RunAsGroup = ptr.To(p.user), ptr.To(p.user)
+		d.SecurityContext.RunAsUser, d.SecurityContext.RunAsGroup = new(p.user), new(p.user)
 	}
 	if p.serviceAccount != "" {
 		if problems := validation.ValidateServiceAccountName(p.serviceAccount, false); len(problems) > 0 {

@@ -11,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -55,7 +54,7 @@ func (a *actor) act(ctx context.Context, at *cnatv1alpha1.At,
 	}
 	result = ctrl.Result{RequeueAfter: decision.After}
 	if at.Status.Phase == cnatv1alpha1.AtDone {
-		result.Priority = ptr.To(tidying)
+		result.Priority = new(tidying)
 	}
 	return result, false, nil
 }
@@ -226,7 +225,7 @@ func isRefused(at *cnatv1alpha1.At) bool {
 // delete deletes an At whose time to live is over, unless it was changed or made again since it was read.
 func (a *actor) delete(ctx context.Context, at *cnatv1alpha1.At) (ctrl.Result, bool, error) {
 	err := a.cluster.GetClient().Delete(ctx, at,
-		client.Preconditions{UID: ptr.To(at.UID), ResourceVersion: ptr.To(at.ResourceVersion)},
+		client.Preconditions{UID: new(at.UID), ResourceVersion: new(at.ResourceVersion)},
 		client.PropagationPolicy(metav1.DeletePropagationBackground))
 	switch {
 	case err == nil, apierrors.IsNotFound(err):

@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 )
@@ -55,7 +54,7 @@ func done(at *cnatv1alpha1.At) {
 
 func suspended(at *cnatv1alpha1.At) { at.Spec.Suspend = true }
 
-func deleting(at *cnatv1alpha1.At) { at.DeletionTimestamp = ptr.To(metav1.NewTime(due)) }
+func deleting(at *cnatv1alpha1.At) { at.DeletionTimestamp = new(metav1.NewTime(due)) }
 
 func schedule(text string) func(*cnatv1alpha1.At) {
 	return func(at *cnatv1alpha1.At) { at.Spec.Schedule = text }
@@ -108,8 +107,8 @@ func ended(phase corev1.PodPhase, code int32, at time.Time) func(*corev1.Pod) {
 // podDeleted marks a Pod as deleted at a time, with 30 s of grace.
 func podDeleted(at time.Time) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
-		pod.DeletionGracePeriodSeconds = ptr.To(int64(30))
-		pod.DeletionTimestamp = ptr.To(metav1.NewTime(at.Add(30 * time.Second)))
+		pod.DeletionGracePeriodSeconds = new(int64(30))
+		pod.DeletionTimestamp = new(metav1.NewTime(at.Add(30 * time.Second)))
 	}
 }
 

@@ -44,10 +44,10 @@ func RestrictedPods() PodDefaults {
 			corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("256Mi"),
 		},
 		SecurityContext: corev1.SecurityContext{
-			RunAsNonRoot:             ptr.To(true),
-			RunAsUser:                ptr.To(int64(nobody)),
-			RunAsGroup:               ptr.To(int64(nobody)),
-			AllowPrivilegeEscalation: ptr.To(false),
+			RunAsNonRoot:             new(true),
+			RunAsUser:                new(int64(nobody)),
+			RunAsGroup:               new(int64(nobody)),
+			AllowPrivilegeEscalation: new(false),
 			Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 			SeccompProfile:           &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 		},
@@ -100,9 +100,9 @@ func (d PodDefaults) serviceAccount(spec *cnatv1alpha1.AtSpec) string {
 func (d PodDefaults) activeDeadline(spec *cnatv1alpha1.AtSpec) *int64 {
 	switch {
 	case spec.ActiveDeadlineSeconds != nil:
-		return ptr.To(*spec.ActiveDeadlineSeconds)
+		return new(*spec.ActiveDeadlineSeconds)
 	case d.ActiveDeadline > 0:
-		return ptr.To(int64(d.ActiveDeadline / time.Second))
+		return new(int64(d.ActiveDeadline / time.Second))
 	}
 	return nil
 }
@@ -154,7 +154,7 @@ func (d PodDefaults) securityContext(spec *cnatv1alpha1.AtSpec) *corev1.Security
 	set(&merged.AllowPrivilegeEscalation, asked.AllowPrivilegeEscalation)
 	set(&merged.Privileged, asked.Privileged)
 	if c := asked.Capabilities; c != nil {
-		merged.Capabilities = ptr.To(ptr.Deref(merged.Capabilities, corev1.Capabilities{}))
+		merged.Capabilities = new(ptr.Deref(merged.Capabilities, corev1.Capabilities{}))
 		setList(&merged.Capabilities.Add, c.Add)
 		setList(&merged.Capabilities.Drop, c.Drop)
 	}
@@ -168,7 +168,7 @@ func (d PodDefaults) securityContext(spec *cnatv1alpha1.AtSpec) *corev1.Security
 // set copies a value that is specified.
 func set[T any](to **T, from *T) {
 	if from != nil {
-		*to = ptr.To(*from)
+		*to = new(*from)
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/utils/ptr"
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 )
@@ -52,7 +51,7 @@ func TestDefaultResourcesNeverContradictTheAt(t *testing.T) {
 }
 
 func TestADefaultSecurityContextNeverContradictsTheAt(t *testing.T) {
-	root, nonRoot, yes := ptr.To(int64(0)), ptr.To(int64(7)), ptr.To(true)
+	root, nonRoot, yes := new(int64(0)), new(int64(7)), new(true)
 	for name, c := range map[string]struct {
 		asked cnatv1alpha1.AtSecurityContext
 		want  func(*corev1.SecurityContext) // what differs from the defaults
@@ -65,8 +64,8 @@ func TestADefaultSecurityContextNeverContradictsTheAt(t *testing.T) {
 			func(s *corev1.SecurityContext) { s.RunAsUser = nonRoot }},
 		"who is privileged may gain privileges": {cnatv1alpha1.AtSecurityContext{Privileged: yes},
 			func(s *corev1.SecurityContext) { s.Privileged, s.AllowPrivilegeEscalation = yes, nil }},
-		"not privileged": {cnatv1alpha1.AtSecurityContext{Privileged: ptr.To(false)},
-			func(s *corev1.SecurityContext) { s.Privileged = ptr.To(false) }},
+		"not privileged": {cnatv1alpha1.AtSecurityContext{Privileged: new(false)},
+			func(s *corev1.SecurityContext) { s.Privileged = new(false) }},
 		"one capability, all others still dropped": {
 			cnatv1alpha1.AtSecurityContext{Capabilities: &cnatv1alpha1.AtCapabilities{Add: []string{"NET_BIND_SERVICE"}}},
 			func(s *corev1.SecurityContext) { s.Capabilities.Add = []corev1.Capability{"NET_BIND_SERVICE"} }},
@@ -98,12 +97,12 @@ func TestADefaultSecurityContextNeverContradictsTheAt(t *testing.T) {
 func TestAnAtDecidesFieldByFieldOverItsPod(t *testing.T) {
 	at := anAt(func(at *cnatv1alpha1.At) {
 		at.Spec.ServiceAccountName, at.Spec.AutomountServiceAccountToken = "backup", true
-		at.Spec.ActiveDeadlineSeconds = ptr.To(int64(5))
+		at.Spec.ActiveDeadlineSeconds = new(int64(5))
 		at.Spec.SecurityContext = &cnatv1alpha1.AtSecurityContext{
-			RunAsUser: ptr.To(int64(0)), RunAsNonRoot: ptr.To(false), ReadOnlyRootFilesystem: ptr.To(true),
+			RunAsUser: new(int64(0)), RunAsNonRoot: new(false), ReadOnlyRootFilesystem: new(true),
 			Capabilities: &cnatv1alpha1.AtCapabilities{Add: []string{"NET_BIND_SERVICE"}, Drop: []string{"ALL"}},
 			SeccompProfile: &cnatv1alpha1.AtSeccompProfile{Type: corev1.SeccompProfileTypeLocalhost,
-				LocalhostProfile: ptr.To("x.json")},
+				LocalhostProfile: new("x.json")},
 		}
 	})
 	defaults := RestrictedPods()
@@ -114,10 +113,10 @@ func TestAnAtDecidesFieldByFieldOverItsPod(t *testing.T) {
 			*spec.ActiveDeadlineSeconds)
 	}
 	want := &corev1.SecurityContext{
-		RunAsUser: ptr.To(int64(0)), RunAsGroup: ptr.To(int64(nobody)), RunAsNonRoot: ptr.To(false),
-		ReadOnlyRootFilesystem: ptr.To(true), AllowPrivilegeEscalation: ptr.To(false),
+		RunAsUser: new(int64(0)), RunAsGroup: new(int64(nobody)), RunAsNonRoot: new(false),
+		ReadOnlyRootFilesystem: new(true), AllowPrivilegeEscalation: new(false),
 		Capabilities:   &corev1.Capabilities{Add: []corev1.Capability{"NET_BIND_SERVICE"}, Drop: []corev1.Capability{"ALL"}},
-		SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeLocalhost, LocalhostProfile: ptr.To("x.json")},
+		SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeLocalhost, LocalhostProfile: new("x.json")},
 	}
 	if diff := cmp.Diff(want, spec.Containers[0].SecurityContext); diff != "" {
 		t.Errorf("security context (-want +got):\n%s", diff)

@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
@@ -118,17 +117,17 @@ func TestWhichEventsOfAnAtAreActedOn(t *testing.T) {
 		"an edit":       {pending, with(pending, func(at *cnatv1alpha1.At) { at.Generation++ }), true},
 		"our own claim": {pending, claimed, false},
 		"our own claim, in a backup": {with(with(claimed, done),
-			func(at *cnatv1alpha1.At) { at.Spec.TTLSecondsAfterFinished = ptr.To(int32(1)) }), claimed, true},
+			func(at *cnatv1alpha1.At) { at.Spec.TTLSecondsAfterFinished = new(int32(1)) }), claimed, true},
 		"a claim of another process": {pending, with(claimed,
 			func(at *cnatv1alpha1.At) { at.Status.StartTime = micro(due.Add(time.Hour)) }), true},
 		"our own claim with an edit": {pending, with(claimed, func(at *cnatv1alpha1.At) { at.Generation++ }), true},
 		"our own claim with a deletion": {pending, with(claimed,
-			func(at *cnatv1alpha1.At) { at.DeletionTimestamp = ptr.To(metav1.Now()) }), true},
+			func(at *cnatv1alpha1.At) { at.DeletionTimestamp = new(metav1.Now()) }), true},
 		"an edit after the claim": {claimed, with(claimed,
 			func(at *cnatv1alpha1.At) { at.Labels = map[string]string{"a": "b"} }), true},
 		"the end": {claimed, with(claimed, done), false},
 		"the end with a time to live": {claimed, with(with(claimed, done),
-			func(at *cnatv1alpha1.At) { at.Spec.TTLSecondsAfterFinished = ptr.To(int32(1)) }), true},
+			func(at *cnatv1alpha1.At) { at.Spec.TTLSecondsAfterFinished = new(int32(1)) }), true},
 	} {
 		if got := r.reconciler.AtEvents().Update(event.UpdateEvent{ObjectOld: c.old, ObjectNew: c.at}); got != c.want {
 			t.Errorf("%s: acted on is %v, want %v", name, got, c.want)
@@ -161,7 +160,7 @@ func TestWhichEventsOfAPodAreActedOn(t *testing.T) {
 		if orphan.OwnerReferences = nil; !PodEvents().Update(event.UpdateEvent{ObjectOld: pod, ObjectNew: orphan}) {
 			t.Errorf("%s: the loss of its At isn't acted on", phase)
 		}
-		pod.DeletionTimestamp = ptr.To(metav1.Now())
+		pod.DeletionTimestamp = new(metav1.Now())
 		if !PodEvents().Update(event.UpdateEvent{ObjectOld: pod, ObjectNew: pod}) ||
 			!PodEvents().Delete(event.DeleteEvent{Object: pod}) {
 			t.Errorf("%s: a deletion isn't acted on", phase)

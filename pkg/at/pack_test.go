@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
-	"k8s.io/utils/ptr"
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 )
@@ -55,8 +54,8 @@ func TestAnAtThatWaitsIsPackedAndIsTheSameAgain(t *testing.T) {
 		"as most are":            {func(*cnatv1alpha1.At) {}, true},
 		"new":                    {func(a *cnatv1alpha1.At) { a.Status.Phase = "" }, true},
 		"suspended":              {func(a *cnatv1alpha1.At) { a.Spec.Suspend = true }, true},
-		"with a deadline":        {func(a *cnatv1alpha1.At) { a.Spec.StartingDeadlineSeconds = ptr.To[int64](0) }, true},
-		"with a time to live":    {func(a *cnatv1alpha1.At) { a.Spec.TTLSecondsAfterFinished = ptr.To[int32](7) }, true},
+		"with a deadline":        {func(a *cnatv1alpha1.At) { a.Spec.StartingDeadlineSeconds = new(int64(0)) }, true},
+		"with a time to live":    {func(a *cnatv1alpha1.At) { a.Spec.TTLSecondsAfterFinished = new(int32(7)) }, true},
 		"another zone":           {func(a *cnatv1alpha1.At) { a.Spec.Schedule = "2030-04-12T10:12:00+02:00" }, true},
 		"fractions":              {func(a *cnatv1alpha1.At) { a.Spec.Schedule = "2030-04-12T10:12:00.25Z" }, true},
 		"lower case":             {func(a *cnatv1alpha1.At) { a.Spec.Schedule = "2030-04-12t10:12:00z" }, true},
@@ -69,7 +68,7 @@ func TestAnAtThatWaitsIsPackedAndIsTheSameAgain(t *testing.T) {
 		"written in an epoch":    {func(a *cnatv1alpha1.At) { a.Status.Epoch = 3 }, false},
 		"blocked": {func(a *cnatv1alpha1.At) { a.Status.Conditions = []metav1.Condition{{Type: "Blocked"}} },
 			false},
-		"on its way out": {func(a *cnatv1alpha1.At) { a.DeletionTimestamp = ptr.To(metav1.NewTime(time.Unix(1, 0))) },
+		"on its way out": {func(a *cnatv1alpha1.At) { a.DeletionTimestamp = new(metav1.NewTime(time.Unix(1, 0))) },
 			false},
 		"another kind of UID": {func(a *cnatv1alpha1.At) { a.UID = "uid-1" }, false},
 		"a long UID":          {func(a *cnatv1alpha1.At) { a.UID += "0a0b" }, false},

@@ -61,18 +61,18 @@ func newPod(at *cnatv1alpha1.At, defaults PodDefaults) *corev1.Pod {
 				Kind:       "At",
 				Name:       at.Name,
 				UID:        at.UID,
-				Controller: ptr.To(true),
+				Controller: new(true),
 				// Blocking the owner's deletion would need the right to update
 				// ats/finalizers and would gain nothing: a Pod may outlive its At
 				// for the moment that the garbage collector takes.
-				BlockOwnerDeletion: ptr.To(false),
+				BlockOwnerDeletion: new(false),
 			}},
 		},
 		Spec: corev1.PodSpec{
 			RestartPolicy:      corev1.RestartPolicyNever,
 			ServiceAccountName: defaults.serviceAccount(&at.Spec),
 			// A command gets no token unless the At asks for it.
-			AutomountServiceAccountToken: ptr.To(at.Spec.AutomountServiceAccountToken),
+			AutomountServiceAccountToken: new(at.Spec.AutomountServiceAccountToken),
 			ActiveDeadlineSeconds:        defaults.activeDeadline(&at.Spec),
 			Containers: []corev1.Container{{
 				Name:            containerName,
@@ -118,7 +118,7 @@ func endingOf(pod *corev1.Pod) (ending, bool) {
 	end := ending{}
 	for _, container := range pod.Status.ContainerStatuses {
 		if terminated := container.State.Terminated; container.Name == containerName && terminated != nil {
-			end.exitCode = ptr.To(terminated.ExitCode)
+			end.exitCode = new(terminated.ExitCode)
 			end.at = terminated.FinishedAt.Time
 			end.message = terminated.Reason
 		}

@@ -10,7 +10,6 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/client-go/util/workqueue"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -41,8 +40,8 @@ func askedWithin(t *testing.T, span time.Duration, priorityQueue bool, a *answer
 	c, err := controller.NewTypedUnmanaged("queue-test", controller.TypedOptions[mcreconcile.Request]{
 		Reconciler:         reconcile.TypedReconciler[mcreconcile.Request](a),
 		RateLimiter:        NewRateLimiter(),
-		UsePriorityQueue:   ptr.To(priorityQueue),
-		SkipNameValidation: ptr.To(true),
+		UsePriorityQueue:   new(priorityQueue),
+		SkipNameValidation: new(true),
 		Logger:             logr.Discard(),
 	})
 	if err != nil {

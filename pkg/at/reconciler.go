@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
@@ -98,7 +97,7 @@ func NewReconciler(config Config) (*Reconciler, error) {
 		return nil, err
 	}
 	if config.Pods == nil {
-		config.Pods = ptr.To(RestrictedPods())
+		config.Pods = new(RestrictedPods())
 	}
 	return &Reconciler{config: config, budgets: map[string]*budgets{}}, nil
 }

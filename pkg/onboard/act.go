@@ -14,7 +14,6 @@ import (
 	"k8s.io/client-go/discovery"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
@@ -43,7 +42,7 @@ func carryOut(ctx context.Context, c client.Client, steps []step) (made []step, 
 			err = c.Apply(ctx, client.ApplyConfigurationFromUnstructured(s.Object), client.FieldOwner(fieldManager),
 				client.ForceOwnership)
 		case deleted:
-			err = client.IgnoreNotFound(c.Delete(ctx, s.Object, client.Preconditions{UID: ptr.To(s.Object.GetUID())}))
+			err = client.IgnoreNotFound(c.Delete(ctx, s.Object, client.Preconditions{UID: new(s.Object.GetUID())}))
 		}
 		if err != nil {
 			return steps[:i], fmt.Errorf("%s: it couldn't be %s: %w", idOf(s.Object), s.Action, err)
@@ -103,7 +102,7 @@ func requestToken(ctx context.Context, config *rest.Config,
 		return "", time.Time{}, fmt.Errorf("connecting to %s: %w", config.Host, err)
 	}
 	request := &authenticationv1.TokenRequest{}
-	request.Spec.ExpirationSeconds = ptr.To(int64(lifetime / time.Second))
+	request.Spec.ExpirationSeconds = new(int64(lifetime / time.Second))
 	request, err = c.ServiceAccounts(accountNamespace).CreateToken(ctx, accountName, request, metav1.CreateOptions{})
 	switch {
 	case apierrors.IsNotFound(err):

@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
@@ -35,7 +34,7 @@ func aSource(options ...func(*appsv1.Deployment)) *appsv1.Deployment {
 			Annotations: map[string]string{AnnotationClusters: "west,east", "team": "shop"},
 		},
 		Spec: appsv1.DeploymentSpec{
-			Replicas: ptr.To(int32(3)),
+			Replicas: new(int32(3)),
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: labels},
@@ -77,7 +76,7 @@ func aCopy(t *testing.T, options ...func(*appsv1.Deployment)) *appsv1.Deployment
 		t.Fatal(err)
 	}
 	d.UID, d.ResourceVersion, d.Generation = "uid-of-copy", "7", 2
-	d.Spec.RevisionHistoryLimit = ptr.To(int32(10))
+	d.Spec.RevisionHistoryLimit = new(int32(10))
 	d.Spec.Template.Spec.Containers[0].ImagePullPolicy = corev1.PullAlways
 	d.Status = appsv1.DeploymentStatus{ObservedGeneration: 2, Replicas: 3, UpdatedReplicas: 3, AvailableReplicas: 3}
 	for _, option := range options {

@@ -9,7 +9,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -46,15 +45,15 @@ func TestWhatATargetNamespaceLetsIn(t *testing.T) {
 		"the host's IPC":     {pods(func(p *corev1.PodSpec) { p.HostIPC = true }), "hostIPC"},
 		"the host's files":   {volume(corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}), "hostPath"},
 		"an empty folder":    {volume(corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}), ""},
-		"privileged":         {security(corev1.SecurityContext{Privileged: ptr.To(true)}), "privileged"},
-		"not privileged":     {security(corev1.SecurityContext{Privileged: ptr.To(false)}), ""},
+		"privileged":         {security(corev1.SecurityContext{Privileged: new(true)}), "privileged"},
+		"not privileged":     {security(corev1.SecurityContext{Privileged: new(false)}), ""},
 		"a capability": {security(corev1.SecurityContext{
 			Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"SYS_ADMIN"}},
 		}), "SYS_ADMIN"},
 		"a usual capability": {security(corev1.SecurityContext{
 			Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"CHOWN"}},
 		}), ""},
-		"another /proc": {security(corev1.SecurityContext{ProcMount: ptr.To(corev1.UnmaskedProcMount)}), "procMount"},
+		"another /proc": {security(corev1.SecurityContext{ProcMount: new(corev1.UnmaskedProcMount)}), "procMount"},
 		"no seccomp": {security(corev1.SecurityContext{
 			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeUnconfined},
 		}), "seccompProfile"},
@@ -64,7 +63,7 @@ func TestWhatATargetNamespaceLetsIn(t *testing.T) {
 		"a port of the host": {container(func(c *corev1.Container) { c.Ports[0].HostPort = 80 }), "hostPort"},
 		"an init container's": {pods(func(p *corev1.PodSpec) {
 			p.InitContainers = []corev1.Container{{Name: "i",
-				SecurityContext: &corev1.SecurityContext{Privileged: ptr.To(true)}}}
+				SecurityContext: &corev1.SecurityContext{Privileged: new(true)}}}
 		}), "privileged"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 )
 
@@ -39,7 +38,7 @@ func TestDecideCopy(t *testing.T) {
 		delete(d.Annotations, AnnotationSourceCluster)
 		d.Annotations[AnnotationApplied] = "of an earlier version"
 	}
-	deleted := func(d *appsv1.Deployment) { d.DeletionTimestamp = ptr.To(metav1.NewTime(epoch)) }
+	deleted := func(d *appsv1.Deployment) { d.DeletionTimestamp = new(metav1.NewTime(epoch)) }
 	leaned := func(d *appsv1.Deployment) { d.Annotations[AnnotationApplied] = lean.Annotations[AnnotationApplied] }
 	stuck := func(d *appsv1.Deployment) {
 		d.Status.AvailableReplicas = 1
@@ -248,7 +247,7 @@ func TestACopyIsTheSourceWithoutWhatBelongsToOthers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := base.want(ptr.To(int32(7)), Override{Images: map[string]string{"web": "mirror/web:1"}})
+	want, err := base.want(new(int32(7)), Override{Images: map[string]string{"web": "mirror/web:1"}})
 	if err != nil {
 		t.Fatal(err)
 	}

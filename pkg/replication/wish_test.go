@@ -7,7 +7,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 )
 
@@ -55,7 +54,7 @@ func TestParseWish(t *testing.T) {
 			annotations: map[string]string{AnnotationClusters: "*",
 				AnnotationOverrides: `{"west":{"replicas":5,"images":{"web":"web:2"}}}`},
 			want: Wish{All: true, Overrides: map[multicluster.ClusterName]Override{
-				"west": {Replicas: ptr.To(int32(5)), Images: map[string]string{"web": "web:2"}}}},
+				"west": {Replicas: new(int32(5)), Images: map[string]string{"web": "web:2"}}}},
 		},
 		"overrides that aren't JSON are refused": {
 			annotations: map[string]string{AnnotationClusters: "*", AnnotationOverrides: `{"west"`},

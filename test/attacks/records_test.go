@@ -7,7 +7,6 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
@@ -32,13 +31,13 @@ func sound(now time.Time) inspect.Records {
 			ObjectMeta: metav1.ObjectMeta{Name: "r1-aaaaaa", ResourceVersion: "1", Labels: map[string]string{
 				tenurev1alpha1.RoleLabel: tenurev1alpha1.RoleMember, tenurev1alpha1.ReplicaLabel: "r1",
 			}, Annotations: map[string]string{tenurev1alpha1.LeaseDurationAnnotation: "10s"}},
-			Spec: coordinationv1.LeaseSpec{RenewTime: ptr.To(metav1.NewMicroTime(now))},
+			Spec: coordinationv1.LeaseSpec{RenewTime: new(metav1.NewMicroTime(now))},
 		},
 		{
 			ObjectMeta: metav1.ObjectMeta{Name: "tenure-coordinator", ResourceVersion: "2", Labels: map[string]string{
 				tenurev1alpha1.RoleLabel: tenurev1alpha1.RoleCoordinator,
 			}},
-			Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To("r1-aaaaaa")},
+			Spec: coordinationv1.LeaseSpec{HolderIdentity: new("r1-aaaaaa")},
 		},
 	}}
 	for _, prefix := range []string{"0", "1"} {

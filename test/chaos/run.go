@@ -11,8 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/utils/ptr"
-
 	"github.com/tenure-dev/tenure/bench/machine"
 	"github.com/tenure-dev/tenure/test/lab"
 )
@@ -110,7 +108,7 @@ func newRun(s settings, f *lab.Fleet, out io.Writer) *run {
 	// Deleting Ats and their Pods is work for the API servers, too, so only the longest run does.
 	if slices.Contains(s.scenarios, "storm") || slices.Contains(s.scenarios, "moves") ||
 		slices.Contains(s.scenarios, untidy) {
-		r.load.ttl = ptr.To[int32](keepFinished)
+		r.load.ttl = new(int32(keepFinished))
 	}
 	return r
 }

@@ -24,7 +24,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/httpstream"
 	"k8s.io/apimachinery/pkg/util/httpstream/spdy"
 	"k8s.io/client-go/tools/portforward"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-dev/tenure/test/lab"
@@ -156,11 +155,11 @@ func (f *fleet) pretendPod(name string) {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec: corev1.PodSpec{
-			NodeName: node.Name, ServiceAccountName: lab.Account, AutomountServiceAccountToken: ptr.To(false),
-			SecurityContext: &corev1.PodSecurityContext{RunAsNonRoot: ptr.To(true),
+			NodeName: node.Name, ServiceAccountName: lab.Account, AutomountServiceAccountToken: new(false),
+			SecurityContext: &corev1.PodSecurityContext{RunAsNonRoot: new(true),
 				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
 			Containers: []corev1.Container{{Name: "manager", Image: "tenure", SecurityContext: &corev1.SecurityContext{
-				AllowPrivilegeEscalation: ptr.To(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+				AllowPrivilegeEscalation: new(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 			}}},
 		},
 	}

@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
@@ -461,7 +460,7 @@ func schemas(t *testing.T, fleet client.Client) {
 
 func leaseNamed(name, role string) *coordinationv1.Lease {
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: lab.Namespace, Name: name}}
-	lease.Spec.HolderIdentity = ptr.To(name)
+	lease.Spec.HolderIdentity = new(name)
 	if role != "" {
 		lease.Labels = map[string]string{tenurev1alpha1.RoleLabel: role}
 	}

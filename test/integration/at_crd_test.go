@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
@@ -69,7 +68,7 @@ func refusals(t *testing.T, c client.Client) {
 		field  string
 	}{
 		{func(s *cnatv1alpha1.AtSpec) { s.ServiceAccountName = "A_B" }, "spec.serviceAccountName"},
-		{func(s *cnatv1alpha1.AtSpec) { s.ActiveDeadlineSeconds = ptr.To(int64(0)) }, "spec.activeDeadlineSeconds"},
+		{func(s *cnatv1alpha1.AtSpec) { s.ActiveDeadlineSeconds = new(int64(0)) }, "spec.activeDeadlineSeconds"},
 		{func(s *cnatv1alpha1.AtSpec) {
 			s.Resources = &cnatv1alpha1.AtResources{Limits: corev1.ResourceList{
 				corev1.ResourceName(strings.Repeat("x", 254)): resource.MustParse("1"),
@@ -77,7 +76,7 @@ func refusals(t *testing.T, c client.Client) {
 		}, "spec.resources.limits"},
 		{func(s *cnatv1alpha1.AtSpec) {
 			s.SecurityContext = &cnatv1alpha1.AtSecurityContext{SeccompProfile: &cnatv1alpha1.AtSeccompProfile{
-				Type: corev1.SeccompProfileTypeRuntimeDefault, LocalhostProfile: ptr.To("x"),
+				Type: corev1.SeccompProfileTypeRuntimeDefault, LocalhostProfile: new("x"),
 			}}
 		}, "localhostProfile goes with"},
 		{func(s *cnatv1alpha1.AtSpec) { s.Image = "busybox 1" }, "spec.image"},
@@ -91,14 +90,14 @@ func refusals(t *testing.T, c client.Client) {
 			s.Resources = &cnatv1alpha1.AtResources{Requests: corev1.ResourceList{"example.com/gpu": resource.MustParse("1")}}
 		}, "needs a limit"},
 		{func(s *cnatv1alpha1.AtSpec) {
-			s.SecurityContext = &cnatv1alpha1.AtSecurityContext{RunAsUser: ptr.To(int64(1 << 31))}
+			s.SecurityContext = &cnatv1alpha1.AtSecurityContext{RunAsUser: new(int64(1 << 31))}
 		}, "spec.securityContext.runAsUser"},
 		{func(s *cnatv1alpha1.AtSpec) {
-			s.SecurityContext = &cnatv1alpha1.AtSecurityContext{RunAsGroup: ptr.To(int64(1 << 31))}
+			s.SecurityContext = &cnatv1alpha1.AtSecurityContext{RunAsGroup: new(int64(1 << 31))}
 		}, "spec.securityContext.runAsGroup"},
 		{func(s *cnatv1alpha1.AtSpec) {
-			s.SecurityContext = &cnatv1alpha1.AtSecurityContext{Privileged: ptr.To(true),
-				AllowPrivilegeEscalation: ptr.To(false)}
+			s.SecurityContext = &cnatv1alpha1.AtSecurityContext{Privileged: new(true),
+				AllowPrivilegeEscalation: new(false)}
 		}, "allowPrivilegeEscalation must not be false"},
 		{func(s *cnatv1alpha1.AtSpec) {
 			s.SecurityContext = &cnatv1alpha1.AtSecurityContext{
@@ -263,7 +262,7 @@ func storedBefore(t *testing.T, c client.Client) {
 		t.Errorf("writing the condition: %v", err)
 	}
 	at.Spec.Schedule = "2030-01-01T00:00:00Z"
-	at.Spec.StartingDeadlineSeconds = ptr.To(int64(1))
+	at.Spec.StartingDeadlineSeconds = new(int64(1))
 	if err := c.Update(t.Context(), at); err != nil {
 		t.Errorf("correcting the schedule: %v", err)
 	}

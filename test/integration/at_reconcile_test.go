@@ -17,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -122,14 +121,14 @@ func guardedNamespace(t *testing.T, c client.Client) {
 	}
 	plain := newAt(t, c, "plain", inside(func(*cnatv1alpha1.AtSpec) {}))
 	chosen := newAt(t, c, "chosen", inside(func(s *cnatv1alpha1.AtSpec) {
-		s.ServiceAccountName, s.AutomountServiceAccountToken, s.ActiveDeadlineSeconds = "chosen", true, ptr.To(int64(60))
+		s.ServiceAccountName, s.AutomountServiceAccountToken, s.ActiveDeadlineSeconds = "chosen", true, new(int64(60))
 		s.Resources = &cnatv1alpha1.AtResources{Requests: corev1.ResourceList{
 			corev1.ResourceMemory: resource.MustParse("512Mi"),
 		}}
-		s.SecurityContext = &cnatv1alpha1.AtSecurityContext{RunAsUser: ptr.To(int64(1000))}
+		s.SecurityContext = &cnatv1alpha1.AtSecurityContext{RunAsUser: new(int64(1000))}
 	}))
 	refused := newAt(t, c, "refused", inside(func(s *cnatv1alpha1.AtSpec) {
-		s.SecurityContext = &cnatv1alpha1.AtSecurityContext{Privileged: ptr.To(true), AllowPrivilegeEscalation: ptr.To(true)}
+		s.SecurityContext = &cnatv1alpha1.AtSecurityContext{Privileged: new(true), AllowPrivilegeEscalation: new(true)}
 	}))
 	wantResult(t, c, plain, cnatv1alpha1.AtSucceeded)
 	wantResult(t, c, chosen, cnatv1alpha1.AtSucceeded)

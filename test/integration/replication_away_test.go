@@ -9,7 +9,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-dev/tenure/pkg/replication"
@@ -69,7 +68,7 @@ func mutatingPolicy(t *testing.T, r *rig, namespace string) {
 		t.Error("no event tells of it")
 	}
 	r.edit(t, "home", "kubectl", source, func(d *appsv1.Deployment) {
-		d.Spec.ProgressDeadlineSeconds = ptr.To(int32(333))
+		d.Spec.ProgressDeadlineSeconds = new(int32(333))
 	})
 	r.replicated(t, "home", source)
 	if got := r.get(t, "west", source).Annotations["injected"]; got != "yes" {

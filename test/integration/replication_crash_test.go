@@ -16,7 +16,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-dev/tenure/pkg/replication"
@@ -154,7 +153,7 @@ var crashActs = []struct {
 	ends func(s ending) bool
 }{
 	{"created", func(ctx context.Context, l *life) error {
-		source := deployment(l.namespace, "web", func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To(int32(1)) })
+		source := deployment(l.namespace, "web", func(d *appsv1.Deployment) { d.Spec.Replicas = new(int32(1)) })
 		return l.client["home"].Create(ctx, source)
 	}, replicatedTo("web:1", "east", "west")},
 	{"its image changes", func(ctx context.Context, l *life) error { return l.change(ctx, "home", imageTo("web:2")) },

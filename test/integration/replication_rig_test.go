@@ -17,7 +17,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -122,7 +121,7 @@ func (r *rig) start(p process) (stop func() error, err error) {
 	config := replication.Config{Clusters: manager, Targets: r, Clock: clock.RealClock{}, Grace: p.grace,
 		TargetTimeout:    targetTimeout,
 		CreateNamespaces: p.creates}
-	options := mccontroller.Options{MaxConcurrentReconciles: 8, SkipNameValidation: ptr.To(true),
+	options := mccontroller.Options{MaxConcurrentReconciles: 8, SkipNameValidation: new(true),
 		RateLimiter: replication.NewRateLimiter()}
 	if p.oneByOne {
 		config.FanOut, options.MaxConcurrentReconciles = 1, 1
@@ -228,7 +227,7 @@ func deployment(namespace, name string, options ...func(*appsv1.Deployment)) *ap
 			Labels:      map[string]string{replication.LabelReplicate: "true"},
 			Annotations: map[string]string{replication.AnnotationClusters: "*"}},
 		Spec: appsv1.DeploymentSpec{
-			Replicas: ptr.To(int32(2)),
+			Replicas: new(int32(2)),
 			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}},
 			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": name}},
 				Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web:1"}}}},

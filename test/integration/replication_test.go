@@ -12,7 +12,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -262,7 +261,7 @@ func autoscaler(t *testing.T, r *rig, namespace string) {
 	})
 	r.edit(t, "home", "kubectl", source, func(d *appsv1.Deployment) {
 		d.Spec.Template.Spec.Containers[0].Image = "web:2"
-		d.Spec.Replicas = ptr.To(int32(3))
+		d.Spec.Replicas = new(int32(3))
 	})
 	labtest.Until(t, "image and replicas arrive in east, the image alone in west", func() bool {
 		w, e := r.get(t, "west", source).Spec, r.get(t, "east", source).Spec
@@ -388,7 +387,7 @@ func closed(t *testing.T, r *rig, namespace string) {
 	time.Sleep(6 * time.Second) // the state of a namespace is cached for 5 s
 	before := len(r.writes(t, "west", namespace))
 	r.edit(t, "home", "kubectl", source, imageTo("web:2"))
-	r.edit(t, "west", "kubectl", source, func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To(int32(1)) })
+	r.edit(t, "west", "kubectl", source, func(d *appsv1.Deployment) { d.Spec.Replicas = new(int32(1)) })
 	r.shows(t, source, replication.ReasonNotTarget, "west: namespace "+namespace)
 	labtest.Until(t, "east has the new image", func() bool {
 		return r.get(t, "east", source).Spec.Template.Spec.Containers[0].Image == "web:2"
@@ -414,7 +413,7 @@ func confined(t *testing.T, r *rig, namespace string) {
 		pods.ServiceAccountName, pods.HostPID = "admin", true
 		pods.Volumes = []corev1.Volume{{Name: "root",
 			VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}}}
-		pods.Containers[0].SecurityContext = &corev1.SecurityContext{Privileged: ptr.To(true)}
+		pods.Containers[0].SecurityContext = &corev1.SecurityContext{Privileged: new(true)}
 	})
 	r.create(t, "home", source)
 	for _, words := range []string{`service account "admin"`, "hostPID=true", "hostPath", "privileged"} {

@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
@@ -59,7 +58,7 @@ func (p *provider) Start(ctx context.Context, aware multicluster.Aware) error {
 type wiring func(*shard.Manager, reconcile.TypedReconciler[mcreconcile.Request]) error
 
 // twoInOneProcess allows two controllers of the same name in one process, which only a test has.
-var twoInOneProcess = mccontroller.Options{SkipNameValidation: ptr.To(true)}
+var twoInOneProcess = mccontroller.Options{SkipNameValidation: new(true)}
 
 // The lines of a program that uses Tenure's own sources.
 func ownSources(mgr *shard.Manager, r reconcile.TypedReconciler[mcreconcile.Request]) error {
