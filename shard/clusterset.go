@@ -68,63 +68,63 @@ func newClusterSet(log logr.Logger, grace time.Duration, limits kubeconfig.Limit
 
 // add takes a cluster from the provider, until the context ends. A new cluster's connection is used at once. For a
 // known cluster it is an offer; see [clusterSet].
-func (f *clusterSet) add(ctx context.Context, name keyspace.ClusterName, cl cluster.Cluster) error {
+func (cs *clusterSet) add(ctx context.Context, name keyspace.ClusterName, cl cluster.Cluster) error {
 	via, err := engage.Connect(cl)
 	if err != nil {
 		return err
 	}
-	f.mu.Lock()
-	f.last++
-	way := f.last
+	cs.mu.Lock()
+	cs.last++
+	way := cs.last
 	c := connection{Cluster: cl, via: via, number: way, way: way, expires: kubeconfig.Expiry(cl.GetConfig())}
-	s := f.clusters[name]
+	s := cs.clusters[name]
 	known := s != nil
 	if known {
 		s.offer, s.given, s.refused = &offer{c, ctx}, way, ""
 	} else {
-		f.clusters[name] = &site{connection: c, given: way}
-		f.trafficOf(name).Breaker.Reset()
+		cs.clusters[name] = &site{connection: c, given: way}
+		cs.trafficOf(name).Breaker.Reset()
 	}
-	f.mu.Unlock()
-	context.AfterFunc(ctx, func() { f.takeBack(name, way) })
-	f.identify(name, way)
+	cs.mu.Unlock()
+	context.AfterFunc(ctx, func() { cs.takeBack(name, way) })
+	cs.identify(name, way)
 	if !known {
-		f.tell()
+		cs.tell()
 	}
 	return nil
 }
 
 // takeBack is called when the provider takes a connection back. If it gives no other one within the grace, the
 // cluster is removed.
-func (f *clusterSet) takeBack(name keyspace.ClusterName, way uint64) {
-	f.mu.Lock()
-	s := f.clusters[name]
-	last, stopped := s != nil && s.given == way, f.ctx == nil
-	f.mu.Unlock()
+func (cs *clusterSet) takeBack(name keyspace.ClusterName, way uint64) {
+	cs.mu.Lock()
+	s := cs.clusters[name]
+	last, stopped := s != nil && s.given == way, cs.ctx == nil
+	cs.mu.Unlock()
 	switch {
 	case !last: // there is a newer one
-	case f.grace > 0 && !stopped:
-		time.AfterFunc(f.grace, func() { f.remove(name, way) })
+	case cs.grace > 0 && !stopped:
+		time.AfterFunc(cs.grace, func() { cs.remove(name, way) })
 	default:
-		f.remove(name, way)
+		cs.remove(name, way)
 	}
 }
 
 // remove forgets a cluster, unless the provider gave another connection after this one.
-func (f *clusterSet) remove(name keyspace.ClusterName, way uint64) {
-	f.mu.Lock()
-	s := f.clusters[name]
-	gone, stopped := s != nil && s.given == way, f.ctx == nil
+func (cs *clusterSet) remove(name keyspace.ClusterName, way uint64) {
+	cs.mu.Lock()
+	s := cs.clusters[name]
+	gone, stopped := s != nil && s.given == way, cs.ctx == nil
 	if gone {
-		delete(f.clusters, name)
-		f.forget(name)
+		delete(cs.clusters, name)
+		cs.forget(name)
 	}
-	f.mu.Unlock()
+	cs.mu.Unlock()
 	if gone && !stopped {
-		f.log.Info("cluster was taken away", "cluster", string(name))
+		cs.log.Info("cluster was taken away", "cluster", string(name))
 	}
 	if gone {
-		f.tell()
+		cs.tell()
 	}
 }
 
@@ -134,131 +134,131 @@ const maxGone = 100
 
 // forget drops the traffic of removed clusters, but not that of name, while there are more than maxGone. Call it with
 // the lock held.
-func (f *clusterSet) forget(name keyspace.ClusterName) {
-	left := len(f.traffic) - len(f.clusters) - maxGone
-	for other := range f.traffic {
+func (cs *clusterSet) forget(name keyspace.ClusterName) {
+	left := len(cs.traffic) - len(cs.clusters) - maxGone
+	for other := range cs.traffic {
 		if left <= 0 {
 			return
 		}
-		if _, there := f.clusters[other]; !there && other != name {
-			delete(f.traffic, other)
+		if _, there := cs.clusters[other]; !there && other != name {
+			delete(cs.traffic, other)
 			left--
 		}
 	}
 }
 
-func (f *clusterSet) tell() {
-	f.mu.Lock()
-	changed := f.changed
-	f.mu.Unlock()
+func (cs *clusterSet) tell() {
+	cs.mu.Lock()
+	changed := cs.changed
+	cs.mu.Unlock()
 	changed()
 }
 
 // start makes the set call changed after every change, and identify its clusters, until the context ends.
-func (f *clusterSet) start(ctx context.Context, spawn func(func()), changed func()) {
-	f.mu.Lock()
-	f.ctx, f.spawn, f.changed = ctx, spawn, changed
+func (cs *clusterSet) start(ctx context.Context, spawn func(func()), changed func()) {
+	cs.mu.Lock()
+	cs.ctx, cs.spawn, cs.changed = ctx, spawn, changed
 	given := map[keyspace.ClusterName]uint64{}
-	for name, s := range f.clusters {
+	for name, s := range cs.clusters {
 		given[name] = s.given
 	}
-	f.mu.Unlock()
+	cs.mu.Unlock()
 	for name, way := range given {
-		f.identify(name, way)
+		cs.identify(name, way)
 	}
 }
 
 // stop undoes start. Spawned goroutines end with start's context.
-func (f *clusterSet) stop() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.ctx, f.spawn, f.changed = nil, nil, func() {}
+func (cs *clusterSet) stop() {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	cs.ctx, cs.spawn, cs.changed = nil, nil, func() {}
 }
 
 // get returns a cluster's connection in use, whose Cluster is nil if the cluster isn't there, and its traffic
 // counters.
-func (f *clusterSet) get(name keyspace.ClusterName) (connection, *engage.Traffic) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	traffic := f.trafficOf(name)
-	if s := f.clusters[name]; s != nil {
+func (cs *clusterSet) get(name keyspace.ClusterName) (connection, *engage.Traffic) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	traffic := cs.trafficOf(name)
+	if s := cs.clusters[name]; s != nil {
 		return s.connection, traffic
 	}
 	return connection{}, traffic
 }
 
 // known is get for names from anywhere. Unlike get it makes no traffic counters for a cluster that isn't there.
-func (f *clusterSet) known(name keyspace.ClusterName) (connection, *engage.Traffic) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if s := f.clusters[name]; s != nil {
-		return s.connection, f.trafficOf(name)
+func (cs *clusterSet) known(name keyspace.ClusterName) (connection, *engage.Traffic) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if s := cs.clusters[name]; s != nil {
+		return s.connection, cs.trafficOf(name)
 	}
 	return connection{}, nil
 }
 
 // inUse returns a cluster's connection in use, and why the provider's last offer is refused, "" if it isn't.
-func (f *clusterSet) inUse(name keyspace.ClusterName) (_ connection, refused string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if s := f.clusters[name]; s != nil {
+func (cs *clusterSet) inUse(name keyspace.ClusterName) (_ connection, refused string) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if s := cs.clusters[name]; s != nil {
 		return s.connection, s.refused
 	}
 	return connection{}, ""
 }
 
 // trafficOf returns the counters of a cluster, and makes them at the first call. Call it with the lock held.
-func (f *clusterSet) trafficOf(name keyspace.ClusterName) *engage.Traffic {
-	if f.traffic[name] == nil {
-		f.traffic[name] = &engage.Traffic{}
-		f.traffic[name].SetLimits(f.limitsOf(name))
+func (cs *clusterSet) trafficOf(name keyspace.ClusterName) *engage.Traffic {
+	if cs.traffic[name] == nil {
+		cs.traffic[name] = &engage.Traffic{}
+		cs.traffic[name].SetLimits(cs.limitsOf(name))
 	}
-	return f.traffic[name]
+	return cs.traffic[name]
 }
 
-func (f *clusterSet) limitsOf(name keyspace.ClusterName) kubeconfig.Limits {
-	if own, found := f.own[name]; found {
+func (cs *clusterSet) limitsOf(name keyspace.ClusterName) kubeconfig.Limits {
+	if own, found := cs.own[name]; found {
 		return own
 	}
-	return f.limits
+	return cs.limits
 }
 
 // setLimits gives a cluster limits of its own; nil takes them away.
-func (f *clusterSet) setLimits(name keyspace.ClusterName, own *kubeconfig.Limits) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	before := f.limitsOf(name)
-	if delete(f.own, name); own != nil {
-		f.own[name] = *own
+func (cs *clusterSet) setLimits(name keyspace.ClusterName, own *kubeconfig.Limits) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	before := cs.limitsOf(name)
+	if delete(cs.own, name); own != nil {
+		cs.own[name] = *own
 	}
-	if traffic := f.traffic[name]; traffic != nil && f.limitsOf(name) != before {
-		traffic.SetLimits(f.limitsOf(name))
+	if traffic := cs.traffic[name]; traffic != nil && cs.limitsOf(name) != before {
+		traffic.SetLimits(cs.limitsOf(name))
 	}
 }
 
-func (f *clusterSet) all() map[keyspace.ClusterName]connection {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	all := make(map[keyspace.ClusterName]connection, len(f.clusters))
-	for name, s := range f.clusters {
+func (cs *clusterSet) all() map[keyspace.ClusterName]connection {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	all := make(map[keyspace.ClusterName]connection, len(cs.clusters))
+	for name, s := range cs.clusters {
 		all[name] = s.connection
 	}
 	return all
 }
 
 // status returns the traffic of each cluster up to now, and that of a few removed ones.
-func (f *clusterSet) status() map[keyspace.ClusterName]ClusterStatus {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	all := make(map[keyspace.ClusterName]ClusterStatus, len(f.traffic))
-	for name, traffic := range f.traffic {
+func (cs *clusterSet) status() map[keyspace.ClusterName]ClusterStatus {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	all := make(map[keyspace.ClusterName]ClusterStatus, len(cs.traffic))
+	for name, traffic := range cs.traffic {
 		c := ClusterStatus{
 			FencedWrites:     traffic.FencedWrites.Load(),
 			UnansweredWrites: traffic.UnansweredWrites.Load(), Abandoned: traffic.Abandoned.Load(),
 			ListWatchBytes: traffic.ListWatchBytes.Load(), Kept: traffic.Kept.Load(), Discarded: traffic.Discarded.Load(),
 			WatchMode: "server",
 		}
-		if s := f.clusters[name]; s != nil {
+		if s := cs.clusters[name]; s != nil {
 			c.Engaged, c.Refused, c.CredentialsExpire = true, s.refused, s.expires
 		}
 		c.Writes, c.WaitingWrites, c.Limits = traffic.Writes()

@@ -15,44 +15,44 @@ import (
 )
 
 func TestClustersThatComeAndGoLeaveLittleBehind(t *testing.T) {
-	f := newClusterSet(logr.Discard(), 0, kubeconfig.Limits{})
+	cs := newClusterSet(logr.Discard(), 0, kubeconfig.Limits{})
 	some := fakeCluster{config: &rest.Config{Host: "https://127.0.0.1:1"}}
 	add := func(ctx context.Context, name keyspace.ClusterName) {
-		if err := f.add(ctx, name, some); err != nil {
+		if err := cs.add(ctx, name, some); err != nil {
 			t.Fatal(err)
 		}
 	}
 	stay, leave := context.WithCancel(t.Context())
 	defer leave()
 	add(stay, "west")
-	_, west := f.get("west")
+	_, west := cs.get("west")
 	west.Kept.Add(7)
 	for i := range 100_000 {
 		name := keyspace.ClusterName(fmt.Sprint("cluster-", i))
 		ctx, end := context.WithCancel(stay)
 		add(ctx, name)
-		_, traffic := f.get(name)
+		_, traffic := cs.get(name)
 		traffic.Kept.Add(1)
-		f.remove(name, f.last)
+		cs.remove(name, cs.last)
 		end()
 		if i%1000 == 0 { // a connection that is replaced
-			f.remove("west", f.clusters["west"].number)
+			cs.remove("west", cs.clusters["west"].number)
 			add(stay, "west")
 		}
-		if n := len(f.status()); n > maxGone+2 {
+		if n := len(cs.status()); n > maxGone+2 {
 			t.Fatalf("after %d clusters that came and went, %d are remembered", i+1, n)
 		}
 	}
-	if got := f.status()["west"]; got.Kept != 7 || !got.Engaged {
+	if got := cs.status()["west"]; got.Kept != 7 || !got.Engaged {
 		t.Errorf("the cluster that stayed: %+v", got)
 	}
 }
 
 // Names may come from objects, and so be any and many.
 func TestNamesThatAreAskedForAreNotRemembered(t *testing.T) {
-	f := newClusterSet(logr.Discard(), 0, kubeconfig.Limits{})
-	m := &Manager{node: &node{clusters: f}}
-	m.node.judge.Store(newJudge(f, newRoster(Config{}), DefaultLeaseDuration, logr.Discard(), nil, nil))
+	cs := newClusterSet(logr.Discard(), 0, kubeconfig.Limits{})
+	m := &Manager{node: &node{clusters: cs}}
+	m.node.judge.Store(newJudge(cs, newRoster(Config{}), DefaultLeaseDuration, logr.Discard(), nil, nil))
 	for i := range 1000 {
 		name := multicluster.ClusterName(fmt.Sprint("cluster-", i))
 		if wait, trial := m.PutOff(name, "default"); wait != 0 || trial {
@@ -62,29 +62,29 @@ func TestNamesThatAreAskedForAreNotRemembered(t *testing.T) {
 			t.Fatalf("a cluster that isn't there can be used? %v", err)
 		}
 	}
-	if n := len(f.status()); n != 0 {
+	if n := len(cs.status()); n != 0 {
 		t.Errorf("%d clusters are told of, and there is none", n)
 	}
 }
 
 func TestAClustersOwnLimitsReplaceThoseOfAll(t *testing.T) {
 	all, own := kubeconfig.Limits{QPS: 10}, kubeconfig.Limits{Writes: 2}
-	f := newClusterSet(logr.Discard(), 0, all)
+	cs := newClusterSet(logr.Discard(), 0, all)
 	limits := func(name keyspace.ClusterName) kubeconfig.Limits {
-		_, traffic := f.get(name)
+		_, traffic := cs.get(name)
 		_, _, limits := traffic.Writes()
 		return limits
 	}
-	f.setLimits("east", &own) // before it is known
+	cs.setLimits("east", &own) // before it is known
 	if limits("west") != all || limits("east") != own {
 		t.Errorf("%v and %v", limits("west"), limits("east"))
 	}
-	f.setLimits("west", &own)
-	f.setLimits("east", nil)
+	cs.setLimits("west", &own)
+	cs.setLimits("east", nil)
 	if limits("west") != own || limits("east") != all {
 		t.Errorf("after a change: %v and %v", limits("west"), limits("east"))
 	}
-	m := &Manager{node: &node{clusters: f, log: logr.Discard()}}
+	m := &Manager{node: &node{clusters: cs, log: logr.Discard()}}
 	for _, senseless := range []kubeconfig.Limits{{QPS: -1}, {Writes: -1}, {QPS: 1, Burst: -1}} {
 		if m.SetLimits("west", &senseless); limits("west") != own {
 			t.Errorf("%v was taken", senseless)
@@ -96,14 +96,14 @@ func TestAClustersOwnLimitsReplaceThoseOfAll(t *testing.T) {
 }
 
 func TestOneClusterIsFoundWithoutCopyingAll(t *testing.T) {
-	f := newClusterSet(logr.Discard(), 0, kubeconfig.Limits{})
+	cs := newClusterSet(logr.Discard(), 0, kubeconfig.Limits{})
 	for i := range 100 {
-		if err := f.add(t.Context(), keyspace.ClusterName(fmt.Sprint("c", i)),
+		if err := cs.add(t.Context(), keyspace.ClusterName(fmt.Sprint("c", i)),
 			fakeCluster{config: &rest.Config{Host: "https://127.0.0.1:1"}}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	m := &Manager{node: &node{clusters: f}}
+	m := &Manager{node: &node{clusters: cs}}
 	if n := testing.AllocsPerRun(100, func() { _, _ = m.Unfenced("c7") }); n > 0 {
 		t.Errorf("%v allocations", n)
 	}

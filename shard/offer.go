@@ -75,16 +75,16 @@ const (
 )
 
 // identify finds out which cluster a connection leads to, concurrently, and acts on the result.
-func (f *clusterSet) identify(name keyspace.ClusterName, way uint64) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	ctx := f.ctx
+func (cs *clusterSet) identify(name keyspace.ClusterName, way uint64) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	ctx := cs.ctx
 	if ctx == nil {
 		return // start will ask
 	}
-	f.spawn(func() {
+	cs.spawn(func() {
 		for pause := firstAskPause; ; pause *= 2 {
-			longest := f.identifyOnce(ctx, name, way)
+			longest := cs.identifyOnce(ctx, name, way)
 			if longest == 0 {
 				return
 			}
@@ -99,19 +99,19 @@ func (f *clusterSet) identify(name keyspace.ClusterName, way uint64) {
 }
 
 // identifyOnce returns the longest pause before the next question; 0 if there is nothing left to ask.
-func (f *clusterSet) identifyOnce(ctx context.Context, name keyspace.ClusterName,
+func (cs *clusterSet) identifyOnce(ctx context.Context, name keyspace.ClusterName,
 	way uint64) (longest time.Duration) {
-	f.mu.Lock()
-	s := f.clusters[name]
+	cs.mu.Lock()
+	s := cs.clusters[name]
 	if s == nil || s.given != way { // it went, or another was given since
-		f.mu.Unlock()
+		cs.mu.Unlock()
 		return 0
 	}
 	inUse, offered := s.connection, s.offer
-	f.mu.Unlock()
+	cs.mu.Unlock()
 	if offered == nil {
 		uid, err := inUse.via.Identify(ctx)
-		return f.identified(name, way, uid, err)
+		return cs.identified(name, way, uid, err)
 	}
 	if offered.ctx.Err() != nil { // takeBack decides, after the grace
 		return 0
@@ -125,7 +125,7 @@ func (f *clusterSet) identifyOnce(ctx context.Context, name keyspace.ClusterName
 		_, err := inUse.via.Identify(ctx)
 		e.lost = apierrors.IsUnauthorized(err)
 	}
-	switch done := f.decide(name, offered, inUse.way, e); {
+	switch done := cs.decide(name, offered, inUse.way, e); {
 	case !done:
 		return lastAskPause
 	case e.err != nil: // the offer is in use from now on, but its cluster isn't identified
@@ -136,7 +136,7 @@ func (f *clusterSet) identifyOnce(ctx context.Context, name keyspace.ClusterName
 
 // identified records which cluster the connection in use leads to. It returns the longest pause before the next
 // attempt. A cluster that refuses to identify itself is served without being known.
-func (f *clusterSet) identified(name keyspace.ClusterName, way uint64, uid types.UID,
+func (cs *clusterSet) identified(name keyspace.ClusterName, way uint64, uid types.UID,
 	err error) (longest time.Duration) {
 	switch {
 	case apierrors.IsForbidden(err), apierrors.IsNotFound(err):
@@ -144,29 +144,29 @@ func (f *clusterSet) identified(name keyspace.ClusterName, way uint64, uid types
 	case err != nil:
 		return lastAskPause
 	}
-	f.mu.Lock()
-	s := f.clusters[name]
+	cs.mu.Lock()
+	s := cs.clusters[name]
 	current := s != nil && s.given == way && s.offer == nil
 	news := current && (!s.identified || err == nil && s.uid != uid)
 	if news {
 		s.uid, s.identified = uid, true
 	}
-	f.mu.Unlock()
+	cs.mu.Unlock()
 	if news {
-		f.tell()
+		cs.tell()
 	}
 	return longest
 }
 
 // decide acts on the evidence about an offer, unless the offer or the connection in use has changed meanwhile. done
 // is false if the offer must be asked again.
-func (f *clusterSet) decide(name keyspace.ClusterName, offered *offer, inUse uint64, e evidence) (done bool) {
+func (cs *clusterSet) decide(name keyspace.ClusterName, offered *offer, inUse uint64, e evidence) (done bool) {
 	v := judgeOffer(e)
-	log := f.log.WithValues("cluster", string(name), "server", offered.via.Config().Host)
-	f.mu.Lock()
-	s := f.clusters[name]
+	log := cs.log.WithValues("cluster", string(name), "server", offered.via.Config().Host)
+	cs.mu.Lock()
+	s := cs.clusters[name]
 	if over := s == nil || s.offer != offered; over || s.way != inUse {
-		f.mu.Unlock()
+		cs.mu.Unlock()
 		return over
 	}
 	c := offered.connection
@@ -178,7 +178,7 @@ func (f *clusterSet) decide(name keyspace.ClusterName, offered *offer, inUse uin
 			s.refused = text.Line(e.err.Error(), text.Note/2)
 		}
 		why := s.refused
-		f.mu.Unlock()
+		cs.mu.Unlock()
 		if first && v == refuse {
 			log.Info("new credentials of the cluster are refused; the last that worked stay in use", "error", why)
 		}
@@ -195,11 +195,11 @@ func (f *clusterSet) decide(name keyspace.ClusterName, offered *offer, inUse uin
 	}
 	news := v != replace || !s.identified || c.uid != s.uid
 	s.connection, s.offer, s.refused = c, nil, ""
-	breaker := &f.trafficOf(name).Breaker
+	breaker := &cs.trafficOf(name).Breaker
 	if _, why := breaker.Open(); v != replace || why == engage.Unauthorized {
 		breaker.Reset() // what it holds against the old server, or the old credentials, is void
 	}
-	f.mu.Unlock()
+	cs.mu.Unlock()
 	switch v {
 	case replace:
 		log.Info("cluster's credentials replaced")
@@ -209,7 +209,7 @@ func (f *clusterSet) decide(name keyspace.ClusterName, offered *offer, inUse uin
 		log.Info("another cluster has this name now: the shards of the one before are given up")
 	}
 	if news {
-		f.tell()
+		cs.tell()
 	}
 	return true
 }
