@@ -2,7 +2,6 @@ package console
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -52,17 +51,16 @@ func ParseObject(text string) (Object, error) {
 	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
 		return Object{}, fmt.Errorf("%q: NAME %q: %s", text, name, strings.Join(problems, "; "))
 	}
-	kind, group, qualified := strings.Cut(strings.ToLower(kind), ".") // as kubectl get -o name prints it
-	ofAts := slices.Contains([]string{"at", "ats", "cnat"}, kind)
-	if qualified && group != appsv1.GroupName && !(ofAts && group == cnatv1alpha1.GroupVersion.Group) ||
-		group == appsv1.GroupName && ofAts {
-		kind = ""
-	}
+	kind, group, qualified := strings.Cut(strings.ToLower(kind), ".") // kubectl get -o name prints the group
+	object, of := Object{Name: name}, ""
 	switch kind {
 	case "at", "ats", "cnat":
-		return Object{Kind: kindAt, Name: name}, nil
+		object.Kind, of = kindAt, cnatv1alpha1.GroupVersion.Group
 	case "deployment", "deployments", "deploy":
-		return Object{Kind: kindDeployment, Name: name}, nil
+		object.Kind, of = kindDeployment, appsv1.GroupName
+	}
+	if object.Kind != "" && (!qualified || group == of) {
+		return object, nil
 	}
 	return Object{}, fmt.Errorf("%q: want at/NAME or deployment/NAME; other kinds aren't known here", text)
 }

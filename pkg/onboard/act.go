@@ -167,7 +167,7 @@ func (o Onboarder) writeSecret(ctx context.Context, home client.Client,
 // awaitService waits until the fleet serves the cluster.
 func (o Onboarder) awaitService(ctx context.Context, home client.Client, within time.Duration) (Service, error) {
 	var fleet console.Fleet // as it was last read
-	read, told, seen := false, false, &renewals{}
+	read, told, seen := false, false, &console.Renewals{}
 	err := poll(ctx, within, func() (bool, error) {
 		_, now, err := o.records(ctx, home, seen)
 		if err != nil {
@@ -198,7 +198,7 @@ func (o Onboarder) awaitService(ctx context.Context, home client.Client, within 
 // awaitRelease waits until no replica that may be alive holds a shard of the cluster. With within 0 it looks once.
 func (o Onboarder) awaitRelease(ctx context.Context, home client.Client, within time.Duration) (Service, error) {
 	var s Service
-	told, seen := false, &renewals{}
+	told, seen := false, &console.Renewals{}
 	err := poll(ctx, within, func() (bool, error) {
 		_, fleet, err := o.records(ctx, home, seen)
 		if err != nil {

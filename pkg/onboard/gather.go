@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -232,40 +231,16 @@ func (o Onboarder) fleet(ctx context.Context, ask bool) (console.Fleet, error) {
 
 // records reads the records of the fleet alone, not the Secrets and events of all clusters: enough for [serving], and
 // little enough to be read again and again.
-func (o Onboarder) records(ctx context.Context, home client.Reader, seen *renewals) (inspect.Records, console.Fleet,
-	error) {
+func (o Onboarder) records(ctx context.Context, home client.Reader, seen *console.Renewals) (inspect.Records,
+	console.Fleet, error) {
 	records, err := inspect.Read(ctx, home, o.Namespace, o.Fleet)
 	if err != nil {
 		return records, console.Fleet{}, err
 	}
 	now := time.Now()
 	return records, console.Assess(console.Snapshot{
-		Home: o.Home.Host, Namespace: o.Namespace, Now: now, Records: records, Seen: seen.see(records.Leases, now),
+		Home: o.Home.Host, Namespace: o.Namespace, Now: now, Records: records, Seen: seen.See(records.Leases, now),
 	}), nil
-}
-
-// renewals notes when each Lease was last seen to change, by this machine's clock: that of a replica may differ. A nil
-// one notes nothing.
-type renewals struct {
-	versions map[string]string
-	at       map[string]time.Time
-}
-
-func (r *renewals) see(leases []coordinationv1.Lease, now time.Time) map[string]time.Time {
-	if r == nil {
-		return nil
-	}
-	if r.versions == nil {
-		r.versions, r.at = map[string]string{}, map[string]time.Time{}
-	}
-	for i := range leases {
-		l := &leases[i]
-		if was, known := r.versions[l.Name]; known && was != l.ResourceVersion {
-			r.at[l.Name] = now
-		}
-		r.versions[l.Name] = l.ResourceVersion
-	}
-	return r.at
 }
 
 func (o Onboarder) snapshot(ctx context.Context, ask bool) (console.Snapshot, error) {

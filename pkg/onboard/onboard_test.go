@@ -753,22 +753,6 @@ func TestAFleetWhoseLeasesLookOldIsWatchedBeforeItCountsAsDead(t *testing.T) {
 	}
 }
 
-// The clock of whoever runs the command may differ from the replicas'.
-func TestALeaseThatChangesIsRenewedWhateverItsTime(t *testing.T) {
-	lease := func(version string) []coordinationv1.Lease {
-		return []coordinationv1.Lease{{ObjectMeta: metav1.ObjectMeta{Name: "r1", ResourceVersion: version}}}
-	}
-	r := &renewals{}
-	for i, c := range []struct {
-		version string
-		want    time.Time
-	}{{"1", time.Time{}}, {"1", time.Time{}}, {"2", now.Add(2 * time.Second)}, {"2", now.Add(2 * time.Second)}} {
-		if got := r.see(lease(c.version), now.Add(time.Duration(i)*time.Second))["r1"]; !got.Equal(c.want) {
-			t.Errorf("look %d: %v, want %v", i, got, c.want)
-		}
-	}
-}
-
 func TestTheListNamesTheWorstOfEachCluster(t *testing.T) {
 	f := fleetOf(t, "r1", "r1", "r2", "r2")
 	f.Taken = now

@@ -78,8 +78,6 @@ func (o Onboarder) Remove(ctx context.Context, wait time.Duration) (r Report, er
 		of, what := o, "shards"
 		if of.Fleet = fleet; fleet != o.Fleet {
 			what = fmt.Sprintf("shards of fleet %q", fleet)
-		}
-		if of.Fleet != o.Fleet {
 			alive, err := of.alive(ctx, home, wait)
 			if err != nil {
 				return r, err
@@ -136,7 +134,7 @@ func (o Onboarder) fleets(ctx context.Context, home client.Client) ([]keyspace.F
 // alive reports whether any replica of the fleet may still work. Those that look quiet are watched for as long as their
 // Leases last, within a bound: this machine's clock may be ahead.
 func (o Onboarder) alive(ctx context.Context, home client.Reader, within time.Duration) (bool, error) {
-	seen, began := &renewals{}, time.Now()
+	seen, began := &console.Renewals{}, time.Now()
 	for {
 		_, f, err := o.records(ctx, home, seen)
 		if err != nil || slices.ContainsFunc(f.Replicas, console.Replica.Acts) {

@@ -152,7 +152,7 @@ func TestAViewThatTakesLongForgetsNothing(t *testing.T) {
 		p.took = 2 * time.Second
 		now = now.Add(p.every())
 	}
-	if !p.watch.leases["r0-a"].sure {
+	if len(p.watch.leases.See(lease("2").Leases, now)) == 0 {
 		t.Error("a renewal between two views wasn't seen")
 	}
 }
@@ -164,23 +164,6 @@ func lease(version string) inspect.Records {
 			tenurev1alpha1.RoleLabel: tenurev1alpha1.RoleMember,
 		},
 	}}}}
-}
-
-func TestOnlyAChangeThatWasSeenCountsAsARenewal(t *testing.T) {
-	w, now := newWatch(), time.Unix(1000, 0)
-	if seen := w.seeLeases(lease("1"), now); len(seen) != 0 {
-		t.Errorf("a Lease that was found as it is counts as renewed: %v", seen)
-	}
-	if seen := w.seeLeases(lease("2"), now.Add(time.Second)); !seen["r0-a"].Equal(now.Add(time.Second)) {
-		t.Errorf("a change that was seen doesn't count: %v", seen)
-	}
-	if seen := w.seeLeases(lease("2"), now.Add(5*time.Second)); !seen["r0-a"].Equal(now.Add(time.Second)) {
-		t.Errorf("time passes, and the last change is another: %v", seen)
-	}
-	w.seeLeases(inspect.Records{}, now)
-	if len(w.leases) != 0 {
-		t.Error("a Lease that is gone is remembered")
-	}
 }
 
 func TestQuantilesAreOfTheLastMinute(t *testing.T) {

@@ -24,16 +24,9 @@ const (
 // watch keeps what has to be remembered from view to view.
 type watch struct {
 	last     time.Time
-	leases   map[string]leaseSeen
+	leases   console.Renewals
 	clusters map[keyspace.ClusterName]time.Time // first seen
 	queues   map[string][]sample
-}
-
-type leaseSeen struct {
-	version string
-	changed time.Time
-	// sure reports whether the change itself was seen. Otherwise the Lease was first found in this state.
-	sure bool
 }
 
 // sample is a queue's histogram at one time.
@@ -43,8 +36,7 @@ type sample struct {
 }
 
 func newWatch() watch {
-	return watch{leases: map[string]leaseSeen{}, clusters: map[keyspace.ClusterName]time.Time{},
-		queues: map[string][]sample{}}
+	return watch{clusters: map[keyspace.ClusterName]time.Time{}, queues: map[string][]sample{}}
 }
 
 // see makes a view.
@@ -57,7 +49,7 @@ func (w *watch) see(cfg Config, records inspect.Records, m metrics, now time.Tim
 	w.last = now
 	s := console.Snapshot{
 		Namespace: cfg.Namespace, Now: now, Records: records, Registered: len(m.clusters) > 0,
-		Seen: w.seeLeases(records, now),
+		Seen: w.leases.See(records.Leases, now),
 	}
 	first := make(map[keyspace.ClusterName]time.Time, len(m.clusters))
 	for _, a := range m.clusters {
@@ -98,27 +90,6 @@ func (v *View) cut() {
 	f.Moves = f.Moves[:min(len(f.Moves), maxRows)]
 	v.LeftFindings = max(0, len(f.Findings)-maxRows)
 	f.Findings = f.Findings[:len(f.Findings)-v.LeftFindings] // those that are wrong come first
-}
-
-// seeLeases returns when each Lease was last seen to change, on this replica's clock. A Lease that hasn't changed
-// since this watch first saw it isn't in the result: for it, package console falls back on the time in the Lease
-// itself.
-func (w *watch) seeLeases(records inspect.Records, now time.Time) map[string]time.Time {
-	seen, present := map[string]time.Time{}, map[string]bool{}
-	for i := range records.Leases {
-		l := &records.Leases[i]
-		present[l.Name] = true
-		was, known := w.leases[l.Name]
-		if !known || was.version != l.ResourceVersion {
-			was = leaseSeen{version: l.ResourceVersion, changed: now, sure: known}
-			w.leases[l.Name] = was
-		}
-		if was.sure {
-			seen[l.Name] = was.changed
-		}
-	}
-	maps.DeleteFunc(w.leases, func(name string, _ leaseSeen) bool { return !present[name] })
-	return seen
 }
 
 // seeQueues takes quantiles over the last minute, or over what was seen of it.

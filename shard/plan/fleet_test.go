@@ -224,6 +224,14 @@ func drawFleet(t *rapid.T) fleet {
 	return f
 }
 
+// withOneThatStays adds a replica if all others leave, or there is none.
+func (f fleet) withOneThatStays() fleet {
+	if len(f.candidates()) == 0 {
+		f.replicas = append(f.replicas, plan.Replica{ID: "stays", Name: "n0"})
+	}
+	return f
+}
+
 // sortedIDs is the keys in order, for readable failures.
 func sortedIDs[V any](m map[plan.Incarnation]V) []plan.Incarnation {
 	return slices.Sorted(maps.Keys(m))

@@ -259,7 +259,7 @@ func (r *Replica) sortClusters() {
 		}
 	}
 	if !maps.Equal(served, r.clusters) {
-		r.clusters, r.clusterNames = served, slices.Sorted(maps.Keys(served))
+		r.clusters = served
 		r.clustersKnown()
 		r.touchAll()
 	}

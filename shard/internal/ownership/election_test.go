@@ -20,6 +20,18 @@ func (b *bench) knows(clusters ...keyspace.ClusterName) {
 	b.held("west/", "b", "b")
 }
 
+// inVain returns a machine that has had the role for long enough to help east, and couldn't: its layout is refused,
+// say.
+func inVain(t *testing.T) *bench {
+	t.Helper()
+	b := newBench(t)
+	b.knows("west", east)
+	b.live(4*lease, "")
+	b.commit(find[WriteLead](b).Seq)
+	b.live(3*lease, "")
+	return b
+}
+
 // losesRole shows that b is the coordinator now, and forgets what was emitted before.
 func (b *bench) losesRole() {
 	b.t.Helper()
@@ -98,11 +110,7 @@ func TestAClusterThatLacksARecordIsReasonToTakeTheRole(t *testing.T) {
 }
 
 func TestWhoHadTheRoleAndCouldNotHelpWaitsTwiceAsLong(t *testing.T) {
-	b := newBench(t)
-	b.knows("west", east)
-	b.live(4*lease, "")
-	b.commit(find[WriteLead](b).Seq)
-	b.live(3*lease, "") // its layout is refused, say
+	b := inVain(t)
 	b.losesRole()
 	b.live(6*lease, "")
 	none[WriteLead](b)
@@ -163,11 +171,7 @@ func TestWhoHadTheRoleBeforeARecordWasMissedHasNotTried(t *testing.T) {
 }
 
 func TestWhoCouldNotHelpAClusterThatWasHelpedSinceWaitsNoLonger(t *testing.T) {
-	b := newBench(t)
-	b.knows("west", east)
-	b.live(4*lease, "")
-	b.commit(find[WriteLead](b).Seq)
-	b.live(3*lease, "")
+	b := inVain(t)
 	b.losesRole()
 	b.v++
 	b.feed(LayoutSeen{Layout{Cluster: east, Generation: 1, Prefixes: keyspace.Partition(0), Version: b.v}})
@@ -180,11 +184,7 @@ func TestWhoCouldNotHelpAClusterThatWasHelpedSinceWaitsNoLonger(t *testing.T) {
 }
 
 func TestATryCountsAlsoIfTheSameTermHadOneBefore(t *testing.T) {
-	b := newBench(t)
-	b.knows("west", east)
-	b.live(4*lease, "")
-	b.commit(find[WriteLead](b).Seq)
-	b.live(3*lease, "")
+	b := inVain(t)
 	b.v++
 	b.feed(LayoutSeen{Layout{Cluster: east, Generation: 1, Prefixes: keyspace.Partition(0), Version: b.v}})
 	b.held("east/", "b", "b")

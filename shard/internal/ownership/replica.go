@@ -43,17 +43,15 @@ type Replica struct {
 	timedAt   time.Duration // when the first of them may need it, or earlier; on the monotonic clock
 	unserved  int           // how many no replica that may be alive holds
 	// given is the last input about clusters. clusters holds those of them that may be served. It leaves out a cluster
-	// whose UID isn't its layout's, and one that is served under another name already. clusterNames are its keys,
-	// sorted.
-	given        Clusters
-	clusters     map[keyspace.ClusterName]int
-	clusterNames []keyspace.ClusterName
-	givenNames   []keyspace.ClusterName            // the names of all clusters given, sorted
-	aliases      map[string][]keyspace.ClusterName // the names of each cluster, by its UID
-	aliased      bool                              // some cluster has more than one name
-	layouts      map[keyspace.ClusterName]*layout
-	layoutOrder  []*layout  // layouts, sorted by cluster
-	asked        []question // live reads of layouts under way, oldest first
+	// whose UID isn't its layout's, and one that is served under another name already.
+	given       Clusters
+	clusters    map[keyspace.ClusterName]int
+	givenNames  []keyspace.ClusterName            // the names of all clusters given, sorted
+	aliases     map[string][]keyspace.ClusterName // the names of each cluster, by its UID
+	aliased     bool                              // some cluster has more than one name
+	layouts     map[keyspace.ClusterName]*layout
+	layoutOrder []*layout  // layouts, sorted by cluster
+	asked       []question // live reads of layouts under way, oldest first
 
 	fit fit // who can serve which cluster
 
@@ -261,37 +259,6 @@ func (r *Replica) advance() {
 func (r *Replica) planEvery() time.Duration {
 	const perShard = 5 * time.Microsecond
 	return max(r.cfg.PlanEvery, time.Duration(len(r.order))*perShard)
-}
-
-// touchDue does what depends on time alone, and queues the shards that may have to be decided because time passed.
-func (r *Replica) touchDue() {
-	r.awaitServing()
-	if r.lookAt != (Instant{}) && r.now.AtLeast(r.lookAt) >= 0 {
-		r.lookAt = Instant{}
-		r.replan = true
-	}
-	r.timed = slices.DeleteFunc(r.timed, func(t *tenure) bool {
-		t.timed = r.waitsForTime(t)
-		return !t.timed
-	})
-	r.timedAt = r.now.Mono + time.Hour
-	for _, t := range r.timed {
-		r.awaitFilling(t)
-		if t.calledOff != (Instant{}) && r.now.AtLeast(t.calledOff) >= r.cfg.LeaseDuration/callOffs {
-			t.calledOff, r.replan = Instant{}, true
-		}
-		free := t.freeAt != (Instant{}) && r.now.AtLeast(t.freeAt) >= 0
-		if free {
-			t.freeAt = Instant{}
-		}
-		if free || (t.overdue && t.phase == warming) ||
-			(r.holds(t) && (r.leaving || (t.phase == active && t.successorWarm()))) {
-			r.touch(t)
-		}
-	}
-	for _, t := range r.timed { // after all: one that missed its deadline changes those of its cluster
-		r.timedAt = min(r.timedAt, t.wake(r))
-	}
 }
 
 // decideDirty decides the next step of each touched shard.

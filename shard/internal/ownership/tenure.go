@@ -2,8 +2,6 @@ package ownership
 
 import (
 	"cmp"
-	"math"
-	"time"
 
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/shard/plan"
@@ -389,91 +387,4 @@ func (r *Replica) writeShard(t *tenure, kind WriteKind, s Shard) {
 	t.w = r.send(t.rec.Version, target{shard: t}, func(seq uint64) Effect {
 		return WriteShard{Seq: seq, Kind: kind, From: from, Shard: s}
 	})
-}
-
-// report writes the size and load of one held shard at a time, so that the number of writes doesn't grow with the
-// number of shards. Where there are many records, it writes something even if nothing has changed. Shards that are
-// about to move are left out: a planned move costs three writes, however long it takes.
-func (r *Replica) report() {
-	if r.now.AtLeast(r.reportAt) < 0 {
-		return
-	}
-	r.reportAt = r.now.Add(r.cfg.ReportEvery)
-	var oldest, quiet *tenure
-	for _, t := range r.order {
-		if t.phase != active || t.w != nil || t.rec.Assignee != r.cfg.ID {
-			continue
-		}
-		of := &oldest
-		if t.objects == t.rec.Objects && t.load == t.rec.Load {
-			of = &quiet
-		}
-		if *of == nil || t.reportedAt.Mono < (*of).reportedAt.Mono {
-			*of = t
-		}
-	}
-	if oldest == nil && quiet != nil && len(r.order) >= manyRecords {
-		// Only a write that changes something comes back through the watch. The next measurement takes this back.
-		oldest, quiet.load = quiet, asRecorded(quiet.load+0.001)
-	}
-	if oldest != nil {
-		oldest.reportedAt = r.now
-		r.writeShard(oldest, Report, oldest.rec)
-	}
-}
-
-// manyRecords is from how many records on a list of them costs more than a write. Without a write, only lists prove
-// that the view of the records is recent.
-const manyRecords = 1000
-
-// asRecorded rounds a load to thousandths, as a record holds it. The load of an idle shard falls for hours. Without
-// rounding, its reports would change nothing in the record and delay the reports of other shards.
-func asRecorded(load float64) float64 { return math.Round(load*1000) / 1000 }
-
-// track counts the shard if it is unserved, and notes whether it may need a decision because time passes. Steps then
-// needn't look at every shard. It must be called after each change that matters for either.
-func (r *Replica) track(t *tenure) {
-	if now := t.plannable() && t.orphan(); now != t.unserved {
-		t.unserved = now
-		if now {
-			r.unserved++
-		} else {
-			r.unserved--
-		}
-	}
-	if !r.waitsForTime(t) {
-		return
-	}
-	if !t.timed {
-		t.timed = true
-		r.timed = append(r.timed, t)
-	}
-	r.timedAt = min(r.timedAt, t.wake(r))
-}
-
-// waitsForTime reports whether the shard may need a decision because time passes.
-func (r *Replica) waitsForTime(t *tenure) bool {
-	return t.freeAt != (Instant{}) || t.calledOff != (Instant{}) || t.phase == warming ||
-		(r.holds(t) && (r.leaving || t.successorWarm()))
-}
-
-// wake returns when the shard needs a decision even if no input arrives.
-func (t *tenure) wake(r *Replica) time.Duration {
-	wake := r.now.Mono + time.Hour
-	if t.freeAt != (Instant{}) {
-		wake = min(wake, t.freeAt.Mono)
-	}
-	if t.calledOff != (Instant{}) {
-		wake = min(wake, t.calledOff.Mono+r.cfg.LeaseDuration/callOffs)
-	}
-	if r.fills(t) {
-		wake = min(wake, t.warmingAt.Mono+r.fillTimeout(t.id.Cluster))
-	}
-	if due := t.warmAt.Mono + r.cfg.GatherTimeout; due > r.now.Mono && r.holds(t) && t.successorWarm() {
-		wake = min(wake, due)
-	}
-	if due := t.moveAt.Mono + r.cfg.LeaveTimeout; due > r.now.Mono && r.leaving && r.holds(t) {
-		wake = min(wake, due)
-	}
-	return wake
 }

@@ -1,0 +1,42 @@
+package ownership
+
+import "math"
+
+// report writes the size and load of one held shard at a time, so that the number of writes doesn't grow with the
+// number of shards. Where there are many records, it writes something even if nothing has changed. Shards that are
+// about to move are left out: a planned move costs three writes, however long it takes.
+func (r *Replica) report() {
+	if r.now.AtLeast(r.reportAt) < 0 {
+		return
+	}
+	r.reportAt = r.now.Add(r.cfg.ReportEvery)
+	var oldest, quiet *tenure
+	for _, t := range r.order {
+		if t.phase != active || t.w != nil || t.rec.Assignee != r.cfg.ID {
+			continue
+		}
+		of := &oldest
+		if t.objects == t.rec.Objects && t.load == t.rec.Load {
+			of = &quiet
+		}
+		if *of == nil || t.reportedAt.Mono < (*of).reportedAt.Mono {
+			*of = t
+		}
+	}
+	if oldest == nil && quiet != nil && len(r.order) >= manyRecords {
+		// Only a write that changes something comes back through the watch. The next measurement takes this back.
+		oldest, quiet.load = quiet, asRecorded(quiet.load+0.001)
+	}
+	if oldest != nil {
+		oldest.reportedAt = r.now
+		r.writeShard(oldest, Report, oldest.rec)
+	}
+}
+
+// manyRecords is from how many records on a list of them costs more than a write. Without a write, only lists prove
+// that the view of the records is recent.
+const manyRecords = 1000
+
+// asRecorded rounds a load to thousandths, as a record holds it. The load of an idle shard falls for hours. Without
+// rounding, its reports would change nothing in the record and delay the reports of other shards.
+func asRecorded(load float64) float64 { return math.Round(load*1000) / 1000 }

@@ -1,0 +1,88 @@
+package ownership
+
+import (
+	"slices"
+	"time"
+)
+
+// Few of the shards wait for a time, and few are unserved. Both are kept in mind from step to step, since looking at
+// each of tens of thousands of shards for that would take most of a step.
+
+// touchDue does what depends on time alone, and queues the shards that may have to be decided because time passed.
+func (r *Replica) touchDue() {
+	r.awaitServing()
+	if r.lookAt != (Instant{}) && r.now.AtLeast(r.lookAt) >= 0 {
+		r.lookAt = Instant{}
+		r.replan = true
+	}
+	r.timed = slices.DeleteFunc(r.timed, func(t *tenure) bool {
+		t.timed = r.waitsForTime(t)
+		return !t.timed
+	})
+	r.timedAt = r.now.Mono + time.Hour
+	for _, t := range r.timed {
+		r.awaitFilling(t)
+		if t.calledOff != (Instant{}) && r.now.AtLeast(t.calledOff) >= r.cfg.LeaseDuration/callOffs {
+			t.calledOff, r.replan = Instant{}, true
+		}
+		free := t.freeAt != (Instant{}) && r.now.AtLeast(t.freeAt) >= 0
+		if free {
+			t.freeAt = Instant{}
+		}
+		if free || (t.overdue && t.phase == warming) ||
+			(r.holds(t) && (r.leaving || (t.phase == active && t.successorWarm()))) {
+			r.touch(t)
+		}
+	}
+	for _, t := range r.timed { // after all: one that missed its deadline changes those of its cluster
+		r.timedAt = min(r.timedAt, t.wake(r))
+	}
+}
+
+// track counts the shard if it is unserved, and notes whether it may need a decision because time passes. Steps then
+// needn't look at every shard. It must be called after each change that matters for either.
+func (r *Replica) track(t *tenure) {
+	if now := t.plannable() && t.orphan(); now != t.unserved {
+		t.unserved = now
+		if now {
+			r.unserved++
+		} else {
+			r.unserved--
+		}
+	}
+	if !r.waitsForTime(t) {
+		return
+	}
+	if !t.timed {
+		t.timed = true
+		r.timed = append(r.timed, t)
+	}
+	r.timedAt = min(r.timedAt, t.wake(r))
+}
+
+// waitsForTime reports whether the shard may need a decision because time passes.
+func (r *Replica) waitsForTime(t *tenure) bool {
+	return t.freeAt != (Instant{}) || t.calledOff != (Instant{}) || t.phase == warming ||
+		(r.holds(t) && (r.leaving || t.successorWarm()))
+}
+
+// wake returns when the shard needs a decision even if no input arrives.
+func (t *tenure) wake(r *Replica) time.Duration {
+	wake := r.now.Mono + time.Hour
+	if t.freeAt != (Instant{}) {
+		wake = min(wake, t.freeAt.Mono)
+	}
+	if t.calledOff != (Instant{}) {
+		wake = min(wake, t.calledOff.Mono+r.cfg.LeaseDuration/callOffs)
+	}
+	if r.fills(t) {
+		wake = min(wake, t.warmingAt.Mono+r.fillTimeout(t.id.Cluster))
+	}
+	if due := t.warmAt.Mono + r.cfg.GatherTimeout; due > r.now.Mono && r.holds(t) && t.successorWarm() {
+		wake = min(wake, due)
+	}
+	if due := t.moveAt.Mono + r.cfg.LeaveTimeout; due > r.now.Mono && r.leaving && r.holds(t) {
+		wake = min(wake, due)
+	}
+	return wake
+}
