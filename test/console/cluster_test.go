@@ -32,6 +32,7 @@ import (
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/labtest"
+	"github.com/tenure-dev/tenure/test/lab/rights"
 )
 
 // A cluster in which nothing is installed is added, used, checked and removed, as a newcomer would.
@@ -205,10 +206,13 @@ func (f *fleet) mistaken(run func(code int, args []string, wants ...string) stri
 		&corev1.Secret{}); !apierrors.IsNotFound(err) {
 		f.t.Errorf("credentials were put into a cluster that isn't home: %v", err)
 	}
-	at := &cnatv1alpha1.At{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespacePublic, Name: "barred"}}
+	if err := lab.AddNamespace(f.t.Context(), f.west, rights.Unbound); err != nil {
+		f.t.Fatal(err)
+	}
+	at := &cnatv1alpha1.At{ObjectMeta: metav1.ObjectMeta{Namespace: rights.Unbound, Name: "barred"}}
 	at.Spec = cnatv1alpha1.AtSpec{Schedule: "2026-01-01T00:00:00Z", Command: "true"}
 	f.create(f.west, at)
-	why := []string{"why", "at/barred", "--cluster", "west", "--object-namespace", metav1.NamespacePublic}
+	why := []string{"why", "at/barred", "--cluster", "west", "--object-namespace", rights.Unbound}
 	for _, c := range []struct {
 		args []string
 		want string
