@@ -73,6 +73,23 @@ func (f *largeFleet) changed(i int) {
 	f.step(ShardSeen{f.records[i]})
 }
 
+// plan lets the machine plan, and now and then lets its peers renew.
+func (f *largeFleet) plan(b *testing.B, turn int) {
+	b.Helper()
+	f.now = f.now.Add(f.r.planEvery())
+	f.step(Tick{})
+	if turn%20 == 0 {
+		for _, id := range []Incarnation{"b", "c", "d"} {
+			f.renewed(id, false)
+		}
+	}
+	f.r.viewed(Leases, f.now)
+	f.r.viewed(Shards, f.now)
+	if f.r.over {
+		b.Fatal("it has lapsed")
+	}
+}
+
 // BenchmarkMachine is what events cost the coordinator of a large fleet.
 func BenchmarkMachine(b *testing.B) {
 	for _, records := range []int{1000, 8000} {
@@ -81,18 +98,27 @@ func BenchmarkMachine(b *testing.B) {
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
 				f.changed(i % records)
-				f.now = f.now.Add(f.r.cfg.PlanEvery)
-				f.step(Tick{})
-				if i%20 == 0 {
-					for _, id := range []Incarnation{"b", "c", "d"} {
-						f.renewed(id, false)
-					}
-				}
-				f.r.viewed(Leases, f.now)
-				f.r.viewed(Shards, f.now)
+				f.plan(b, i)
 			}
-			if f.r.over {
-				b.Fatal("it has lapsed")
+		})
+		b.Run(fmt.Sprintf("a peer claims, then plan/records=%d", records), func(b *testing.B) {
+			var f *largeFleet
+			i := records // of an earlier fleet's
+			for b.Loop() {
+				if i++; i >= records {
+					b.StopTimer()
+					f, i = newLargeFleet(b, records, false), 0
+					for j := range f.records {
+						f.records[j].Assignee = "z"
+						f.changed(j)
+					}
+					b.StartTimer()
+				}
+				if s := &f.records[i]; i%4 > 0 {
+					s.Holder, s.Assignee, s.Epoch = "b", "b", 1<<40
+				}
+				f.changed(i)
+				f.plan(b, i)
 			}
 		})
 		b.Run(fmt.Sprintf("begin/records=%d", records), func(b *testing.B) {

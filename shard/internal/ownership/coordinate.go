@@ -3,7 +3,6 @@ package ownership
 import (
 	"slices"
 
-	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/shard/plan"
 )
 
@@ -28,10 +27,11 @@ func (r *Replica) plan() {
 			free--
 		}
 	}
-	moves := r.lastPlan.of(r.planShards((*peer).dead), replicas)
+	moves := r.planFor(replicas, (*peer).dead, &r.lastPlan)
 	unsure := r.unsure(moves)
 	for _, m := range moves {
 		t := r.shard(m.Shard)
+		t.goesTo, t.goesIn = m.To, r.step
 		switch {
 		case t.w != nil: // its answer triggers another plan; so do the answers that free waits for
 		case !t.known:
@@ -45,28 +45,20 @@ func (r *Replica) plan() {
 		}
 	}
 	if r.unserved > 0 {
-		to := r.claimants(moves, replicas)
+		if r.spareFresh(replicas) {
+			for _, m := range r.planFor(replicas, (*peer).dead, &r.lastClaims) {
+				t := r.shard(m.Shard)
+				t.goesTo, t.goesIn = m.To, r.step
+			}
+		}
 		for _, t := range r.order {
-			if t.unserved && t.w == nil && to[t.id] != "" {
-				r.adopt(t, to[t.id])
+			if t.unserved && t.w == nil && t.goesIn == r.step {
+				r.adopt(t, t.goesTo)
 				r.track(t)
 			}
 		}
 	}
 	r.standBy()
-}
-
-// claimants returns which replica should claim each orphan. A fresh replica must wait before it claims, even an
-// orphan that is assigned to it. So another replica claims, if there is one.
-func (r *Replica) claimants(moves []plan.Move, replicas []plan.Replica) map[keyspace.ShardID]Incarnation {
-	to := make(map[keyspace.ShardID]Incarnation, len(moves))
-	for _, m := range moves {
-		to[m.Shard] = m.To
-	}
-	for _, m := range r.lastClaims.of(r.planShards((*peer).dead), r.spareFresh(replicas)) {
-		to[m.Shard] = m.To
-	}
-	return to
 }
 
 // isFresh reports whether an incarnation has to wait before it may claim what was there when it began.
@@ -78,15 +70,19 @@ func (r *Replica) isFresh(id Incarnation) bool {
 	return p != nil && p.lease.Fresh
 }
 
-// spareFresh marks fresh replicas as leaving, so that the planner gives them nothing new, if there are others.
-func (r *Replica) spareFresh(replicas []plan.Replica) []plan.Replica {
+// spareFresh marks fresh replicas as leaving, so that the planner gives them nothing new, if there are others. It
+// reports whether it marked any. A fresh replica must wait before it claims, even an orphan that is assigned to it. So
+// another replica claims, if there is one.
+func (r *Replica) spareFresh(replicas []plan.Replica) (marked bool) {
 	if !slices.ContainsFunc(replicas, func(p plan.Replica) bool { return !p.Leaving && !r.isFresh(p.ID) }) {
-		return replicas
+		return false
 	}
 	for i := range replicas {
-		replicas[i].Leaving = replicas[i].Leaving || r.isFresh(replicas[i].ID)
+		if p := &replicas[i]; !p.Leaving && r.isFresh(p.ID) {
+			p.Leaving, marked = true, true
+		}
 	}
-	return replicas
+	return marked
 }
 
 // plans reports whether this replica may have a part in a plan. While every shard has a holder and none of the holders
@@ -103,13 +99,15 @@ type latestPlan struct {
 	moves    []plan.Move
 }
 
-// of returns the plan. The caller may reuse the slices.
-func (l *latestPlan) of(shards []plan.Shard, replicas []plan.Replica) []plan.Move {
-	if !slices.Equal(shards, l.shards) || !slices.Equal(replicas, l.replicas) {
-		l.shards, l.replicas = append(l.shards[:0], shards...), append(l.replicas[:0], replicas...)
-		l.moves = plan.Plan(shards, replicas)
+// planFor returns the plan for these replicas, in which holders that gone selects count as none.
+func (r *Replica) planFor(replicas []plan.Replica, gone func(*peer) bool, last *latestPlan) []plan.Move {
+	shards := r.planShards(gone)
+	if !slices.Equal(shards, last.shards) || !slices.Equal(replicas, last.replicas) {
+		last.shards, r.planBuffer.shards = shards, last.shards // swapped, since copying tens of thousands takes long
+		last.replicas = append(last.replicas[:0], replicas...)
+		last.moves = plan.Plan(shards, replicas)
 	}
-	return l.moves
+	return last.moves
 }
 
 // planShards describes the shards to the planner: those with a record, if their cluster is known here or a live
@@ -117,8 +115,14 @@ func (l *latestPlan) of(shards []plan.Shard, replicas []plan.Replica) []plan.Mov
 // as none. The slice is valid until the next call.
 func (r *Replica) planShards(gone func(*peer) bool) []plan.Shard {
 	shards := slices.Grow(r.planBuffer.shards[:0], len(r.order))
+	var of *layout
+	met := false // the cluster of that layout is known
 	for _, t := range r.order {
-		if _, ok := r.clusters[t.id.Cluster]; !t.plannable() || (!ok && (t.holder == nil || gone(t.holder))) {
+		if t.layout != of {
+			of = t.layout
+			_, met = r.clusters[of.cluster]
+		}
+		if !t.plannable() || (!met && (t.holder == nil || gone(t.holder))) {
 			continue // of an unknown cluster, only shards with a live holder count
 		}
 		s := plan.Shard{ID: t.id, Holder: t.rec.Holder, Assignee: t.planned(), Pin: t.rec.Pin}
@@ -241,10 +245,14 @@ func (r *Replica) leaveIfDone() {
 	if !r.leaving || !r.own.leaving {
 		return
 	}
-	for _, t := range r.order {
-		if r.holds(t) || r.awaited(t) || t.w != nil || t.phase != idle {
-			return
-		}
+	keeps := func(t *tenure) bool { return r.holds(t) || r.awaited(t) || t.w != nil || t.phase != idle }
+	if r.keeps != nil && keeps(r.keeps) {
+		return // as after most steps
+	}
+	at := slices.IndexFunc(r.order, keeps)
+	if at >= 0 {
+		r.keeps = r.order[at]
+		return
 	}
 	r.over = true
 	r.emit(DropLease{})

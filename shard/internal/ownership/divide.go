@@ -164,8 +164,11 @@ func (r *Replica) missing() []keyspace.ShardID {
 	}
 	var ids []keyspace.ShardID
 	for _, l := range r.layoutOrder {
+		if l.whole {
+			continue
+		}
 		c := l.cluster
-		if _, served := r.clusters[c]; !served || l.whole {
+		if _, served := r.clusters[c]; !served {
 			continue
 		}
 		divided := l.rec

@@ -74,6 +74,7 @@ type Replica struct {
 	leadSeekAt Instant // when to send that read
 	filling    int     // planned moves whose successor isn't warm, in the whole fleet
 	handing    int     // shards that this replica is handing off or releasing
+	keeps      *tenure // what kept this replica from leaving when it last looked
 
 	replan    bool
 	planAfter Instant
@@ -257,8 +258,8 @@ func (r *Replica) advance() {
 // planEvery is PlanEvery, or longer in a fleet of thousands of shards. A plan takes longer the more there are, and
 // events have to be handled between two plans, renewals first of all.
 func (r *Replica) planEvery() time.Duration {
-	const perShard = 5 * time.Microsecond
-	return max(r.cfg.PlanEvery, time.Duration(len(r.order))*perShard)
+	const perShard, most = 10 * time.Microsecond, 250 * time.Millisecond
+	return max(r.cfg.PlanEvery, min(time.Duration(len(r.order))*perShard, most))
 }
 
 // decideDirty decides the next step of each touched shard.

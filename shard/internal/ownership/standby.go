@@ -47,7 +47,8 @@ func (r *Replica) standBy() {
 	if anyLate {
 		gone := func(p *peer) bool { return p.dead() || p.late }
 		replicas, _ := r.replicas(gone)
-		for _, m := range r.lastStandby.of(r.planShards(gone), r.spareFresh(replicas)) {
+		r.spareFresh(replicas)
+		for _, m := range r.planFor(replicas, gone, &r.lastStandby) {
 			mine[m.Shard] = m.To == r.cfg.ID
 		}
 	}

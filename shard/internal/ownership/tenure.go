@@ -47,6 +47,10 @@ type tenure struct {
 	// standby: the holder is late, and this replica would get the shard if that holder were dead.
 	standby bool
 
+	// goesTo is where the plan that was made in step goesIn moves it.
+	goesTo Incarnation
+	goesIn uint64
+
 	w *write // the write under way, at most one
 	// until then the record isn't made again or claimed: it was deleted, or may come from a lost history, and its old
 	// holder may not know that. Zero for no wait
