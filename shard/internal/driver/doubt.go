@@ -176,7 +176,9 @@ func (d *Driver) contradicts(p pending, what ownership.Input) bool {
 	if d.machine == nil {
 		if d.memory != nil { // otherwise the process has left
 			d.memory.GoBack()
-			d.afresh, d.past = true, nil
+			d.afresh = true
+			d.forgetPast()
+			return p.seals()
 		}
 		return false
 	}
@@ -185,7 +187,7 @@ func (d *Driver) contradicts(p pending, what ownership.Input) bool {
 	} else {
 		d.below(of, v, p.known)
 	}
-	return p.why != sealRead // sealing goes on in any incarnation
+	return true
 }
 
 // older says how the Lease of an earlier incarnation contradicts its last renewal; "" if it doesn't.

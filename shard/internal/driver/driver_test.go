@@ -595,6 +595,37 @@ func TestTheNextIncarnationDoesNotWaitForTheSealWhichGoesOn(t *testing.T) {
 	none[Read](b)
 }
 
+func TestNoIncarnationIsSealedAnyMoreWhereHomeHasGoneBack(t *testing.T) {
+	for _, between := range []bool{true, false} {
+		b := joined(t)
+		b.answerRenewals(3)
+		b.lapsed(true)
+		read := find[Read](b)
+		if !between {
+			b.pass(firstPause)
+			find[Begin](b)
+		}
+		b.feed(Found{Number: read.Number, What: ownership.LeaseSeen{Lease: ownership.Lease{ID: "a-1", Version: 1}}})
+		if between {
+			b.feed(Leave{})
+			find[End](b) // it waits for no seal
+		}
+		for range 3 {
+			for _, w := range all[Write](b) {
+				if seal, ok := w.Effect.(ownership.SealLease); ok {
+					t.Errorf("found between two incarnations: %v; %s is sealed", between, seal.ID)
+				}
+			}
+			for _, r := range all[Read](b) {
+				if r.Of == (Subject{Lease: "a-1"}) {
+					t.Errorf("found between two incarnations: %v; %s is read again", between, r.Of.Lease)
+				}
+			}
+			b.pass(lease / 16)
+		}
+	}
+}
+
 func TestWhatAWatchShowsBetweenTwoIncarnationsIsRemembered(t *testing.T) {
 	b := joined(t)
 	b.lapsed(false)

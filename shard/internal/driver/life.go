@@ -27,19 +27,14 @@ func (d *Driver) lapse(reason string) {
 	d.memory, d.joined, d.afresh = d.machine.Memory(), d.machine.Asked(), d.machine.Afresh()
 	d.doubts, d.vouch = doubts{}, vouch{}
 	if version := d.machine.NewestLease(d.id); d.afresh {
-		d.past = nil
+		d.forgetPast()
 	} else if version > 0 {
 		d.past = append(d.past, past{d.id, version, d.machine.Renewal()})
 	}
 	d.machine = nil
 	clear(d.shards)
-	kept := d.pending[:0]
-	for _, p := range d.pending {
-		if p.why == sealRead || p.why == sealed {
-			kept = append(kept, p)
-		}
-	}
-	d.pending, d.lanes, d.unconfirmed, d.echoes = kept, [ownership.Lanes]lane{}, d.unconfirmed[:0], echoes{}
+	d.pending = slices.DeleteFunc(d.pending, func(p pending) bool { return !p.seals() })
+	d.lanes, d.unconfirmed, d.echoes = [ownership.Lanes]lane{}, d.unconfirmed[:0], echoes{}
 	if lived := d.now.AtLeast(d.began); d.pause == 0 || lived > d.cfg.Protocol.LeaseDuration {
 		d.pause = firstPause
 	} else {
@@ -49,10 +44,16 @@ func (d *Driver) lapse(reason string) {
 	d.emit(Stop{Number: d.stop, ID: d.id, Reason: reason})
 }
 
+// forgetPast gives up what is known of earlier incarnations, since the home cluster went back. Their leases aren't
+// sealed any more: a peer that hasn't noticed that yet would claim shards that they handed off in the lost history.
+func (d *Driver) forgetPast() {
+	d.past, d.sealings = nil, sealings{}
+	d.pending = slices.DeleteFunc(d.pending, pending.seals)
+}
+
 // stopped handles the end of the lapsed incarnation's work. If none of it can write any more, its lease is sealed, so
-// that peers needn't wait for it to run out. It isn't sealed if the home cluster went back: a peer that hasn't noticed
-// that yet would claim shards that this incarnation handed off in the lost history. (An incarnation that held nothing
-// handed nothing off.)
+// that peers needn't wait for it to run out. If the home cluster went back, it is sealed only if it held nothing, and so
+// handed nothing off (see forgetPast).
 func (d *Driver) stopped(e Stopped) {
 	if e.Number != d.stop {
 		return

@@ -21,6 +21,9 @@ type pending struct {
 	newest   ownership.Version // newest version of any record that was known then
 }
 
+// seals reports whether the request is for sealing the lease of an earlier incarnation.
+func (p pending) seals() bool { return p.why == sealRead || p.why == sealed }
+
 // purpose is what an answer is for.
 type purpose uint8
 
