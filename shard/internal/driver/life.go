@@ -52,8 +52,8 @@ func (d *Driver) forgetPast() {
 }
 
 // stopped handles the end of the lapsed incarnation's work. If none of it can write any more, its lease is sealed, so
-// that peers needn't wait for it to run out. If the home cluster went back, it is sealed only if it held nothing, and so
-// handed nothing off (see forgetPast).
+// that peers needn't wait for it to run out. If the home cluster went back, it is sealed only if it held nothing, since
+// then it handed nothing off (see forgetPast).
 func (d *Driver) stopped(e Stopped) {
 	if e.Number != d.stop {
 		return
