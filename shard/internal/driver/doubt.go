@@ -173,21 +173,24 @@ func (d *Driver) contradicts(p pending, what ownership.Input) bool {
 	if !ok || v >= p.known && older == "" {
 		return false
 	}
-	if d.machine == nil {
-		if d.memory != nil { // otherwise the process has left
-			d.memory.GoBack()
-			d.afresh = true
-			d.forgetPast()
-			return p.seals()
-		}
-		return false
-	}
-	if older != "" {
+	ran := d.machine != nil
+	switch {
+	case !ran:
+	case older != "":
 		d.step(ownership.WentBack{What: older})
-	} else {
+	default:
 		d.below(of, v, p.known)
 	}
-	return true
+	if d.machine == nil && !d.afresh { // none ran, or it has just ended for another reason
+		if d.memory != nil { // otherwise the process has left
+			d.memory.GoBack()
+		}
+		d.afresh = true
+	}
+	if d.afresh || p.seals() {
+		d.forgetPast()
+	}
+	return ran || p.seals()
 }
 
 // older says how the Lease of an earlier incarnation contradicts its last renewal; "" if it doesn't.

@@ -596,33 +596,44 @@ func TestTheNextIncarnationDoesNotWaitForTheSealWhichGoesOn(t *testing.T) {
 }
 
 func TestNoIncarnationIsSealedAnyMoreWhereHomeHasGoneBack(t *testing.T) {
-	for _, between := range []bool{true, false} {
-		b := joined(t)
-		b.answerRenewals(3)
-		b.lapsed(true)
-		read := find[Read](b)
-		if !between {
+	for when, found := range map[string]func(b *bench){
+		"between two incarnations": func(*bench) {},
+		"while the next runs": func(b *bench) {
 			b.pass(firstPause)
 			find[Begin](b)
-		}
-		b.feed(Found{Number: read.Number, What: ownership.LeaseSeen{Lease: ownership.Lease{ID: "a-1", Version: 1}}})
-		if between {
+		},
+		"as the next lapses": func(b *bench) {
+			b.pass(firstPause)
+			find[Begin](b)
+			b.now = b.now.Add(2 * lease) // the loop stood still
+		},
+	} {
+		t.Run(when, func(t *testing.T) {
+			b := joined(t)
+			b.answerRenewals(3)
+			b.lapsed(true)
+			read := find[Read](b)
+			found(b)
+			b.feed(Found{Number: read.Number, What: ownership.LeaseSeen{Lease: ownership.Lease{ID: "a-1", Version: 1}}})
 			b.feed(Leave{})
+			for _, stop := range all[Stop](b) {
+				b.feed(Stopped{stop.Number, true})
+			}
 			find[End](b) // it waits for no seal
-		}
-		for range 3 {
-			for _, w := range all[Write](b) {
-				if seal, ok := w.Effect.(ownership.SealLease); ok {
-					t.Errorf("found between two incarnations: %v; %s is sealed", between, seal.ID)
+			for range 3 {
+				for _, w := range all[Write](b) {
+					if seal, ok := w.Effect.(ownership.SealLease); ok {
+						t.Errorf("%s is sealed", seal.ID)
+					}
 				}
-			}
-			for _, r := range all[Read](b) {
-				if r.Of == (Subject{Lease: "a-1"}) {
-					t.Errorf("found between two incarnations: %v; %s is read again", between, r.Of.Lease)
+				for _, r := range all[Read](b) {
+					if r.Of == (Subject{Lease: "a-1"}) {
+						t.Errorf("%s is read again", r.Of.Lease)
+					}
 				}
+				b.pass(lease / 16)
 			}
-			b.pass(lease / 16)
-		}
+		})
 	}
 }
 

@@ -7,15 +7,45 @@ import (
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
 )
 
+// leaving returns a process that leaves, with the write that drops its lease.
+func leaving(t *testing.T) (*bench, Write) {
+	t.Helper()
+	b := joined(t)
+	b.feed(Leave{})
+	b.answer(find[Write](b), ownership.Committed)
+	w, _ := writing[ownership.DropLease](b)
+	return b, w
+}
+
+func TestALeaseThatCannotBeDroppedIsNotSealedWhereHomeHasGoneBack(t *testing.T) {
+	b, w := leaving(t)
+	b.answer(w, ownership.Unknown)
+	b.pass(lease / 40)
+	b.feed(Found{Number: find[Read](b).Number, What: ownership.LeaseSeen{Lease: ownership.Lease{ID: "a-1", Version: 900,
+		Renewal: 1}}})
+	none[Write](b)
+	find[End](b)
+}
+
+func TestALeaveAfterHomeHasGoneBackSealsItsOwnLease(t *testing.T) {
+	b := joined(t)
+	b.lapsed(true)
+	read := find[Read](b)
+	b.pass(firstPause)
+	b.join()
+	b.feed(Leave{})
+	b.answer(find[Write](b), ownership.Committed)
+	w, _ := writing[ownership.DropLease](b)
+	b.feed(Found{Number: read.Number, What: ownership.LeaseSeen{Lease: ownership.Lease{ID: "a-1", Version: 1}}})
+	b.answer(w, ownership.Unknown)
+	b.pass(lease / 40)
+	if read = find[Read](b); read.Of != (Subject{Lease: "a-2"}) {
+		t.Errorf("%v is read to be sealed", read.Of)
+	}
+}
+
 // Every end in order leaves a lease that is dropped or sealed: the others need not wait for it to run out.
 func TestEveryOrderlyEndDropsItsLeaseOrSealsIt(t *testing.T) {
-	leaving := func(t *testing.T) (*bench, Write) { // until its lease is to be dropped
-		b := joined(t)
-		b.feed(Leave{})
-		b.answer(find[Write](b), ownership.Committed)
-		w, _ := writing[ownership.DropLease](b)
-		return b, w
-	}
 	stopped := func(b *bench, quiet bool) { b.feed(Stopped{find[Stop](b).Number, quiet}) }
 	for _, c := range []struct {
 		name    string

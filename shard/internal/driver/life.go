@@ -45,7 +45,7 @@ func (d *Driver) lapse(reason string) {
 }
 
 // forgetPast gives up what is known of earlier incarnations, since the home cluster went back. Their leases aren't
-// sealed any more: a peer that hasn't noticed that yet would claim shards that they handed off in the lost history.
+// sealed early any more: a peer that hasn't noticed that yet would claim what they handed off in the lost history.
 func (d *Driver) forgetPast() {
 	d.past, d.sealings = nil, sealings{}
 	d.pending = slices.DeleteFunc(d.pending, pending.seals)
@@ -107,10 +107,11 @@ func (d *Driver) giveUp(failure error) {
 
 // left handles the answer to the last write of a clean exit. A lease that couldn't be deleted is sealed.
 func (d *Driver) left(dropped bool) {
-	d.machine, d.took, d.stoppedAt = nil, d.now.AtLeast(d.leftAt), d.now
 	if !dropped {
+		d.past = append(d.past, past{d.id, d.machine.NewestLease(d.id), d.machine.Renewal()})
 		d.sealings.add(d.id, d.now.Add(d.cfg.Protocol.RetryEvery))
 	}
+	d.machine, d.took, d.stoppedAt = nil, d.now.AtLeast(d.leftAt), d.now
 }
 
 func (d *Driver) leaveTimeout() time.Duration {

@@ -7,7 +7,8 @@ import (
 )
 
 // plansAtOnce bounds a replica's changes of plan in flight. Each makes another replica fill caches, and when many
-// replicas leave at once, renewals must not wait behind all of that.
+// replicas leave at once, renewals must not wait behind all of that. Where plans are made less often, up to four times
+// as many may be in flight.
 const plansAtOnce = 8
 
 // plan runs the planner on what this replica sees and carries out its own part: it claims orphans that fall to it and
@@ -21,7 +22,7 @@ func (r *Replica) plan() {
 		r.retire()
 	}
 	replicas, suspects := r.replicas((*peer).dead)
-	free := plansAtOnce
+	free := plansAtOnce * min(max(1, int(r.planEvery()/(2*r.cfg.PlanEvery))), 4)
 	for _, t := range r.order {
 		if t.w.plans() {
 			free--

@@ -258,8 +258,8 @@ func (r *Replica) advance() {
 // planEvery is PlanEvery, or longer in a fleet of thousands of shards. A plan takes longer the more there are, and
 // events have to be handled between two plans, renewals first of all.
 func (r *Replica) planEvery() time.Duration {
-	const perShard, most = 10 * time.Microsecond, 250 * time.Millisecond
-	return max(r.cfg.PlanEvery, min(time.Duration(len(r.order))*perShard, most))
+	per := func(shard time.Duration) time.Duration { return time.Duration(len(r.order)) * shard }
+	return max(r.cfg.PlanEvery, min(per(10*time.Microsecond), max(250*time.Millisecond, per(5*time.Microsecond))))
 }
 
 // decideDirty decides the next step of each touched shard.
