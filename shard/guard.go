@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -75,7 +76,7 @@ func (g *guard) Reconcile(ctx context.Context, req mcreconcile.Request) (reconci
 	wait, trial := e.traffic.Breaker.PutOff(req.Namespace, e.putOff.wasRefused(key))
 	if wait > 0 && e.gate.IsOpen() {
 		e.putOff.note(key)
-		return reconcile.Result{RequeueAfter: spread(wait)}, nil
+		return reconcile.Result{RequeueAfter: spread(min(wait, engage.LastPause))}, nil
 	}
 	start := time.Now()
 	var ended struct { // read only once the reconcile has returned
@@ -113,7 +114,7 @@ func (g *guard) Reconcile(ctx context.Context, req mcreconcile.Request) (reconci
 	}
 	if err == nil || errors.Is(err, reconcile.TerminalError(nil)) {
 		e.putOff.forget(key)
-	} else if after := g.failed(e, key, err, asked.Wait()); after > 0 {
+	} else if after := g.failed(e, key, err, asked); after > 0 {
 		return reconcile.Result{RequeueAfter: spread(after)}, nil
 	}
 	if result.RequeueAfter > 0 && result.Priority == nil {
@@ -124,9 +125,9 @@ func (g *guard) Reconcile(ctx context.Context, req mcreconcile.Request) (reconci
 }
 
 // failed returns for how long to put off a key whose reconcile failed; 0 means the controller's own backoff. It puts
-// the key off if its cluster is away, refuses everything or is overloaded. That isn't the key's fault, so its backoff
-// must not grow. It logs one such key a minute and cluster.
-func (g *guard) failed(e *engagement, key putOffKey, err error, asked time.Duration) (after time.Duration) {
+// the key off if its cluster is away, refuses everything or can't serve it now. That isn't the key's fault, so its
+// backoff must not grow. It logs one such key a minute and cluster.
+func (g *guard) failed(e *engagement, key putOffKey, err error, asked *engage.Asked) (after time.Duration) {
 	wait, open := e.traffic.Breaker.Left(key.Namespace)
 	itself := apierrors.IsForbidden(err) || apierrors.IsInternalError(err)
 	switch {
@@ -134,10 +135,10 @@ func (g *guard) failed(e *engagement, key putOffKey, err error, asked time.Durat
 		after = max(wait, e.putOff.refuse(key, !open))
 	case open:
 		e.putOff.note(key)
-		after = max(wait, engage.FirstPause)
-	case apierrors.IsTooManyRequests(err): // the longer it lasts, the fewer requests are sent
+		after = min(max(wait, engage.FirstPause), engage.LastPause) // the breaker may close sooner
+	case asked.Lost() || notNow(err): // the longer it lasts, the fewer requests are sent
 		waited := min(e.putOff.note(key), engage.LongestAsked/10)
-		after = min(max(asked, waited, engage.FirstPause), engage.LongestAsked)
+		after = min(max(asked.Wait(), waited, engage.FirstPause), engage.LongestAsked)
 	default:
 		e.putOff.forget(key)
 		return 0
@@ -147,6 +148,16 @@ func (g *guard) failed(e *engagement, key putOffKey, err error, asked time.Durat
 			key.String(), "error", err.Error(), "in", after.String(), "moreLikeIt", more)
 	}
 	return after
+}
+
+// notNow reports whether an API server, or a proxy before it, says that it can't serve a request at the moment: by 429,
+// or 502 to 504.
+func notNow(err error) bool {
+	code := http.StatusOK
+	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
+		code = int(status.Status().Code)
+	}
+	return code == http.StatusTooManyRequests || code > http.StatusInternalServerError
 }
 
 // spread makes a wait up to a quarter longer, and a second at most, so that keys that were put off together don't

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -264,30 +266,81 @@ func TestKeysThatArePutOffAreSeenToWait(t *testing.T) {
 // Its API server has too many requests of one kind, or of one namespace, and serves all else.
 func TestAKeyThatIsToldToWaitDoesSoWithoutBackingOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for asked, want := range map[string]time.Duration{"": engage.FirstPause, "30": 30 * time.Second,
-			"3600": engage.LongestAsked} {
-			g, gate, _ := guarding(t, keyspace.ShardID{Cluster: "west"}, reconcile.TypedFunc[mcreconcile.Request](
+		for _, c := range []struct {
+			answer answer
+			want   time.Duration
+		}{
+			{answer{code: http.StatusTooManyRequests}, engage.FirstPause},
+			{answer{code: http.StatusTooManyRequests, after: "30"}, 30 * time.Second},
+			{answer{code: http.StatusTooManyRequests, after: "3600"}, engage.LongestAsked},
+			{answer{code: http.StatusTooManyRequests, after: "99999999999999999999"}, engage.LongestAsked},
+			{answer{code: http.StatusServiceUnavailable, after: "30"}, 30 * time.Second},
+			{answer{code: http.StatusBadGateway}, engage.FirstPause},
+			{answer{code: http.StatusGatewayTimeout}, engage.FirstPause},
+			{answer{lost: errors.New("connection reset by peer")}, engage.FirstPause},
+			{answer{code: http.StatusInternalServerError}, 0}, // this may be the key's fault
+			{answer{code: http.StatusConflict}, 0},
+		} {
+			var traffic *engage.Traffic
+			var g *guard
+			var gate *engage.Gate
+			g, gate, traffic = guarding(t, keyspace.ShardID{Cluster: "west"}, reconcile.TypedFunc[mcreconcile.Request](
 				func(ctx context.Context, _ mcreconcile.Request) (reconcile.Result, error) {
 					request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://west", nil)
 					if err == nil {
-						_, err = engage.Obedient(throttling(asked)).RoundTrip(request)
+						_, err = engage.Unfenced(engage.Obedient(c.answer), &traffic.Breaker).RoundTrip(request)
 					}
-					return reconcile.Result{}, errors.Join(err, apierrors.NewTooManyRequests("later", 0))
+					status := apierrors.NewGenericServerResponse(c.answer.code, "get", schema.GroupResource{}, "", "", 0, true)
+					return reconcile.Result{}, errors.Join(err, status)
 				}))
+			traffic.Breaker.Judge(&http.Request{URL: &url.URL{}}, &http.Response{StatusCode: http.StatusOK}, 0)
 			gate.Open(1)
 			result, err := g.Reconcile(t.Context(), keyOf("shop", 1))
-			if after := result.RequeueAfter; err != nil || after < want || after > want*5/4 {
-				t.Errorf("told %q: comes back after %v (%v)", asked, after, err)
+			after := result.RequeueAfter
+			if (err == nil) != (c.want > 0) || after < c.want || after > c.want*5/4 {
+				t.Errorf("%+v: comes back after %v, want %v (%v)", c.answer, after, c.want, err)
 			}
 		}
 	})
 }
 
-// throttling answers 429 with that Retry-After.
-type throttling string
+// What a cluster asks for holds until something there is served, or the cluster is reached another way.
+func TestAKeyIsNotPutOffForAsLongAsItsClusterAskedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := &http.Request{URL: &url.URL{Path: "/api/v1/namespaces/shop/pods"}}
+		busy := &http.Response{StatusCode: http.StatusServiceUnavailable, Header: http.Header{"Retry-After": {"300"}}}
+		var traffic *engage.Traffic
+		var g *guard
+		var gate *engage.Gate
+		g, gate, traffic = guarding(t, keyspace.ShardID{Cluster: "west"}, reconcile.TypedFunc[mcreconcile.Request](
+			func(context.Context, mcreconcile.Request) (reconcile.Result, error) {
+				for range 3 {
+					traffic.Breaker.Judge(asked, busy, 0)
+				}
+				return reconcile.Result{}, apierrors.NewServiceUnavailable("later")
+			}))
+		gate.Open(1)
+		for _, when := range []string{"refused", "put off"} {
+			result, err := g.Reconcile(t.Context(), keyOf("shop", 1))
+			if after := result.RequeueAfter; err != nil || after == 0 || after > engage.LastPause*5/4 {
+				t.Errorf("a key that is %s comes back after %v (%v)", when, after, err)
+			}
+			if wait, open := traffic.Breaker.Left("shop"); !open || wait < time.Minute {
+				t.Fatalf("open: %v, for %v", open, wait)
+			}
+		}
+	})
+}
 
-func (th throttling) RoundTrip(*http.Request) (*http.Response, error) {
-	return &http.Response{StatusCode: http.StatusTooManyRequests, Header: http.Header{"Retry-After": {string(th)}}}, nil
+// answer is how a server answers: with that code and Retry-After, or not at all.
+type answer struct {
+	code  int
+	after string
+	lost  error
+}
+
+func (a answer) RoundTrip(*http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: a.code, Header: http.Header{"Retry-After": {a.after}}, Body: http.NoBody}, a.lost
 }
 
 // The next holder looks at every key. Where there is none, a key that is dropped is looked at by nobody.

@@ -2,23 +2,37 @@ package engage
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strconv"
 	"sync/atomic"
 	"time"
 )
 
-// Asked has the longest time for which API servers asked, by Retry-After, that the sender of a context's requests
-// wait. It is safe for concurrent use.
-type Asked struct{ longest atomic.Int64 }
+// Asked has what came of a context's requests: the longest time for which API servers asked, by Retry-After, that
+// their sender waits, and whether connections were lost. It is safe for concurrent use.
+type Asked struct {
+	longest atomic.Int64
+	lost    atomic.Bool
+}
 
 // Wait returns the longest time that was asked for, 0 if none was.
 func (a *Asked) Wait() time.Duration { return time.Duration(a.longest.Load()) }
 
+// Lost reports whether the connection of a request of a shard's client was refused or lost. A request that is merely
+// answered too late may be the fault of its object.
+func (a *Asked) Lost() bool { return a.lost.Load() }
+
 // askedKey is the key of an Asked in the context of the requests.
 type askedKey struct{}
 
-// Obeying returns a context for requests, and an Asked that will have how long their API servers asked to wait.
+// askedOf returns the Asked of a request's context, nil if it has none.
+func askedOf(ctx context.Context) *Asked {
+	asked, _ := ctx.Value(askedKey{}).(*Asked)
+	return asked
+}
+
+// Obeying returns a context for requests, and an Asked that will have what came of them.
 func Obeying(ctx context.Context) (context.Context, *Asked) {
 	asked := &Asked{}
 	return context.WithValue(ctx, askedKey{}, asked), asked
@@ -50,7 +64,7 @@ const longestSleep = 5 * time.Second
 // a worker. Without an Asked, the client waits, but for longestSleep at most.
 func tellRetryAfter(ctx context.Context, res *http.Response) time.Duration {
 	wait := retryAfter(res)
-	asked, _ := ctx.Value(askedKey{}).(*Asked)
+	asked := askedOf(ctx)
 	switch {
 	case asked != nil:
 		res.Header.Del("Retry-After")
@@ -73,7 +87,8 @@ func retryAfter(res *http.Response) time.Duration {
 		return 0
 	}
 	wait := time.Duration(0)
-	if seconds, err := strconv.Atoi(text); err == nil {
+	// A number that is too large for an int comes with the largest.
+	if seconds, err := strconv.Atoi(text); err == nil || errors.Is(err, strconv.ErrRange) {
 		wait = time.Duration(max(0, min(seconds, 3600))) * time.Second
 	} else if date, err := http.ParseTime(text); err == nil {
 		wait = time.Until(date)

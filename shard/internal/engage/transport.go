@@ -169,6 +169,8 @@ func (b *Breaker) send(ctx context.Context, req *http.Request, base http.RoundTr
 		}
 		if cause != nil {
 			err = fmt.Errorf("%s %s: %w", req.Method, req.URL.Path, cause)
+		} else if asked := askedOf(caller); asked != nil {
+			asked.lost.Store(true)
 		}
 	}
 	release()
