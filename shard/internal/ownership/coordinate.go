@@ -236,9 +236,11 @@ func (r *Replica) leavesItself(id Incarnation) bool {
 // awaited reports whether some holder might still hand the shard off to this replica. A leaving replica waits for that:
 // a holder that hasn't seen yet that it leaves would hand off to an incarnation that has gone.
 func (r *Replica) awaited(t *tenure) bool {
+	if !t.known || t.rec.Assignee != r.cfg.ID || t.holder == nil || t.holder.dead() {
+		return false // as for nearly all
+	}
 	_, wanted := r.clusters[t.id.Cluster]
-	return wanted && t.known && t.rec.Assignee == r.cfg.ID &&
-		t.holder != nil && !t.holder.dead() && len(r.candidates()) > 0
+	return wanted && len(r.candidates()) > 0
 }
 
 // leaveIfDone ends a clean exit once this replica holds nothing, awaits nothing, and has no write under way.
@@ -247,13 +249,12 @@ func (r *Replica) leaveIfDone() {
 		return
 	}
 	keeps := func(t *tenure) bool { return r.holds(t) || r.awaited(t) || t.w != nil || t.phase != idle }
-	if r.keeps != nil && keeps(r.keeps) {
-		return // as after most steps
-	}
-	at := slices.IndexFunc(r.order, keeps)
-	if at >= 0 {
-		r.keeps = r.order[at]
-		return
+	for range r.order { // where it found one last, there is one still after most steps
+		r.keptBy %= len(r.order)
+		if keeps(r.order[r.keptBy]) {
+			return
+		}
+		r.keptBy++
 	}
 	r.over = true
 	r.emit(DropLease{})

@@ -197,6 +197,12 @@ func (r *Replica) refit() {
 	}
 }
 
+// recordsChange notes that a cluster got a record or lost one. That matters where this replica doesn't know the cluster.
+func (r *Replica) recordsChange(c keyspace.ClusterName) {
+	_, known := r.clusters[c]
+	r.fit.stale = r.fit.stale || !known
+}
+
 // meet records which clusters the records name that this process has never known. Their provider may be about to
 // connect them. Until then a coordinator can't know where their shards will go, so it makes no moves for balance for
 // MeetTimeout. After that they count as removed.
@@ -389,8 +395,8 @@ func (r *Replica) filled(t *tenure) {
 	if s.late.count > 0 {
 		r.timedAt = r.now.Mono // other warm-ups of the cluster have less time now
 	}
+	r.fit.stale = r.fit.stale || s.health == unusable || s.late.count > 0
 	s.health, s.looked, s.late = usable, r.now, backoff{}
-	r.fit.stale = true
 }
 
 // fillTimeout returns how long a warm-up may take. It grows with each warm-up of the cluster that took too long.

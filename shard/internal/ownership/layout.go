@@ -189,7 +189,7 @@ func (r *Replica) bars(t *tenure) bool {
 	if t.excluded || t.rec.Retired {
 		return true
 	}
-	bars := r.contested(t) || (t.rec.Epoch == 0 && !r.shownBy(t))
+	bars := (t.rec.Epoch == 0 && !r.shownBy(t)) || r.contested(t)
 	if bars && !t.barred {
 		t.barred = true
 		t.layout.barred = append(t.layout.barred, t)

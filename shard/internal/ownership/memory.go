@@ -2,6 +2,7 @@ package ownership
 
 import (
 	"maps"
+	"slices"
 
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
@@ -125,8 +126,9 @@ func (m *Memory) See(in Input, now Instant) {
 // remember restores what the memory holds about shards, layouts and the lead record. Versions older than these are
 // ignored, as within one incarnation.
 func (r *Replica) remember() {
-	for id, s := range r.memory.records {
-		t := r.shard(id)
+	// In order, so that each is added at the end of a list.
+	for _, id := range slices.SortedFunc(maps.Keys(r.memory.records), keyspace.ShardID.Compare) {
+		s, t := r.memory.records[id], r.shard(id)
 		t.floor, t.top, t.rec.Version = s.epoch, s.top, s.version
 	}
 	for c, v := range r.memory.layouts {

@@ -209,7 +209,11 @@ func (r *Replica) seek(p *peer) {
 // then a holder that hasn't seen the seal may repeat a handoff to that incarnation. A replica that then sees the
 // name must find the seal beside it. If the lease is still there afterwards, its removal is requested again later.
 func (r *Replica) forgetSealed(p *peer) {
-	if r.Leads() && !p.absent && r.now.AtLeast(p.forgetAt) >= 0 && !r.isNamed(p.id) {
+	if !r.Leads() || p.absent || r.now.AtLeast(p.forgetAt) < 0 {
+		return
+	}
+	p.forgetAt = r.now.Add(r.cfg.LeaseDuration / 20) // looking for it among all records takes long
+	if !r.isNamed(p.id) {
 		p.forgetAt = r.now.Add(doubled(r.cfg.LeaseDuration, p.forgets))
 		p.forgets++
 		r.emit(ForgetLease{ID: p.id})

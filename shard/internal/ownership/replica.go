@@ -74,7 +74,7 @@ type Replica struct {
 	leadSeekAt Instant // when to send that read
 	filling    int     // planned moves whose successor isn't warm, in the whole fleet
 	handing    int     // shards that this replica is handing off or releasing
-	keeps      *tenure // what kept this replica from leaving when it last looked
+	keptBy     int     // where in order it last found a shard that kept it from leaving
 
 	replan    bool
 	planAfter Instant

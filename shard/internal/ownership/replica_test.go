@@ -826,6 +826,20 @@ func TestASealedLeaseStaysForALeaseDurationForThoseWhoStillNameIt(t *testing.T) 
 	}
 }
 
+func TestASealedLeaseIsRemovedSoonAfterTheLastRecordThatNamesItChanges(t *testing.T) {
+	b := newBench(t)
+	b.feed(LeadSeen{Lead{Holder: "a", Version: b.v}})
+	b.seen(Shard{Assignee: "a", Holder: "c", Epoch: 1})
+	b.feed(LeaseSeen{Lease{ID: "c", Replica: "c", Duration: lease, Protocol: 3, Sealed: true, Version: 1000}})
+	for range 12 {
+		b.renewed(lease / 4)
+		none[ForgetLease](b)
+	}
+	b.seen(Shard{Assignee: "a", Holder: "a", Epoch: 2})
+	b.pass(lease / 20)
+	find[ForgetLease](b)
+}
+
 func TestASealedLeaseThatIsStillThereIsRemovedAgainLessAndLessOften(t *testing.T) {
 	b := newBench(t)
 	b.feed(LeadSeen{Lead{Holder: "a", Version: b.v}})

@@ -132,7 +132,7 @@ func (r *Replica) shardSeen(s Shard) {
 	}
 	if !t.known {
 		t.cameAt, t.reportedAt = r.now, r.now
-		r.fit.stale = true // it may be of a cluster that this replica doesn't know
+		r.recordsChange(s.ID.Cluster)
 	}
 	if t.known && t.replacedBy(s) {
 		r.bury(t) // it was deleted and made again, and the watch showed only the new one
@@ -165,7 +165,8 @@ func (r *Replica) shardGone(in ShardGone) {
 		return // seen after this read was sent; the watch or the next read will show if it is gone
 	}
 	cold, warm := t.successorCold(), t.successorWarm()
-	t.known, r.fit.stale = false, true
+	t.known = false
+	r.recordsChange(t.id.Cluster)
 	r.recount(t, cold, warm)
 	t.rec.Version = max(t.rec.Version+1, in.Version) + 1 // anything older is from before the deletion
 	r.bury(t)
