@@ -35,7 +35,7 @@ type home struct {
 	client   client.Client
 	members  *member.Store
 	records  *record.Store
-	put      func(driver.Event)
+	mail     *mailbox[driver.Event]
 	spawn    func(func())
 	ctx      context.Context // bounds the requests in flight
 	cancel   context.CancelFunc
@@ -43,7 +43,7 @@ type home struct {
 
 // newHome returns an incarnation's client of the home cluster. It sends nothing.
 func newHome(ctx context.Context, id protocol.Incarnation, cfg Config, rc *rest.Config, scheme *runtime.Scheme,
-	log logr.Logger, t *trouble, put func(driver.Event), spawn func(func()), say func() string) (*home, error) {
+	log logr.Logger, t *trouble, mail *mailbox[driver.Event], spawn func(func()), say func() string) (*home, error) {
 	rc = rest.CopyConfig(rc)
 	rc.QPS = -1 // no client-side limit: renewals must never wait for one, and the driver bounds the requests in flight
 	rc.Wrap(func(next http.RoundTripper) http.RoundTripper { return engage.Obedient(next) })
@@ -59,7 +59,7 @@ func newHome(ctx context.Context, id protocol.Incarnation, cfg Config, rc *rest.
 		return nil, fmt.Errorf("building the client of the home cluster: %w", err)
 	}
 	h := &home{
-		id: id, fleet: cfg.Fleet, log: log, trouble: t, observer: cfg.Observer, put: put, spawn: spawn,
+		id: id, fleet: cfg.Fleet, log: log, trouble: t, observer: cfg.Observer, mail: mail, spawn: spawn,
 		client: c, members: member.NewStore(c, cfg.Namespace, cfg.Fleet),
 		records: record.NewStore(c, cfg.Namespace, cfg.Fleet),
 	}
@@ -100,8 +100,12 @@ func (h *home) write(w driver.Write) {
 		default:
 			h.trouble.tell(what, err)
 		}
+		put := h.mail.put
+		if _, renewal := w.Effect.(ownership.WriteLease); renewal {
+			put = h.mail.putUrgent // the incarnation lapses if that waits for long
+		}
 		if w.Number != 0 {
-			h.put(driver.Written{Number: w.Number, Outcome: outcome, Version: version, Cause: cause, After: asked.Wait()})
+			put(driver.Written{Number: w.Number, Outcome: outcome, Version: version, Cause: cause, After: asked.Wait()})
 		}
 	})
 }
@@ -166,7 +170,7 @@ func (h *home) read(r driver.Read) {
 		if err != nil && bound.Err() == nil {
 			h.trouble.tell("Read", err)
 		}
-		h.put(driver.Found{Number: r.Number, What: in})
+		h.mail.put(driver.Found{Number: r.Number, What: in})
 	})
 }
 

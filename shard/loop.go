@@ -77,9 +77,10 @@ type loop struct {
 	judge    *clusterJudge
 	report   *report
 	entrance *entrance
-	changes  changes       // of clusters that the driver hasn't been told yet
-	moved    bool          // clusters came, went or are reached another way, and the shards haven't followed yet
-	turned   *atomic.Int64 // when the loop last turned, on the monotonic clock
+	known    driver.Clusters // what the driver was told last
+	changes  changes         // of clusters that the driver hasn't been told yet
+	moved    bool            // clusters came, went or are reached another way, and the shards haven't followed yet
+	turned   *atomic.Int64   // when the loop last turned, on the monotonic clock
 
 	// The present incarnation, or the last.
 	lease    *lease
@@ -118,12 +119,17 @@ func (l *loop) run(ctx context.Context, leaving <-chan struct{}) error {
 		select {
 		case <-l.mail.ready:
 			for _, e := range l.mail.take() {
-				switch e.(type) {
+				for _, first := range l.mail.takeUrgent() { // thousands of others may be before them
+					l.handle(first)
+				}
+				switch e := e.(type) {
 				case driver.Clusters:
 					l.changes.any = true
 					continue
 				case driver.Opened:
-					l.followChanges(0) // else it would be over a connection that the driver doesn't know yet
+					if l.known.Connections[e.ID.Cluster] != e.Connection {
+						l.followChanges(0) // else it would be over a connection that the driver doesn't know yet
+					}
 				}
 				l.handle(e)
 			}
@@ -170,6 +176,7 @@ func (l *loop) followChanges(wait time.Duration) {
 		c.any = false
 		began := time.Now()
 		l.handle(driver.Clusters{})
+		l.follow()
 		c.at = time.Now()
 		c.took = c.at.Sub(began)
 	}
@@ -182,7 +189,8 @@ func (l *loop) handle(e driver.Event) {
 	}
 	_, changed := e.(driver.Clusters)
 	if changed {
-		e = l.knownClusters() // in their present state: two changes may be put in the wrong order
+		l.known = l.knownClusters() // in their present state: two changes may be put in the wrong order
+		e = l.known
 	}
 	requests := l.driver.Handle(l.clock.now(), e)
 	l.lease.set(l.driver.ValidUntil())
@@ -283,7 +291,7 @@ func (l *loop) begin(b driver.Begin) {
 		l.writer.cancel()
 	}
 	var err error
-	if l.writer, err = newHome(l.ctx, b.ID, l.cfg, l.home, l.scheme, log, l.trouble, l.mail.put, l.beside.Go,
+	if l.writer, err = newHome(l.ctx, b.ID, l.cfg, l.home, l.scheme, log, l.trouble, l.mail, l.beside.Go,
 		l.say); err != nil {
 		l.fail(err)
 		return

@@ -2,20 +2,25 @@ package shard
 
 import "sync"
 
-// mailbox hands messages from any number of senders to one loop, in order. Sending never blocks: informers and
-// writers must not wait for the loop. The number of messages is bounded by the number of records and writes.
+// mailbox sends messages from any number of senders to one loop, in order, but urgent ones first. Sending never blocks:
+// informers and writers must not wait for the loop. The number of messages is bounded by the number of records and
+// writes.
 type mailbox[T any] struct {
 	ready chan struct{} // holds a token while there may be messages
 
-	mu       sync.Mutex // guards messages
-	messages []T
+	mu               sync.Mutex // guards all below
+	messages, urgent []T
 }
 
 func newMailbox[T any]() *mailbox[T] { return &mailbox[T]{ready: make(chan struct{}, 1)} }
 
-func (m *mailbox[T]) put(message T) {
+func (m *mailbox[T]) put(message T) { m.add(&m.messages, message) }
+
+func (m *mailbox[T]) putUrgent(message T) { m.add(&m.urgent, message) }
+
+func (m *mailbox[T]) add(to *[]T, message T) {
 	m.mu.Lock()
-	m.messages = append(m.messages, message)
+	*to = append(*to, message)
 	m.mu.Unlock()
 	select {
 	case m.ready <- struct{}{}:
@@ -27,7 +32,16 @@ func (m *mailbox[T]) put(message T) {
 func (m *mailbox[T]) take() []T {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	messages := m.messages
-	m.messages = nil
-	return messages
+	all := append(m.urgent, m.messages...)
+	m.urgent, m.messages = nil, nil
+	return all
+}
+
+// takeUrgent returns the urgent messages so far.
+func (m *mailbox[T]) takeUrgent() []T {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	urgent := m.urgent
+	m.urgent = nil
+	return urgent
 }

@@ -197,7 +197,7 @@ func (r *Replica) refit() {
 	}
 }
 
-// recordsChange notes that a cluster got a record or lost one. That matters where this replica doesn't know the cluster.
+// recordsChange notes that a cluster got a record or lost one. That matters if this replica doesn't know the cluster.
 func (r *Replica) recordsChange(c keyspace.ClusterName) {
 	_, known := r.clusters[c]
 	r.fit.stale = r.fit.stale || !known
