@@ -122,6 +122,24 @@ func TestLimitsChangeInPlace(t *testing.T) {
 		if took := crowd(t, c, 50, http.MethodGet); took != time.Second {
 			t.Errorf("50 requests at 100 a second took %v", took)
 		}
+		for _, to := range []kubeconfig.Limits{{}, {QPS: 100}} {
+			traffic.SetLimits(kubeconfig.Limits{QPS: 0.1, Burst: 1})
+			go func() { done <- crowd(t, c, 3, http.MethodPost) }()
+			time.Sleep(1500 * time.Millisecond)
+			if sent, waiting, _ := traffic.Writes(); sent != 0 || waiting != 2 {
+				t.Errorf("%d sent, %d wait for the rate, want 2", sent, waiting)
+			}
+			traffic.SetLimits(to)
+			if took := <-done; took != 2500*time.Millisecond {
+				t.Errorf("what waited for the old rate took %v", took)
+			}
+		}
+		traffic.SetLimits(kubeconfig.Limits{QPS: 0.1, Burst: 1})
+		crowd(t, c, 1, http.MethodGet)
+		traffic.SetLimits(kubeconfig.Limits{QPS: 0.1, Burst: 1}) // as it was
+		if took := crowd(t, c, 1, http.MethodGet); took < 9*time.Second {
+			t.Errorf("limits that are set again without a change let a request through after %v", took)
+		}
 	})
 }
 

@@ -40,13 +40,12 @@ type Traffic struct {
 	limit limit
 }
 
-// SetLimits bounds the requests of all shards of the cluster together from now on. Requests that wait already follow
-// the new bound of writes at a time, and the old rate.
+// SetLimits bounds the requests of all shards of the cluster together from now on, also those that wait already.
 func (t *Traffic) SetLimits(to kubeconfig.Limits) { t.limit.set(to) }
 
 // Writes returns how many writes were sent and not answered yet, how many wait for their turn, and the limits.
 func (t *Traffic) Writes() (inFlight, waiting int, limits kubeconfig.Limits) {
-	inFlight, waiting = t.limit.writes.Count()
+	inFlight, waiting = t.limit.count()
 	return inFlight, waiting, t.limit.get()
 }
 
