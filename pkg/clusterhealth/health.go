@@ -278,6 +278,8 @@ func ask(ctx context.Context, cfg *rest.Config, closes bool) error {
 	switch {
 	case err != nil:
 		return err
+	case status == http.StatusTooManyRequests: // it serves others; findings about its limits say the rest
+		return nil
 	case status == http.StatusUnauthorized:
 		return apierrors.NewUnauthorized("the credentials are refused")
 	case status == http.StatusForbidden:

@@ -110,6 +110,20 @@ func over(cfg *rest.Config) func(context.Context) error {
 	return func(ctx context.Context) error { return ask(ctx, cfg, false) }
 }
 
+func TestWhatAnAnswerSaysOfACluster(t *testing.T) {
+	code := &atomic.Int64{}
+	cfg := server(t, code)
+	for status, usable := range map[int]bool{
+		http.StatusOK: true, http.StatusTooManyRequests: true, // that one is up, and serves others
+		http.StatusUnauthorized: false, http.StatusForbidden: false, http.StatusServiceUnavailable: false,
+	} {
+		code.Store(int64(status))
+		if err := ask(t.Context(), cfg, true); (err == nil) != usable {
+			t.Errorf("%d: %v", status, err)
+		}
+	}
+}
+
 func TestABrokenSecretLeavesItsClusterUsable(t *testing.T) {
 	ok := &atomic.Int64{}
 	ok.Store(http.StatusOK)

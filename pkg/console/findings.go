@@ -49,7 +49,7 @@ const (
 func (v *survey) findings() []Finding {
 	all := slices.Concat(
 		v.findNobody(), v.findRecords(), v.findUnserved(), v.findHoles(), v.findUnfit(), v.findLimited(), v.findQuiet(),
-		v.findCoordinator(), v.findClusters(), v.findMoves(), v.findCrashes(),
+		v.findCoordinator(), v.findClusters(), v.findBadLimits(), v.findMoves(), v.findCrashes(),
 	)
 	slices.SortStableFunc(all, func(a, b Finding) int { return cmp.Compare(b.Severity, a.Severity) }) // "wrong" > "note"
 	return all
@@ -303,6 +303,18 @@ func (v *survey) findCoordinator() []Finding {
 			do}}
 	}
 	return nil
+}
+
+// findBadLimits reports annotations that can't be used: they bound nothing.
+func (v *survey) findBadLimits() (found []Finding) {
+	for _, what := range v.BadLimits[:min(len(v.BadLimits), examples)] {
+		found = append(found, Finding{Note, "", what, "see `tenure cluster check`"})
+	}
+	if more := len(v.BadLimits) - examples; more > 0 {
+		found = append(found, Finding{Note, "", fmt.Sprintf("limits of %s more can't be used", count(more, "cluster")),
+			"see the events BadLimits"})
+	}
+	return found
 }
 
 func (v *survey) findClusters() (found []Finding) {

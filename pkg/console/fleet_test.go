@@ -347,6 +347,18 @@ func TestAMapMarksWhatIsMixedAndWhatIsNobodys(t *testing.T) {
 	}
 }
 
+func TestLimitsThatCannotBeUsedAreSaid(t *testing.T) {
+	s := healthy()
+	for i := range 2 * examples {
+		s.BadLimits = append(s.BadLimits, fmt.Sprintf("Secret ns/c%d: annotation tenure.dev/cluster-qps: fast", i))
+	}
+	f := Assess(s)
+	if last := len(f.Findings) - 1; !f.Healthy || last != examples || !strings.Contains(f.Findings[0].What, "ns/c0") ||
+		!strings.HasPrefix(f.Findings[last].What, fmt.Sprintf("limits of %d clusters more", examples)) {
+		t.Errorf("healthy %v: %+v", f.Healthy, f.Findings)
+	}
+}
+
 func TestWhatCannotBeReadIsSaidAndNotJudged(t *testing.T) {
 	s := healthy()
 	s.Clusters, s.Registered, s.Unread = nil, false, []string{"the Secrets"}

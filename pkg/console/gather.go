@@ -110,6 +110,11 @@ func (g Gatherer) snapshot(ctx context.Context, home client.Client) (Snapshot, e
 	// One that is being deleted is no cluster any more, though a finalizer may hold it for long.
 	secrets.Items = slices.DeleteFunc(secrets.Items, func(s corev1.Secret) bool { return s.DeletionTimestamp != nil })
 	s.Registered = true
+	for i := range secrets.Items {
+		if _, err := kubeconfig.LimitsOf(&secrets.Items[i], kubeconfig.Limits{}); err != nil {
+			s.BadLimits = append(s.BadLimits, err.Error())
+		}
+	}
 	g.judge(ctx, home, secrets.Items, &s)
 	return s, nil
 }

@@ -18,6 +18,8 @@ type Snapshot struct {
 	// and Clusters are those that replicas' events are about.
 	Clusters   []Answer
 	Registered bool
+	// BadLimits says which annotations of Secrets set limits that can't be used.
+	BadLimits []string
 	// Unread is what couldn't be read, and why. Judgements that need it are left out.
 	Unread []string
 	// Seen is when each Lease was last seen to change, on the clock of Now. It is nil without a watch.

@@ -6,8 +6,11 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	mccontroller "sigs.k8s.io/multicluster-runtime/pkg/controller"
+	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
 	"github.com/tenure-dev/tenure/pkg/fairqueue"
+	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
 // A busy cluster was there first, and the other isn't behind all of its keys.
@@ -31,6 +34,27 @@ func Example() {
 	// quiet d
 	// busy b
 	// busy c
+}
+
+// A sharded controller of package shard: at most 16 of its 128 workers have keys of one cluster, in all of its shards
+// together.
+func ExampleNew_sharded() {
+	const workers = 128
+	_ = mccontroller.Options{
+		MaxConcurrentReconciles: workers,
+		NewQueue: func(name string,
+			limiter workqueue.TypedRateLimiter[mcreconcile.Request]) workqueue.TypedRateLimitingInterface[mcreconcile.Request] {
+			return fairqueue.New(fairqueue.Options[mcreconcile.Request]{
+				Name: name, Limiter: limiter, Workers: workers, PerCluster: 16,
+				Tenant: func(r mcreconcile.Request) (cluster, namespace string) {
+					if shard, err := keyspace.ParseShardID(string(r.ClusterName)); err == nil {
+						return string(shard.Cluster), r.Namespace
+					}
+					return string(r.ClusterName), r.Namespace
+				},
+			})
+		},
+	}
 }
 
 // A controller's own queue: at most 16 of its 128 workers have keys of one namespace, which is the tenant here.

@@ -18,7 +18,8 @@ type Options[T comparable] struct {
 	Name string
 	// Limiter gives the delay of rate-limited additions. Required.
 	Limiter workqueue.TypedRateLimiter[T]
-	// Tenant returns the cluster and the namespace of a key. Required. All keys of one cluster share its workers.
+	// Tenant returns the cluster and the namespace of a key. Required. All keys of one cluster share its workers. (With
+	// package shard, a request's ClusterName is that of a shard: see the example of a sharded controller.)
 	Tenant func(T) (cluster, namespace string)
 	// Workers is how many workers take keys: the controller's MaxConcurrentReconciles. Zero or less means no limit.
 	Workers int
