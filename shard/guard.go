@@ -132,11 +132,11 @@ func (g *guard) failed(e *engagement, key putOffKey, err error, asked *engage.As
 	itself := apierrors.IsForbidden(err) || apierrors.IsInternalError(err)
 	switch {
 	case itself && (open || e.putOff.wasRefused(key)):
-		after = max(wait, e.putOff.refuse(key, !open))
+		after = max(min(wait, engage.LastPause), e.putOff.refuse(key, !open))
 	case open:
 		e.putOff.note(key)
 		after = min(max(wait, engage.FirstPause), engage.LastPause) // the breaker may close sooner
-	case asked.Lost() || notNow(err): // the longer it lasts, the fewer requests are sent
+	case notNow(err, asked.Lost()): // the longer it lasts, the fewer requests are sent
 		waited := min(e.putOff.note(key), engage.LongestAsked/10)
 		after = min(max(asked.Wait(), waited, engage.FirstPause), engage.LongestAsked)
 	default:
@@ -150,14 +150,18 @@ func (g *guard) failed(e *engagement, key putOffKey, err error, asked *engage.As
 	return after
 }
 
-// notNow reports whether an API server, or a proxy before it, says that it can't serve a request at the moment: by 429,
-// or 502 to 504.
-func notNow(err error) bool {
-	code := http.StatusOK
-	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
-		code = int(status.Status().Code)
+// notNow reports whether a reconcile failed because the API server, or a proxy before it, can't serve a request at the
+// moment: by 429, 502 or 503, or, if no answer is to blame, by a connection that was lost. An answer of 504 may be the
+// fault of its object, which an admission webhook takes too long for.
+func notNow(err error, lost bool) bool {
+	if status := apierrors.APIStatus(nil); errors.As(err, &status) && status.Status().Code != 0 {
+		switch status.Status().Code {
+		case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable:
+			return true
+		}
+		return false
 	}
-	return code == http.StatusTooManyRequests || code > http.StatusInternalServerError
+	return lost
 }
 
 // spread makes a wait up to a quarter longer, and a second at most, so that keys that were put off together don't

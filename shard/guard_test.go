@@ -276,9 +276,10 @@ func TestAKeyThatIsToldToWaitDoesSoWithoutBackingOff(t *testing.T) {
 			{answer{code: http.StatusTooManyRequests, after: "99999999999999999999"}, engage.LongestAsked},
 			{answer{code: http.StatusServiceUnavailable, after: "30"}, 30 * time.Second},
 			{answer{code: http.StatusBadGateway}, engage.FirstPause},
-			{answer{code: http.StatusGatewayTimeout}, engage.FirstPause},
 			{answer{lost: errors.New("connection reset by peer")}, engage.FirstPause},
-			{answer{code: http.StatusInternalServerError}, 0}, // this may be the key's fault
+			{answer{code: http.StatusGatewayTimeout}, 0}, // this may be the key's fault
+			{answer{code: http.StatusInternalServerError}, 0},
+			{answer{code: http.StatusConflict, lost: errors.New("connection reset by peer")}, 0},
 			{answer{code: http.StatusConflict}, 0},
 		} {
 			var traffic *engage.Traffic

@@ -174,23 +174,26 @@ func (d *Driver) contradicts(p pending, what ownership.Input) bool {
 		return false
 	}
 	ran := d.machine != nil
-	switch {
-	case !ran:
-	case older != "":
-		d.step(ownership.WentBack{What: older})
-	default:
+	if older != "" {
+		d.goneBack(older)
+	} else {
 		d.below(of, v, p.known)
 	}
-	if d.machine == nil && !d.afresh { // none ran, or it has just ended for another reason
-		if d.memory != nil { // otherwise the process has left
-			d.memory.GoBack()
-		}
-		d.afresh = true
-	}
-	if d.afresh || p.seals() {
-		d.forgetPast()
-	}
 	return ran || p.seals()
+}
+
+// goneBack ends the incarnation because the home cluster went back. One that ends for another reason at this moment, or
+// has ended, forgets what it knows all the same.
+func (d *Driver) goneBack(what string) {
+	d.step(ownership.WentBack{What: what})
+	if d.afresh {
+		return
+	}
+	if d.memory != nil {
+		d.memory.GoBack()
+	}
+	d.afresh = true
+	d.forgetPast()
 }
 
 // older says how the Lease of an earlier incarnation contradicts its last renewal; "" if it doesn't.
@@ -221,6 +224,6 @@ func (d *Driver) below(of Subject, v, known ownership.Version) bool {
 	case of.Layout != "":
 		name = "the layout of " + string(of.Layout)
 	}
-	d.step(ownership.WentBack{What: fmt.Sprintf("%s is at version %d, but was at version %d", name, v, known)})
+	d.goneBack(fmt.Sprintf("%s is at version %d, but was at version %d", name, v, known))
 	return true
 }

@@ -156,11 +156,20 @@ func TestI1WhatShowsThatTheWatchesGoOn(t *testing.T) {
 		rec.Version = v
 		return ownership.ShardSeen{Shard: rec}
 	}
+	var renewals []ownership.Version
 	for _, c := range []struct {
 		name  string
 		lapse bool
 		show  func(b *bench, report Write) // after each renewal
 	}{
+		{"they come back when two more renewals are answered", false, func(b *bench, report Write) {
+			if renewals = append(renewals, b.v); len(renewals) > 2 {
+				b.feed(Seen{What: ownership.LeaseSeen{Lease: ownership.Lease{ID: "a-1", Duration: 10 * time.Second,
+					Version: renewals[len(renewals)-3]}}})
+			}
+			b.answer(report, ownership.Committed)
+			b.feed(Seen{What: record(report, b.v)})
+		}},
 		{"nothing", true, func(b *bench, report Write) { b.answer(report, ownership.Unknown) }},
 		{"its lease and its writes of a record come back", false, func(b *bench, report Write) {
 			lease(b)

@@ -24,7 +24,7 @@ func (d *Driver) begin() {
 
 // lapse ends the incarnation. Everything stops, and answers to its requests don't count any more.
 func (d *Driver) lapse(reason string) {
-	d.memory, d.joined, d.afresh = d.machine.Memory(), d.machine.Asked(), d.machine.Afresh()
+	d.memory, d.joined, d.afresh = d.machine.Memory(), d.machine.Asked(), d.afresh || d.machine.Afresh()
 	d.doubts, d.vouch = doubts{}, vouch{}
 	if version := d.machine.NewestLease(d.id); d.afresh {
 		d.forgetPast()
@@ -105,9 +105,10 @@ func (d *Driver) giveUp(failure error) {
 	}
 }
 
-// left handles the answer to the last write of a clean exit. A lease that couldn't be deleted is sealed.
+// left handles the answer to the last write of a clean exit. A lease that couldn't be deleted is sealed, unless the
+// home cluster went back meanwhile.
 func (d *Driver) left(dropped bool) {
-	if !dropped {
+	if !dropped && !d.afresh {
 		d.past = append(d.past, past{d.id, d.machine.NewestLease(d.id), d.machine.Renewal()})
 		d.sealings.add(d.id, d.now.Add(d.cfg.Protocol.RetryEvery))
 	}

@@ -96,8 +96,7 @@ func (d *Driver) vouchAnswered(p pending, what ownership.Input) {
 		if !found {
 			d.blank = !slices.ContainsFunc(d.Holdings(), func(h ownership.Holding) bool { return h.Held })
 			d.pause = 0 // the doubt began with this incarnation, and peers may wait for the next
-			d.step(ownership.WentBack{What: fmt.Sprintf("lease %s of an earlier incarnation of this process is missing",
-				p.of.Lease)})
+			d.goneBack(fmt.Sprintf("lease %s of an earlier incarnation of this process is missing", p.of.Lease))
 		}
 	}
 }

@@ -162,6 +162,23 @@ func TestR5TheNextIncarnationTakesNothingBeforeTheHomeClusterHasShownTheLastOnes
 	}
 }
 
+func TestAnEarlierLeaseThatIsMissingCountsThoughTheIncarnationLapsesAsItHears(t *testing.T) {
+	b := joined(t)
+	b.answerRenewals(2)
+	b.lapsed(false)
+	b.unvouched = true
+	b.pass(firstPause)
+	b.join()
+	read, _ := b.vouching()
+	b.now = b.now.Add(2 * lease) // the loop stood still
+	b.feed(Found{Number: read.Number, What: ownership.LeaseGone{ID: "a-1"}})
+	b.feed(Stopped{find[Stop](b).Number, false})
+	b.pass(2 * firstPause)
+	if begin := find[Begin](b); !begin.Afresh {
+		t.Error("the next incarnation relies on what the lost history has shown")
+	}
+}
+
 // What the watch showed of another history is no sign that it shows what is written now.
 func TestALowerVersionThanBeforeForgetsWhatTheWatchHasShown(t *testing.T) {
 	b := joined(t)

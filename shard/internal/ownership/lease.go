@@ -1,6 +1,7 @@
 package ownership
 
 import (
+	"slices"
 	"time"
 
 	"github.com/tenure-dev/tenure/shard/plan"
@@ -15,6 +16,7 @@ type ownLease struct {
 	version Version // newest version known
 	renewal uint64  // number of the last renewal known to have committed
 	start   Instant // when the last renewal known to have committed was sent
+	last    []sent  // the last such renewals, oldest first
 	firstAt Instant // when the renewal in flight was first sent
 	tries   int     // attempts since a renewal was last committed
 	seq     uint64  // the last write of the lease
@@ -23,6 +25,15 @@ type ownLease struct {
 	leaving bool          // the lease says that this replica leaves
 	unfit   plan.UnfitFor // the clusters that, by the lease, this replica can't serve
 }
+
+// sent is a renewal that is known to have committed.
+type sent struct {
+	version Version
+	at      Instant
+}
+
+// mostSent is how many renewals are kept in mind: those of two lease durations. A watch may show them that late.
+const mostSent = 8
 
 // Asked reports whether the incarnation has sent the creation of its lease. The lease may then exist even if no answer
 // said so.
@@ -103,6 +114,10 @@ func (r *Replica) renewed(v Version) {
 	r.own.member = true
 	r.own.version = max(r.own.version, v)
 	r.own.start, r.own.tries = r.own.firstAt, 0
+	if len(r.own.last) == mostSent {
+		r.own.last = slices.Delete(r.own.last, 0, 1)
+	}
+	r.own.last = append(r.own.last, sent{v, r.own.start})
 	r.own.renewal = lease.Renewal
 	r.own.renewAt = r.own.start.Add(r.cfg.RenewEvery)
 	r.own.leaving, r.own.unfit = lease.Leaving, lease.Unfit

@@ -1,6 +1,7 @@
 package ownership
 
 import (
+	"slices"
 	"time"
 
 	"github.com/tenure-dev/tenure/shard/keyspace"
@@ -97,8 +98,12 @@ func (r *Replica) listed(l Listing) {
 	r.viewed(Shards, l.Asked)
 }
 
-// Renewed returns when the last renewal that is known to have committed was first sent. ok is false unless v is the
-// newest version of this replica's lease that it knows.
-func (r *Replica) Renewed(v Version) (sent Instant, ok bool) {
-	return r.own.start, r.own.member && v == r.own.version
+// Renewed returns when the renewal that made this version of this replica's lease was first sent; ok is false if none
+// of the last ones made it.
+func (r *Replica) Renewed(v Version) (at Instant, ok bool) {
+	i := slices.IndexFunc(r.own.last, func(s sent) bool { return s.version == v })
+	if i < 0 {
+		return Instant{}, false
+	}
+	return r.own.last[i].at, true
 }
