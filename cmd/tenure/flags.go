@@ -192,9 +192,6 @@ func (o *options) validate() error {
 	if err := o.limits.Validate(); err != nil {
 		return err
 	}
-	if o.limits.Burst > 0 && o.limits.QPS == 0 {
-		return fmt.Errorf("--cluster-burst %d: only with --cluster-qps, the rate that it is a burst of", o.limits.Burst)
-	}
 	if !o.sharding && o.limits != (kubeconfig.Limits{}) {
 		return errors.New("--cluster-qps, --cluster-burst and --cluster-concurrent-writes: only with --sharding=on")
 	}

@@ -50,8 +50,6 @@ func TestABadCommandLineIsOneClearLineAndExitCodeTwo(t *testing.T) {
 		"namespace not a name":    {args: []string{"--namespace=A_B"}, want: `--namespace "A_B"`},
 		"no namespace":            {args: []string{"--namespace="}, want: `--namespace ""`},
 		"namespaceless leader":    {args: []string{"--namespace=", "--sharding=off"}, want: `--namespace ""`},
-		"a burst of no rate": {args: []string{"--cluster-burst=10"},
-			want: "--cluster-burst 10: only with --cluster-qps"},
 		"a fleet, one leader": {args: []string{"--fleet=night", "--sharding=off"},
 			want: "--fleet night: only with --sharding=on"},
 		"no lease":         {args: []string{"--lease-duration=0"}, want: "--lease-duration 0s"},

@@ -178,6 +178,7 @@ func (h *Health) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 type finding struct {
 	reason, note string
 	usable       bool
+	busy         bool         // it has too many requests to serve this one
 	shared       *rest.Config // the configuration in use, if it is the Secret's
 }
 
@@ -223,6 +224,19 @@ func (h *Health) inUse(ctx context.Context, use Use, f finding) finding {
 	return f
 }
 
+// errBusy is the answer of an API server that serves others. What is said of its limits tells more.
+var errBusy = errors.New("the API server answers, but has too many requests (429)")
+
+// Prove is Look for credentials that are to replace others: an API server that has too many requests proves nothing.
+func Prove(ctx context.Context, secret *corev1.Secret, policy kubeconfig.Policy,
+	timeout time.Duration) (reason, note string) {
+	f := look(ctx, secret, policy, timeout, nil, true)
+	if f.busy {
+		return ReasonUnreachable, f.note
+	}
+	return f.reason, f.note
+}
+
 // Look asks the cluster of a kubeconfig Secret whether it can be used. The note says why not, in one line that carries
 // no secret and leaves room in an event.
 func Look(ctx context.Context, secret *corev1.Secret, policy kubeconfig.Policy,
@@ -265,6 +279,9 @@ func answer(cfg *rest.Config, err error) finding {
 	if err == nil {
 		return finding{reason: ReasonUsable, note: "the API server answers", usable: true}
 	}
+	if errors.Is(err, errBusy) {
+		return finding{reason: ReasonUsable, note: errBusy.Error(), usable: true, busy: true}
+	}
 	reason := ReasonUnreachable
 	if apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err) {
 		reason = ReasonRefused
@@ -278,8 +295,8 @@ func ask(ctx context.Context, cfg *rest.Config, closes bool) error {
 	switch {
 	case err != nil:
 		return err
-	case status == http.StatusTooManyRequests: // it serves others; findings about its limits say the rest
-		return nil
+	case status == http.StatusTooManyRequests:
+		return errBusy
 	case status == http.StatusUnauthorized:
 		return apierrors.NewUnauthorized("the credentials are refused")
 	case status == http.StatusForbidden:

@@ -112,14 +112,24 @@ func over(cfg *rest.Config) func(context.Context) error {
 
 func TestWhatAnAnswerSaysOfACluster(t *testing.T) {
 	code := &atomic.Int64{}
-	cfg := server(t, code)
-	for status, usable := range map[int]bool{
-		http.StatusOK: true, http.StatusTooManyRequests: true, // that one is up, and serves others
-		http.StatusUnauthorized: false, http.StatusForbidden: false, http.StatusServiceUnavailable: false,
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "west"},
+		Data: map[string][]byte{kubeconfig.Key: []byte(
+			fmt.Sprintf("clusters: [{name: c, cluster: {server: %q}}]\nusers: [{name: u, user: {token: t}}]\n"+
+				"contexts: [{name: x, context: {cluster: c, user: u}}]\ncurrent-context: x", server(t, code).Host))},
+	}
+	for status, want := range map[int][2]string{ // what it says of the cluster, and of new credentials
+		http.StatusOK:                 {ReasonUsable, ReasonUsable},
+		http.StatusTooManyRequests:    {ReasonUsable, ReasonUnreachable},
+		http.StatusUnauthorized:       {ReasonRefused, ReasonRefused},
+		http.StatusForbidden:          {ReasonRefused, ReasonRefused},
+		http.StatusServiceUnavailable: {ReasonUnreachable, ReasonUnreachable},
 	} {
 		code.Store(int64(status))
-		if err := ask(t.Context(), cfg, true); (err == nil) != usable {
-			t.Errorf("%d: %v", status, err)
+		cluster, note := Look(t.Context(), secret, kubeconfig.Policy{Insecure: true}, time.Second)
+		credentials, _ := Prove(t.Context(), secret, kubeconfig.Policy{Insecure: true}, time.Second)
+		if got := [2]string{cluster, credentials}; got != want {
+			t.Errorf("%d: %q, want %q (%s)", status, got, want, note)
 		}
 	}
 }

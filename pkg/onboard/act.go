@@ -146,7 +146,7 @@ func span(d time.Duration) string {
 // may reach it.
 func (o Onboarder) writeSecret(ctx context.Context, home client.Client,
 	secret *corev1.Secret) (note string, err error) {
-	switch reason, said := clusterhealth.Look(ctx, secret, kubeconfig.Policy{}, lookTimeout); reason {
+	switch reason, said := clusterhealth.Prove(ctx, secret, kubeconfig.Policy{}, lookTimeout); reason {
 	case clusterhealth.ReasonUsable:
 	case clusterhealth.ReasonUnreachable:
 		note = "its server can't be reached from here with the new credentials: " + said

@@ -119,12 +119,11 @@ func unlabelled(s *corev1.Secret) error {
 // limits returns the limits that the Secret itself sets.
 func limits(secret *corev1.Secret) (words string, err error) {
 	own, err := kubeconfig.LimitsOf(secret, kubeconfig.Limits{})
-	switch {
-	case err != nil || own == (kubeconfig.Limits{}):
+	if err != nil || own == (kubeconfig.Limits{}) {
 		return "", err
-	case own.Burst > 0 && own.QPS == 0:
-		words = fmt.Sprintf("; a burst of %d counts only with %s, or where replicas have --cluster-qps", own.Burst,
-			kubeconfig.QPSAnnotation)
+	}
+	if _, rate := secret.Annotations[kubeconfig.QPSAnnotation]; own.Burst > 0 && !rate {
+		words = fmt.Sprintf("; a burst of %d, where replicas have --cluster-qps", own.Burst)
 	}
 	return "a replica sends " + own.String() + words, nil
 }

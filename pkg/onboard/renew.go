@@ -236,7 +236,7 @@ func (r *Renewer) replace(ctx context.Context, secret *corev1.Secret, held Held)
 	next := secret.DeepCopy()
 	fill(next, body, true)
 	made.sum = next.Annotations[SumAnnotation]
-	if reason, note := clusterhealth.Look(ctx, next, r.cfg.Policy, renewTimeout); reason != clusterhealth.ReasonUsable {
+	if reason, note := clusterhealth.Prove(ctx, next, r.cfg.Policy, renewTimeout); reason != clusterhealth.ReasonUsable {
 		return made, fmt.Errorf("the new token can't be used, so the one before is kept: %s: %s", reason, note)
 	}
 	err = r.home.Patch(ctx, next, client.MergeFromWithOptions(secret, client.MergeFromWithOptimisticLock{}))

@@ -18,28 +18,32 @@ import (
 type limit struct {
 	now    atomic.Pointer[bounds] // nil: none
 	writes turnstile.Turnstile
-	pacing atomic.Int64 // writes that wait for the rate
+	pacing atomic.Int64 // writes that have their place and wait for the rate
 }
 
 // bounds are what is in force for a while.
 type bounds struct {
 	kubeconfig.Limits
-	rate *rate.Limiter // nil: none
-	over chan struct{} // closed when others are in force
+	rate *rate.Limiter   // nil: none
+	over context.Context // ends when another rate is in force
+	end  context.CancelFunc
 }
 
-// set changes the limits, also for requests that wait already.
+// set changes the limits, also for requests that wait already. Call it from one goroutine at a time.
 func (l *limit) set(to kubeconfig.Limits) {
-	if l.get() == to {
-		return // or a new bucket would be full each time
+	next := &bounds{Limits: to}
+	if last := l.now.Load(); last != nil && last.rate != nil {
+		if last.QPS == to.QPS && last.Bucket() == to.Bucket() {
+			next.rate, next.over, next.end = last.rate, last.over, last.end
+		} else {
+			defer last.end()
+		}
 	}
-	next := &bounds{Limits: to, over: make(chan struct{})}
-	if to.QPS > 0 {
+	if to.QPS > 0 && next.rate == nil {
 		next.rate = rate.NewLimiter(rate.Limit(to.QPS), to.Bucket())
+		next.over, next.end = context.WithCancel(context.Background())
 	}
-	if last := l.now.Swap(next); last != nil {
-		close(last.over)
-	}
+	l.now.Store(next)
 	l.writes.Resize(to.Writes)
 }
 
@@ -58,27 +62,20 @@ func (l *limit) pace(ctx context.Context) error {
 		if now == nil || now.rate == nil {
 			return nil
 		}
-		turn := now.rate.Reserve()
-		wait := turn.Delay()
-		if wait == 0 {
+		waiting, cancel := context.WithCancel(ctx)
+		stop := context.AfterFunc(now.over, cancel)
+		err := now.rate.Wait(waiting)
+		stop()
+		cancel()
+		switch {
+		case err == nil:
 			return nil
-		}
-		if till, ok := ctx.Deadline(); ok && time.Until(till) < wait {
-			turn.Cancel()
+		case ctx.Err() != nil:
+			return limited(ctx)
+		case now.over.Err() == nil:
 			return fmt.Errorf("waiting for one of %v requests a second: %w: %w", now.QPS, kubeconfig.ErrLimited,
 				context.DeadlineExceeded)
-		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-			return nil
-		case <-ctx.Done():
-			timer.Stop()
-			turn.Cancel()
-			return limited(ctx)
-		case <-now.over: // begin again by the limits that hold now
-			timer.Stop()
-		}
+		} // else it begins again, by the limits that hold now
 	}
 }
 
@@ -101,20 +98,21 @@ func ofWaiting(caller context.Context, began, sent time.Time, err error) error {
 
 // beginWrite waits until one more write may be sent. Give its place back by l.writes.Leave.
 func (l *limit) beginWrite(ctx context.Context) error {
-	l.pacing.Add(1)
-	err := l.pace(ctx) // first: a write that waits for the rate isn't on its way
-	l.pacing.Add(-1)
-	if err != nil {
-		return err
-	}
 	if l.writes.Enter(ctx, l.get().Writes) != nil {
 		return limited(ctx)
 	}
-	return nil
+	l.pacing.Add(1)
+	err := l.pace(ctx)
+	l.pacing.Add(-1)
+	if err != nil {
+		l.writes.Leave()
+	}
+	return err
 }
 
 // count returns how many writes are on their way, and how many wait for their turn.
 func (l *limit) count() (inFlight, waiting int) {
-	inFlight, waiting = l.writes.Count()
-	return inFlight, waiting + int(l.pacing.Load())
+	inside, waiting := l.writes.Count()
+	pacing := min(int(l.pacing.Load()), inside) // read at another moment
+	return inside - pacing, waiting + pacing
 }

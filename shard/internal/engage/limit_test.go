@@ -143,6 +143,67 @@ func TestLimitsChangeInPlace(t *testing.T) {
 	})
 }
 
+// Many requests may find that their time is too short. They must not take the turns of those that can wait.
+func TestARequestWhoseTimeIsTooShortTakesNobodysTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &limit{}
+		l.set(kubeconfig.Limits{QPS: 0.1, Burst: 1})
+		if err := l.pace(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		var all sync.WaitGroup
+		for range 20 {
+			all.Go(func() {
+				if err := l.pace(short); !errors.Is(err, kubeconfig.ErrLimited) {
+					t.Errorf("%v, want that there is no time", err)
+				}
+			})
+		}
+		all.Wait()
+		began := time.Now()
+		if err := l.pace(t.Context()); err != nil || time.Since(began) > 10*time.Second {
+			t.Errorf("the next one waits %v (%v)", time.Since(began), err)
+		}
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := l.pace(gone); !errors.Is(err, context.Canceled) {
+			t.Errorf("%v, want that its caller has gone", err)
+		}
+	})
+}
+
+// Writes that wait for a place spend their rate when they are sent.
+func TestWritesThatWaitedForAPlaceAreNoBurst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &limit{}
+		l.set(kubeconfig.Limits{QPS: 1, Burst: 1, Writes: 1})
+		if err := l.beginWrite(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		sent := make(chan time.Time, 5)
+		for range cap(sent) {
+			go func() {
+				if err := l.beginWrite(t.Context()); err != nil {
+					t.Error(err)
+				}
+				sent <- time.Now()
+				l.writes.Leave()
+			}()
+		}
+		time.Sleep(time.Minute) // the first hangs
+		l.writes.Leave()
+		first := <-sent
+		for range cap(sent) - 2 {
+			<-sent
+		}
+		if took := (<-sent).Sub(first); took < 4*time.Second {
+			t.Errorf("5 writes at one a second are sent within %v", took)
+		}
+	})
+}
+
 func TestAWriteThatWaitedForItsTurnMeetsTheGateOfThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, traffic := &slow{}, &Traffic{}
