@@ -35,5 +35,5 @@ func ExampleParsePolicy() {
 	_, err = kubeconfig.Inspect(fmt.Appendf(nil, text, "token: secret"), policy)
 	fmt.Println(err)
 	// Output:
-	// kubeconfig: clusters[].cluster.server isn't one of --kubeconfig-servers
+	// kubeconfig: clusters[].cluster.server isn't one of --kubeconfig-servers: name one of them, or add it to that flag
 }

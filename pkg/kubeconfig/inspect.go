@@ -244,7 +244,7 @@ func (i *inspection) cluster(c *clientcmdapi.Cluster, a *Access) *clientcmdapi.C
 		i.refuse(!isHost(c.TLSServerName), "%stls-server-name isn't a host name or an address", prefix)
 		// If many servers share one address, this name chooses among them.
 		i.refuse(!i.policy.reaches(c.TLSServerName, portOf(a.server)),
-			"%stls-server-name isn't one of --kubeconfig-servers", prefix)
+			"%stls-server-name isn't one of --kubeconfig-servers: name one of them, or add it to that flag", prefix)
 	}
 	i.bounded(prefix+"certificate-authority", len(c.CertificateAuthority), maxField)
 	i.bounded(prefix+"certificate-authority-data", len(c.CertificateAuthorityData), maxPEM)
@@ -361,7 +361,7 @@ func (i *inspection) server(field, text string, schemes ...string) *url.URL {
 	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || strings.Contains(text, "#"):
 		i.refuse(true, "%s has a query or a fragment (after ? or #): leave it out", field)
 	case !i.policy.reaches(u.Hostname(), portOf(u)):
-		i.refuse(true, "%s isn't one of --kubeconfig-servers", field)
+		i.refuse(true, "%s isn't one of --kubeconfig-servers: name one of them, or add it to that flag", field)
 	default:
 		u.Path, u.RawPath = strings.TrimRight(u.Path, "/"), strings.TrimRight(u.RawPath, "/")
 		return u

@@ -468,6 +468,7 @@ func TestAnAdminsConnectionThatReplicasCantUseIsRefusedBeforeAnythingIsTouched(t
 			"insecure-skip-tls-verify"},
 		"without TLS": {&rest.Config{Host: "http://a"}, "", "clusters[].cluster.server"},
 		"no address":  {&rest.Config{Host: "https://a"}, "west", "clusters[].cluster.server isn't an address"},
+		"by a proxy":  {&rest.Config{Host: "https://a", Proxy: http.ProxyFromEnvironment}, "", "proxy-url is set"},
 		"no file": {&rest.Config{Host: "https://a", TLSClientConfig: rest.TLSClientConfig{CAFile: "/no/such"}}, "",
 			"/no/such"},
 	} {

@@ -63,6 +63,11 @@ func targetOf(admin *rest.Config, server string) (target, error) {
 			"whom they give a token: " +
 			"set certificate-authority-data instead")
 	}
+	if c.Proxy != nil && server == "" {
+		return target{}, errors.New("--kubeconfig: proxy-url is set for this cluster, and replicas aren't given a proxy: " +
+			"say by --server at which address they reach it, or make the Secret by hand, for replicas with " +
+			"--kubeconfig-allow=proxy")
+	}
 	if err := rest.LoadTLSFiles(c); err != nil {
 		return target{}, fmt.Errorf("--kubeconfig: reading its certificates: %w", err)
 	}
