@@ -47,6 +47,7 @@ func TestHowLongTheAPIServerAsksToWaitIsToldAndTheClientNotMadeToWait(t *testing
 		in := func(d time.Duration) string { return time.Now().Add(d).UTC().Format(http.TimeFormat) }
 		for header, want := range map[string]time.Duration{
 			"": 0, "1": time.Second, "90": 90 * time.Second, "999999999": time.Hour, "soon": 0, "-1": 0,
+			"99999999999999999999": time.Hour, "-99999999999999999999": 0,
 			in(time.Minute): time.Minute, in(-time.Minute): 0, in(48 * time.Hour): time.Hour,
 		} {
 			server := servers(func(*http.Request) (*http.Response, error) {
