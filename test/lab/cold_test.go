@@ -14,6 +14,7 @@ var (
 	coldClusters = flag.Int("cold-clusters", 2, "how many virtual `clusters` a fleet starts with that has served them "+
 		"before")
 	coldShards = flag.Int("cold-shards", 16, "`shards` of each: a power of two, 256 at most")
+	coldLease  = flag.Duration("cold-lease", 5*time.Second, "the replicas' lease `duration`")
 	coldWithin = flag.Duration("cold-within", 2*labtest.Patience,
 		"how long three replicas may take until they serve all: 20s for 1,000 records, 120s for 8,000")
 )
@@ -27,6 +28,7 @@ func TestThreeReplicasThatStartTogetherServeAllRecords(t *testing.T) {
 	}
 	f := labtest.Fleet(t, lab.Options{
 		Workloads: []string{"host"}, Untold: true, Bare: true, Direct: true, ShardsPerCluster: *coldShards, Tenure: tenure,
+		LeaseDuration: *coldLease,
 	})
 	for i := range *coldClusters {
 		if _, err := f.AddVirtual(t.Context(), "host", fmt.Sprintf("c%02d", i)); err != nil {
