@@ -100,13 +100,14 @@ func (h *home) write(w driver.Write) {
 		default:
 			h.trouble.tell(what, err)
 		}
+		if w.Number == 0 {
+			return
+		}
 		put := h.mail.put
 		if _, renewal := w.Effect.(ownership.WriteLease); renewal {
 			put = h.mail.putUrgent // the incarnation lapses if that waits for long
 		}
-		if w.Number != 0 {
-			put(driver.Written{Number: w.Number, Outcome: outcome, Version: version, Cause: cause, After: asked.Wait()})
-		}
+		put(driver.Written{Number: w.Number, Outcome: outcome, Version: version, Cause: cause, After: asked.Wait()})
 	})
 }
 

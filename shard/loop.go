@@ -77,7 +77,7 @@ type loop struct {
 	judge    *clusterJudge
 	report   *report
 	entrance *entrance
-	known    driver.Clusters // what the driver was told last
+	known    driver.Clusters // of which the driver was told last
 	changes  changes         // of clusters that the driver hasn't been told yet
 	moved    bool            // clusters came, went or are reached another way, and the shards haven't followed yet
 	turned   *atomic.Int64   // when the loop last turned, on the monotonic clock

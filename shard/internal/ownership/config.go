@@ -53,8 +53,8 @@ type Config struct {
 	// ObjectsPerShard is the most objects that a new cluster's shards may have, on average, when it is divided. The
 	// cluster gets the fewest shards for that, at most the number that [Clusters] allows; 0 gives it that number.
 	ObjectsPerShard int64
-	// PlanEvery is the least time between two runs of the planner. With thousands of shards it is longer: 10 µs for each,
-	// or a quarter of a second, or 5 µs for each.
+	// PlanEvery is the least time between two runs of the planner. With thousands of shards it is longer: 10 µs for each
+	// up to a quarter of a second, and 5 µs for each where that is more.
 	PlanEvery time.Duration
 	// ReportEvery is the time between two reports of a shard's size and load. There is one such write at a time for all
 	// shards held.
