@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"testing"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
@@ -106,5 +108,34 @@ func TestOneClusterIsFoundWithoutCopyingAll(t *testing.T) {
 	m := &Manager{node: &node{clusters: cs}}
 	if n := testing.AllocsPerRun(100, func() { _, _ = m.Unfenced("c7") }); n > 0 {
 		t.Errorf("%v allocations", n)
+	}
+}
+
+func TestAClusterOfSeveralNamesIsUsedByOne(t *testing.T) {
+	type names = map[multicluster.ClusterName]multicluster.ClusterName
+	type decision = map[keyspace.ClusterName]keyspace.ClusterName
+	given := func(uids ...types.UID) map[keyspace.ClusterName]connection {
+		all := map[keyspace.ClusterName]connection{}
+		for i, uid := range uids {
+			all[keyspace.ClusterName(string(rune('a'+i)))] = connection{uid: uid}
+		}
+		return all
+	}
+	for what, c := range map[string]struct {
+		given   map[keyspace.ClusterName]connection
+		decided decision
+		want    names
+	}{
+		"each its own":               {given: given("1", "2", "3")},
+		"not identified":             {given: given("", "", "1")},
+		"nothing is decided yet":     {given: given("1", "2", "1", "1"), want: names{"c": "a", "d": "a"}},
+		"decided":                    {given("1", "2", "1"), decision{"a": "c"}, names{"a": "c"}},
+		"decided of a name less":     {given("1", "2", "1", "1"), decision{"a": "c"}, names{"a": "c", "d": "c"}},
+		"it has become another":      {given("1", "2", "3"), decision{"a": "c"}, nil},
+		"the name decided on is not": {given("1", "1"), decision{"a": "z", "b": "z"}, names{"b": "a"}},
+	} {
+		if got := aliases(c.given, c.decided); !maps.Equal(got, c.want) {
+			t.Errorf("%s: got %v, want %v", what, got, c.want)
+		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
@@ -144,6 +145,9 @@ type Connection struct {
 	Refused string
 	// Engaged is whether this replica holds or warms a shard of the cluster.
 	Engaged bool
+	// Identified is whether it is known which cluster this is, or that it refuses to say. Before that, it may be one
+	// that has another name as well; see [Manager.Aliases].
+	Identified bool
 }
 
 // Connection returns how a cluster of [Manager.Clusters] is reached now; ok is false for other names. It is safe for
@@ -154,7 +158,50 @@ func (m *Manager) Connection(name multicluster.ClusterName) (_ Connection, ok bo
 	if c.via == nil {
 		return Connection{}, false
 	}
-	return Connection{Given: c.GetConfig(), Refused: refused, Engaged: m.node.roster.engages(cluster)}, true
+	return Connection{
+		Given: c.GetConfig(), Refused: refused, Engaged: m.node.roster.engages(cluster), Identified: c.identified,
+	}, true
+}
+
+// Aliases returns the one name for each other name of a cluster that the provider knows by several: that under which it
+// is served. An object in such a cluster is found under each of them, so use only the one. A cluster that isn't
+// identified yet counts as a cluster of its own. It is safe for concurrent use.
+func (m *Manager) Aliases() map[multicluster.ClusterName]multicluster.ClusterName {
+	return aliases(m.node.clusters.all(), m.node.status.Load().Aliases)
+}
+
+// aliases implements [Manager.Aliases]. decided is what the protocol has decided, perhaps before the last changes of
+// the clusters: where it says nothing that holds, the alphabetically first name counts until it does.
+func aliases(all map[keyspace.ClusterName]connection,
+	decided map[keyspace.ClusterName]keyspace.ClusterName) map[multicluster.ClusterName]multicluster.ClusterName {
+	first := make(map[types.UID]keyspace.ClusterName, len(all))
+	several := map[types.UID][]keyspace.ClusterName{} // hardly any: this is computed for each source
+	for name, c := range all {
+		switch other, known := first[c.uid]; {
+		case c.uid == "":
+		case !known:
+			first[c.uid] = name
+		case several[c.uid] == nil:
+			several[c.uid] = []keyspace.ClusterName{other, name}
+		default:
+			several[c.uid] = append(several[c.uid], name)
+		}
+	}
+	found := map[multicluster.ClusterName]multicluster.ClusterName{}
+	for _, of := range several {
+		one := slices.Min(of)
+		for _, name := range of {
+			if served, ok := decided[name]; ok && slices.Contains(of, served) {
+				one = served
+			}
+		}
+		for _, name := range of {
+			if name != one {
+				found[multicluster.ClusterName(name)] = multicluster.ClusterName(one)
+			}
+		}
+	}
+	return found
 }
 
 // SetLimits gives one cluster limits of its own from now on, in place of [Config].Limits; nil takes them away. They

@@ -133,7 +133,7 @@ func (o *options) addReplication(mgr *shard.Manager, health *clusterhealth.Healt
 	if !o.replicates() {
 		return nil
 	}
-	r, err := o.replicationReconciler(see.Clusters(mgr), targets{mgr.Clusters, mgr.PutOff, health, o})
+	r, err := o.replicationReconciler(see.Clusters(mgr), shardedTargets(mgr, health, o))
 	if err != nil {
 		return err
 	}
@@ -168,7 +168,7 @@ func (o *options) addStockReplication(mgr mcmanager.Manager, provider *mckubecon
 	if source == kubeconfig.HomeName {
 		source, clusters = mcmanager.LocalCluster, homeByName{clusters}
 	}
-	r, err := o.replicationReconciler(clusters, targets{provider.ListClusters, putOff, health, o})
+	r, err := o.replicationReconciler(clusters, targets{names: provider.ListClusters, putOff: putOff, health: health, o: o})
 	if err != nil {
 		return err
 	}
@@ -214,6 +214,19 @@ type targets struct {
 	putOff func(name multicluster.ClusterName, namespace string) (wait time.Duration, trial bool)
 	health *clusterhealth.Health
 	o      *options
+	// mgr knows which names are of one cluster; nil without sharding, where each name counts as a cluster of its own.
+	mgr *shard.Manager
+}
+
+func shardedTargets(mgr *shard.Manager, health *clusterhealth.Health, o *options) targets {
+	return targets{names: mgr.Clusters, putOff: mgr.PutOff, health: health, o: o, mgr: mgr}
+}
+
+func (t targets) Aliases() map[multicluster.ClusterName]multicluster.ClusterName {
+	if t.mgr == nil {
+		return nil
+	}
+	return t.mgr.Aliases()
 }
 
 func (t targets) Names() []multicluster.ClusterName {
@@ -222,7 +235,13 @@ func (t targets) Names() []multicluster.ClusterName {
 	})
 }
 
+// Usable says of a cluster that isn't identified that nothing is known: it may be one that has another name as well.
 func (t targets) Usable(name multicluster.ClusterName) (bool, time.Time) {
+	if t.mgr != nil {
+		if c, ok := t.mgr.Connection(name); ok && !c.Identified {
+			return false, time.Time{}
+		}
+	}
 	return t.health.Usable(string(name))
 }
 

@@ -55,6 +55,7 @@ type bench struct {
 	down     map[multicluster.ClusterName]time.Time // since when
 	// hidden is a cluster that isn't listed, though it can be found and used; "" is none.
 	hidden   multicluster.ClusterName
+	aliases  map[multicluster.ClusterName]multicluster.ClusterName
 	recorder *events.FakeRecorder
 	clock    *clocktesting.FakeClock
 	subject  *Reconciler
@@ -283,6 +284,8 @@ func (b *bench) GetCluster(_ context.Context, name multicluster.ClusterName) (cl
 func (b *bench) Names() []multicluster.ClusterName {
 	return slices.DeleteFunc(sortedKeys(b.clusters), func(name multicluster.ClusterName) bool { return name == b.hidden })
 }
+
+func (b *bench) Aliases() map[multicluster.ClusterName]multicluster.ClusterName { return b.aliases }
 
 func (b *bench) Usable(name multicluster.ClusterName) (bool, time.Time) {
 	since, down := b.down[name]

@@ -26,6 +26,9 @@ type Clusters interface {
 type Targets interface {
 	// Names returns the clusters that * stands for. The Reconciler leaves out the source's own.
 	Names() []multicluster.ClusterName
+	// Aliases returns, for clusters with several names, the one name that is used for each of the others. A cluster isn't
+	// worked on under two names: under one of them its copy may not be wanted.
+	Aliases() map[multicluster.ClusterName]multicluster.ClusterName
 	// Usable reports whether a cluster answers, and if not, since when. The zero time means that it isn't known, or
 	// wasn't probed yet. Such a cluster counts as away from the start of this process, and isn't shown as away at once.
 	Usable(name multicluster.ClusterName) (ok bool, since time.Time)

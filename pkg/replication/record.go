@@ -36,6 +36,12 @@ func recordOf(source *appsv1.Deployment) Record {
 	}
 }
 
+// renamed returns the record with the names under which clusters are known.
+func (r Record) renamed(aliases map[multicluster.ClusterName]multicluster.ClusterName) Record {
+	r.Copies, r.GivenUp = rename(r.Copies, aliases), rename(r.GivenUp, aliases)
+	return r
+}
+
 // before returns the record that must be written before any copy may be made. It has the finalizer and all known
 // targets, since copies can be made in no other. The duration is when to look again because a target's grace ends; 0:
 // not needed.

@@ -62,8 +62,9 @@ func (a *actor) reconcile(ctx context.Context) (ctrl.Result, error) {
 }
 
 func (a *actor) replicate(ctx context.Context, wanted bool) (ctrl.Result, error) {
-	known := a.r.config.Targets.Names()
-	record := recordOf(a.source)
+	aliases := a.r.config.Targets.Aliases()
+	known := rename(a.r.config.Targets.Names(), aliases)
+	record := recordOf(a.source).renamed(aliases)
 	var wish Wish
 	var targets []multicluster.ClusterName
 	var after time.Duration
@@ -85,6 +86,7 @@ func (a *actor) replicate(ctx context.Context, wanted bool) (ctrl.Result, error)
 		if wish, err = ParseWish(a.source, a.name); err != nil {
 			return a.report(ctx, invalid(err, record), 0)
 		}
+		wish = wish.renamed(aliases)
 		targets = wish.targets(known, a.name)
 		weighed := wish.weighed(targets, record.Copies, a.name)
 		health := map[multicluster.ClusterName]Health{}

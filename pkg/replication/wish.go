@@ -1,10 +1,12 @@
 package replication
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -78,6 +80,40 @@ func (w Wish) targets(known []multicluster.ClusterName, home multicluster.Cluste
 	list = slices.DeleteFunc(slices.Clone(list), func(name multicluster.ClusterName) bool { return name == home })
 	slices.Sort(list)
 	return slices.Compact(list)
+}
+
+// renamed returns the wish with the names under which clusters are known. What is said of a cluster by that name takes
+// precedence over what is said of it by others, and among these the first.
+func (w Wish) renamed(aliases map[multicluster.ClusterName]multicluster.ClusterName) Wish {
+	w.Clusters = rename(w.Clusters, aliases)
+	w.Weights, w.Overrides = renameKeys(w.Weights, aliases), renameKeys(w.Overrides, aliases)
+	return w
+}
+
+// rename replaces aliases by the names that they stand for. The result is sorted, with each name once.
+func rename(names []multicluster.ClusterName,
+	aliases map[multicluster.ClusterName]multicluster.ClusterName) []multicluster.ClusterName {
+	names = slices.Clone(names)
+	for i, name := range names {
+		names[i] = cmp.Or(aliases[name], name)
+	}
+	return union(names, nil)
+}
+
+func renameKeys[V any](of map[multicluster.ClusterName]V,
+	aliases map[multicluster.ClusterName]multicluster.ClusterName) map[multicluster.ClusterName]V {
+	result := maps.Clone(of)
+	for _, name := range sortedKeys(of) {
+		one, other := aliases[name]
+		if !other {
+			continue
+		}
+		delete(result, name)
+		if _, said := result[one]; !said {
+			result[one] = of[name]
+		}
+	}
+	return result
 }
 
 // weighed returns the clusters among which the total is divided. These are the targets, and, with All, also the

@@ -117,6 +117,8 @@ func (s sides) Usable(name multicluster.ClusterName) (bool, time.Time) {
 	return s[name] != nil, time.Time{}
 }
 
+func (s sides) Aliases() map[multicluster.ClusterName]multicluster.ClusterName { return nil }
+
 func (s sides) PutOff(multicluster.ClusterName, string) (time.Duration, bool) { return 0, false }
 
 // source is the Deployment of a case: a harmless one with the case laid over it.

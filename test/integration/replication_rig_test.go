@@ -204,6 +204,8 @@ func (r *rig) Usable(name multicluster.ClusterName) (bool, time.Time) {
 	return !down, since
 }
 
+func (r *rig) Aliases() map[multicluster.ClusterName]multicluster.ClusterName { return nil }
+
 func (r *rig) PutOff(multicluster.ClusterName, string) (time.Duration, bool) { return 0, false }
 
 // setDown plays the health check's part.

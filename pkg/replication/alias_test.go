@@ -1,0 +1,95 @@
+package replication
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+)
+
+// also gives west a second name, under which the same objects are found. known is whether it is known to be a second
+// name.
+func (b *bench) also(name multicluster.ClusterName, known bool) {
+	b.clusters[name] = b.clusters["west"]
+	if known {
+		b.aliases = map[multicluster.ClusterName]multicluster.ClusterName{name: "west"}
+	}
+}
+
+func TestAClusterOfTwoNamesIsOneTarget(t *testing.T) {
+	for name, c := range map[string]struct {
+		source *appsv1.Deployment
+		copies string
+		west   int32
+		east   bool
+	}{
+		"all":                  {divided(annotated(AnnotationClusters, "*")), "east,west", 5, true},
+		"by its own name":      {divided(annotated(AnnotationClusters, "west")), "west", 10, false},
+		"by its other name":    {divided(annotated(AnnotationClusters, "also")), "west", 10, false},
+		"by both":              {divided(annotated(AnnotationClusters, "also,west")), "west", 10, false},
+		"weight by its other name": {divided(annotated(AnnotationClusters, "*"), annotated(AnnotationWeights, "also=4")),
+			"east,west", 8, true},
+		"weights by both names": {divided(annotated(AnnotationClusters, "*"), annotated(AnnotationWeights, "also=9,west=4")),
+			"east,west", 8, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, c.source)
+			b.also("also", true)
+			b.live()
+			if west := b.get("west"); west == nil || *west.Spec.Replicas != c.west || (b.get("east") != nil) != c.east {
+				t.Errorf("west has %+v, east %+v", west, b.get("east"))
+			}
+			if got := b.get("home").Annotations[AnnotationCopies]; got != c.copies {
+				t.Errorf("copies in %q, want %q", got, c.copies)
+			}
+			if got := b.condition(); got != "True Replicated" {
+				t.Error(got)
+			}
+			b.edit("home", "user", unlabelled)
+			b.live()
+			if b.get("west") != nil || b.get("home").Annotations[AnnotationCopies] != "" {
+				t.Errorf("afterwards there is a copy, or the record names %q", b.get("home").Annotations[AnnotationCopies])
+			}
+		})
+	}
+}
+
+// A second Secret comes for a cluster that has a copy, or the first goes.
+func TestACopyStaysWhenItsClusterGetsAnotherName(t *testing.T) {
+	for _, wish := range []string{"*", "west", "also"} {
+		t.Run(wish, func(t *testing.T) {
+			b := newBench(t, aSource(annotated(AnnotationClusters, wish)))
+			if wish == "also" { // west is the later one
+				b.also("also", false)
+				b.hidden = "west"
+			}
+			b.live()
+			b.hidden = ""
+			uid, written := b.get("west").UID, len(b.written)
+			b.also("also", true)
+			b.live()
+			if west := b.get("west"); west == nil || west.UID != uid || slices.Contains(b.written[written:], "delete west") {
+				t.Errorf("the copy is %v; written %v", west, b.written[written:])
+			}
+			if got := recordOf(b.get("home")).Copies; !slices.Contains(got, "west") || slices.Contains(got, "also") {
+				t.Errorf("the record has %v", got)
+			}
+		})
+	}
+}
+
+func TestWhatIsSaidOfAClusterByItsOwnNameTakesPrecedence(t *testing.T) {
+	aliases := map[multicluster.ClusterName]multicluster.ClusterName{"b": "a", "c": "a"}
+	for _, c := range []struct{ said, want map[multicluster.ClusterName]int64 }{
+		{nil, nil},
+		{map[multicluster.ClusterName]int64{"d": 1}, map[multicluster.ClusterName]int64{"d": 1}},
+		{map[multicluster.ClusterName]int64{"c": 3, "b": 2}, map[multicluster.ClusterName]int64{"a": 2}},
+		{map[multicluster.ClusterName]int64{"c": 3, "b": 2, "a": 1}, map[multicluster.ClusterName]int64{"a": 1}},
+	} {
+		if got := renameKeys(c.said, aliases); !maps.Equal(got, c.want) {
+			t.Errorf("%v: got %v, want %v", c.said, got, c.want)
+		}
+	}
+}
