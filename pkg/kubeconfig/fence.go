@@ -3,6 +3,7 @@ package kubeconfig
 import (
 	"context"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -12,12 +13,13 @@ import (
 )
 
 // Fence returns the manager to set up a kubeconfig provider with. Of a Secret, the provider sees only what
-// [OfSecret] makes of it. See the package comment for Secrets that are refused.
-func Fence(mgr mcmanager.Manager, policy Policy) mcmanager.Manager {
+// [OfSecret] makes of it. See the package comment for Secrets that are refused. grace is how long a Secret may be away
+// and still count as the same when it comes back.
+func Fence(mgr mcmanager.Manager, policy Policy, grace time.Duration) mcmanager.Manager {
 	local := mgr.GetLocalManager()
-	return &fencedManager{Manager: mgr, local: &fencedLocal{Manager: local, secrets: &secrets{
-		Client: local.GetClient(), policy: policy, last: map[client.ObjectKey][]byte{},
-	}}}
+	return &fencedManager{Manager: mgr, local: &fencedLocal{
+		Manager: local, secrets: newSecrets(local.GetClient(), policy, grace),
+	}}
 }
 
 type fencedManager struct {
@@ -38,9 +40,21 @@ func (m *fencedLocal) GetClient() client.Client { return m.secrets }
 type secrets struct {
 	client.Client
 	policy Policy
+	grace  time.Duration
 
-	mu   sync.Mutex                  // guards last
-	last map[client.ObjectKey][]byte // the kubeconfig that was last handed out, until its Secret is deleted
+	mu   sync.Mutex // guards last
+	last map[client.ObjectKey]*handedOut
+}
+
+// handedOut is the kubeconfig of a Secret that was last handed out. It is kept until the Secret has been away for the
+// grace.
+type handedOut struct {
+	kubeconfig []byte
+	away       *time.Timer // nil while the Secret is there
+}
+
+func newSecrets(inner client.Client, policy Policy, grace time.Duration) *secrets {
+	return &secrets{Client: inner, policy: policy, grace: grace, last: map[client.ObjectKey]*handedOut{}}
 }
 
 func (s *secrets) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
@@ -52,19 +66,40 @@ func (s *secrets) Get(ctx context.Context, key client.ObjectKey, obj client.Obje
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil || secret.DeletionTimestamp != nil {
-		delete(s.last, key)
+		s.gone(key)
 		return err
 	}
 	if access, err := OfSecret(secret, s.policy); err == nil {
-		if s.last[key], err = access.Kubeconfig(); err != nil {
+		kubeconfig, err := access.Kubeconfig()
+		if err != nil {
 			return err
 		}
+		s.last[key] = &handedOut{kubeconfig: kubeconfig}
 	}
-	// Package clusterhealth reports why a Secret is refused. An error here would be retried again and again.
-	if s.last[key] == nil {
-		delete(s.last, key)
+	last := s.last[key]
+	if last == nil {
+		// Package clusterhealth reports why a Secret is refused. An error here would be retried again and again.
 		return apierrors.NewNotFound(corev1.Resource("secrets"), key.Name)
 	}
-	secret.Data = map[string][]byte{Key: s.last[key]}
+	if last.away != nil { // it is back, and refused
+		last.away.Stop()
+		last.away = nil
+	}
+	secret.Data = map[string][]byte{Key: last.kubeconfig}
 	return nil
+}
+
+// gone forgets a Secret that is away, after the grace.
+func (s *secrets) gone(key client.ObjectKey) {
+	last := s.last[key]
+	if last == nil || last.away != nil {
+		return
+	}
+	last.away = time.AfterFunc(s.grace, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.last[key] == last && last.away != nil {
+			delete(s.last, key)
+		}
+	})
 }

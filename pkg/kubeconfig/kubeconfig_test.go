@@ -15,6 +15,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -254,53 +255,68 @@ func TestARefusedSecretReadsLikeTheLastGoodOneOrAsIfItWereNotThere(t *testing.T)
 		c.CurrentContext, c.AuthInfos["c"] = "c", &clientcmdapi.AuthInfo{Token: "token"}
 		return write(t, c)
 	}
-	home := fake.NewClientBuilder().Build()
-	s := &secrets{Client: home, last: map[client.ObjectKey][]byte{}}
-	key := client.ObjectKey{Namespace: "n", Name: "west"}
-	put := func(text []byte) {
-		t.Helper()
-		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
-		_ = home.Delete(context.Background(), secret)
-		if text == nil {
-			return
-		}
-		secret.ResourceVersion, secret.Data = "", map[string][]byte{Key: text, "more": []byte("x")}
-		if err := home.Create(context.Background(), secret); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for step, c := range []struct {
-		text []byte
-		want string // the server; "" for none
-	}{
-		{[]byte("what?"), ""}, {good("https://one"), "https://one"}, {good("https://two"), "https://two"},
-		{[]byte("what?"), "https://two"},
-		{nil, ""}, {[]byte("what?"), ""}, {good("https://three"), "https://three"},
-	} {
-		put(c.text)
-		secret := &corev1.Secret{}
-		err := s.Get(t.Context(), key, secret)
-		if c.want == "" {
-			if !apierrors.IsNotFound(err) {
-				t.Errorf("step %d: %v, %v", step, secret, err)
+	synctest.Test(t, func(t *testing.T) {
+		const grace = 10 * time.Second
+		home := fake.NewClientBuilder().Build()
+		s := newSecrets(home, Policy{}, grace)
+		key := client.ObjectKey{Namespace: "n", Name: "west"}
+		put := func(text []byte) {
+			t.Helper()
+			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+			_ = home.Delete(context.Background(), secret)
+			if text == nil {
+				return
 			}
-			continue
+			secret.ResourceVersion, secret.Data = "", map[string][]byte{Key: text, "more": []byte("x")}
+			if err := home.Create(context.Background(), secret); err != nil {
+				t.Fatal(err)
+			}
 		}
-		if err != nil {
-			t.Fatal(err)
+		bad := []byte("what?")
+		for step, c := range []struct {
+			after time.Duration // since the step before
+			text  []byte
+			want  string // the server; "" for none
+		}{
+			{0, bad, ""}, {0, good("https://one"), "https://one"}, {0, good("https://two"), "https://two"},
+			{0, bad, "https://two"}, {time.Hour, bad, "https://two"},
+			{0, nil, ""}, {grace - 1, bad, "https://two"}, {time.Hour, bad, "https://two"},
+			{0, nil, ""}, {grace - 1, nil, ""}, {1, bad, ""}, {0, good("https://three"), "https://three"},
+			{0, nil, ""}, {grace - 1, good("https://four"), "https://four"}, {time.Hour, bad, "https://four"},
+		} {
+			time.Sleep(c.after)
+			synctest.Wait()
+			put(c.text)
+			secret := &corev1.Secret{}
+			err := s.Get(t.Context(), key, secret)
+			if c.want == "" {
+				if !apierrors.IsNotFound(err) {
+					t.Errorf("step %d: %v, %v", step, secret, err)
+				}
+				continue
+			}
+			if err != nil {
+				t.Fatalf("step %d: %v", step, err)
+			}
+			config, err := clientcmd.RESTConfigFromKubeConfig(secret.Data[Key])
+			if err != nil {
+				t.Fatal(err)
+			}
+			if config.Host != c.want || len(secret.Data) != 1 {
+				t.Errorf("step %d: server %s, %d keys; want %s alone", step, config.Host, len(secret.Data), c.want)
+			}
 		}
-		config, err := clientcmd.RESTConfigFromKubeConfig(secret.Data[Key])
-		if err != nil {
-			t.Fatal(err)
+		put(nil)
+		_ = s.Get(t.Context(), key, &corev1.Secret{})
+		time.Sleep(grace)
+		synctest.Wait()
+		if len(s.last) > 0 {
+			t.Error("credentials are kept of a Secret that is gone for good")
 		}
-		if config.Host != c.want || len(secret.Data) != 1 {
-			t.Errorf("step %d: server %s, %d keys; want %s alone", step, config.Host, len(secret.Data), c.want)
+		if err := s.Get(t.Context(), key, &corev1.ConfigMap{}); !apierrors.IsNotFound(err) {
+			t.Errorf("another kind: %v", err)
 		}
-	}
-	other := &corev1.ConfigMap{}
-	if err := s.Get(t.Context(), key, other); !apierrors.IsNotFound(err) {
-		t.Errorf("another kind: %v", err)
-	}
+	})
 }
 
 // What comes out of an inspection holds nothing that the policy forbids, whatever goes in.

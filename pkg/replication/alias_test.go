@@ -25,10 +25,10 @@ func TestAClusterOfTwoNamesIsOneTarget(t *testing.T) {
 		west   int32
 		east   bool
 	}{
-		"all":                  {divided(annotated(AnnotationClusters, "*")), "east,west", 5, true},
-		"by its own name":      {divided(annotated(AnnotationClusters, "west")), "west", 10, false},
-		"by its other name":    {divided(annotated(AnnotationClusters, "also")), "west", 10, false},
-		"by both":              {divided(annotated(AnnotationClusters, "also,west")), "west", 10, false},
+		"all":               {divided(annotated(AnnotationClusters, "*")), "east,west", 5, true},
+		"by its own name":   {divided(annotated(AnnotationClusters, "west")), "west", 10, false},
+		"by its other name": {divided(annotated(AnnotationClusters, "also")), "west", 10, false},
+		"by both":           {divided(annotated(AnnotationClusters, "also,west")), "west", 10, false},
 		"weight by its other name": {divided(annotated(AnnotationClusters, "*"), annotated(AnnotationWeights, "also=4")),
 			"east,west", 8, true},
 		"weights by both names": {divided(annotated(AnnotationClusters, "*"), annotated(AnnotationWeights, "also=9,west=4")),
@@ -82,7 +82,9 @@ func TestACopyStaysWhenItsClusterGetsAnotherName(t *testing.T) {
 
 func TestWhatIsSaidOfAClusterByItsOwnNameTakesPrecedence(t *testing.T) {
 	aliases := map[multicluster.ClusterName]multicluster.ClusterName{"b": "a", "c": "a"}
-	for _, c := range []struct{ said, want map[multicluster.ClusterName]int64 }{
+	for _, c := range []struct {
+		said, want map[multicluster.ClusterName]int64
+	}{
 		{nil, nil},
 		{map[multicluster.ClusterName]int64{"d": 1}, map[multicluster.ClusterName]int64{"d": 1}},
 		{map[multicluster.ClusterName]int64{"c": 3, "b": 2}, map[multicluster.ClusterName]int64{"a": 2}},
