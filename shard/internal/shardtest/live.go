@@ -103,7 +103,7 @@ func (w *world) settling() time.Duration {
 	return 4 * leaseDuration
 }
 
-// mend ends the faults that would slow down caches and drains for ever, and ensures that some process is up or comes
+// mend ends the faults that would slow down caches and drains for ever, or lose a later read, and ensures that some process is up or comes
 // back. It also records which shards were never held.
 func (w *world) mend() {
 	w.fresh = w.fresh[:0]
@@ -113,7 +113,7 @@ func (w *world) mend() {
 	alive := false
 	for i := range w.nodes {
 		n := &w.nodes[i]
-		n.slowWarm, n.slowDrain = 0, 0
+		n.slowWarm, n.slowDrain, n.deaf = 0, 0, nil
 		alive = alive || (n.up && !n.leaving())
 	}
 	if n := &w.nodes[0]; !alive && !n.up {
