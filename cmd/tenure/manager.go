@@ -113,7 +113,8 @@ func runManager(ctx context.Context, o *options, logTo io.Writer) error {
 		return err
 	}
 	fenced := kubeconfig.Fence(from, policy, o.removalGrace)
-	if err := errors.Join(provider.SetupWithManager(ctx, fenced), health.SetupWithManager(from), onboard.NewRenewer(renewal).SetupWithManager(mgr)); err != nil {
+	if err := errors.Join(provider.SetupWithManager(ctx, fenced), health.SetupWithManager(from),
+		onboard.NewRenewer(renewal).SetupWithManager(mgr)); err != nil {
 		return fmt.Errorf("setting up the workload clusters: %w", err)
 	}
 	if err := errors.Join(mgr.AddHealthzCheck("loop", live), mgr.AddReadyzCheck("member", ready)); err != nil {

@@ -168,7 +168,8 @@ func (o *options) addStockReplication(mgr mcmanager.Manager, provider *mckubecon
 	if source == kubeconfig.HomeName {
 		source, clusters = mcmanager.LocalCluster, homeByName{clusters}
 	}
-	r, err := o.replicationReconciler(clusters, targets{names: provider.ListClusters, putOff: putOff, health: health, o: o})
+	r, err := o.replicationReconciler(clusters,
+		targets{names: provider.ListClusters, putOff: putOff, health: health, o: o})
 	if err != nil {
 		return err
 	}

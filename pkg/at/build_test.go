@@ -40,6 +40,9 @@ func running(at *cnatv1alpha1.At) {
 	at.Status.StartTime = micro(due)
 }
 
+// unclaimed is an At whose phase somebody wrote.
+func unclaimed(at *cnatv1alpha1.At) { at.Status.StartTime = nil }
+
 func restarted(at *cnatv1alpha1.At) {
 	running(at)
 	at.Status.Restarts = 1

@@ -171,6 +171,11 @@ func (e *edit) makePod(view View) Decision {
 	if decision, late := e.tooLate(view); late {
 		return decision
 	}
+	if view.At.Status.StartTime == nil { // somebody has written the phase: no replica has claimed it
+		if due, err := ParseSchedule(view.At.Spec.Schedule); err == nil && due.After(view.Now) {
+			return Decision{After: due.Sub(view.Now)}
+		}
+	}
 	if view.Note == NoteUnused {
 		return Decision{MakePod: true}
 	}
@@ -202,7 +207,8 @@ func (e *edit) suspended() Decision {
 
 func (e *edit) foreign(view View) Decision {
 	decision := e.blocked(ReasonForeignPod, "MakePod",
-		fmt.Sprintf("Pod %s exists and doesn't belong to this At: it is left alone", view.Pod.Name))
+		fmt.Sprintf("Pod %s exists and doesn't belong to this At: it is left alone, and the At waits until it is deleted",
+			view.Pod.Name))
 	// When another owner's Pod goes away, this At gets no event.
 	decision.Backoff = true
 	return decision

@@ -21,10 +21,10 @@
 //
 // If a Secret is refused, the provider keeps reading what was last accepted under that name. So a mistake doesn't
 // remove a cluster that is being served, nor does a Secret that is deleted and comes back refused within a grace. If
-// nothing was accepted since the replica started, the Secret seems not to exist: accepted kubeconfigs are kept in memory
-// only, since a second store of credentials would need the same protection as the first. To remove a cluster, delete its
-// Secret. If a Secret changes, the provider removes the cluster before it adds the new one; package shard decides what
-// the change means.
+// nothing was accepted since the replica started, the Secret seems not to exist: accepted kubeconfigs are kept in
+// memory only, since a second store of credentials would need the same protection as the first. To remove a cluster,
+// delete its Secret. If a Secret changes, the provider removes the cluster before it adds the new one; package shard
+// decides what the change means.
 //
 // # Files
 //

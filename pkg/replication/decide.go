@@ -160,13 +160,13 @@ func (v CopyView) foreign() Step {
 		return v.onHold(Foreign)
 	}
 	owner, from := v.Copy.Annotations[AnnotationSource], v.Copy.Annotations[AnnotationSourceCluster]
-	why := "a Deployment of that name is there and isn't ours: it is left alone"
+	why := "a Deployment of that name is there and isn't ours: it is left alone, until it is deleted"
 	switch {
 	case v.fromElsewhere():
 		why = fmt.Sprintf("the Deployment of that name is the copy of %s in the cluster whose UID is %s: it is left alone, "+
 			"until its annotation %s is removed", cmp.Or(owner, v.Source), from, AnnotationSourceCluster)
 	case owner != "":
-		why = "the Deployment of that name is the copy of " + owner + ": it is left alone"
+		why = "the Deployment of that name is the copy of " + owner + ": it is left alone, until it is deleted"
 	}
 	return done(Outcome{State: Foreign, Text: text.Line(why, maxText)})
 }

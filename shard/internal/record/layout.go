@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -56,11 +57,21 @@ func (s *Store) CheckSchema(ctx context.Context) error {
 	case err == nil, apierrors.IsAlreadyExists(err), apierrors.IsForbidden(err) && cas.Cause(err) == ownership.Refused:
 		// without the right to create layouts, no schema is needed; the 403 of a proxy says nothing about rights
 		return nil
+	case byAdmission(err): // the fields were known, or the API server had refused them before
+		return nil
 	case apierrors.IsBadRequest(err), apierrors.IsInvalid(err), apierrors.IsNotFound(err):
 		return fmt.Errorf("the home cluster's CRD of Shards is older than this program, or missing: apply config/crd first "+
 			"(replicas of the previous version work under it, too): %w", err)
 	}
 	return fmt.Errorf("checking whether the home cluster's CRD of Shards is new enough: %w", err)
+}
+
+// byAdmission reports whether a webhook or a policy refused a request, in the words of the API server: it gives them no
+// reason of their own.
+func byAdmission(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && (strings.Contains(status.Status().Message, "admission webhook ") ||
+		strings.Contains(status.Status().Message, "ValidatingAdmissionPolicy "))
 }
 
 // ReadLayout reads a cluster's layout live and returns it as an input to the protocol.

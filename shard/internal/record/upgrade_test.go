@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -120,6 +121,10 @@ func TestACRDThatIsTooOldIsToldWithTheWayOut(t *testing.T) {
 		{"it knows none", apierrors.NewBadRequest(`strict decoding error: unknown field "spec.layout"`), false,
 			"apply config/crd"},
 		{"there is none", apierrors.NewNotFound(kind, ""), false, "apply config/crd"},
+		{"a webhook refuses", apierrors.NewBadRequest(`admission webhook "x" denied the request: no`), true, ""},
+		{"a policy refuses", apierrors.NewInvalid(tenurev1alpha1.GroupVersion.WithKind("Shard").GroupKind(), "x",
+			field.ErrorList{field.Forbidden(nil, "ValidatingAdmissionPolicy 'x' with binding 'x' denied request: no")}), true,
+			""},
 		{"nobody answers", errors.New("connection refused"), false, "checking whether"},
 		{"a proxy refuses", apierrors.NewGenericServerResponse(403, "post", kind, "x", "blocked", 0, true), false,
 			"checking whether"},

@@ -103,8 +103,8 @@ func (w *world) settling() time.Duration {
 	return 4 * leaseDuration
 }
 
-// mend ends the faults that would slow down caches and drains for ever, or lose a later read, and ensures that some process is up or comes
-// back. It also records which shards were never held.
+// mend ends the faults that would slow down caches and drains for ever, or lose a later read. It ensures that some
+// process is up or comes back, and records which shards were never held.
 func (w *world) mend() {
 	w.fresh = w.fresh[:0]
 	for i := range w.tallies {
