@@ -145,9 +145,6 @@ type Connection struct {
 	Refused string
 	// Engaged is whether this replica holds or warms a shard of the cluster.
 	Engaged bool
-	// Identified is whether it is known which cluster this is, or that it refuses to say. Before that, it may be one
-	// that has another name as well; see [Manager.Aliases].
-	Identified bool
 }
 
 // Connection returns how a cluster of [Manager.Clusters] is reached now; ok is false for other names. It is safe for
@@ -158,9 +155,7 @@ func (m *Manager) Connection(name multicluster.ClusterName) (_ Connection, ok bo
 	if c.via == nil {
 		return Connection{}, false
 	}
-	return Connection{
-		Given: c.GetConfig(), Refused: refused, Engaged: m.node.roster.engages(cluster), Identified: c.identified,
-	}, true
+	return Connection{Given: c.GetConfig(), Refused: refused, Engaged: m.node.roster.engages(cluster)}, true
 }
 
 // Aliases returns the one name for each other name of a cluster that the provider knows by several: that under which it

@@ -236,13 +236,7 @@ func (t targets) Names() []multicluster.ClusterName {
 	})
 }
 
-// Usable says of a cluster that isn't identified that nothing is known: it may be one that has another name as well.
 func (t targets) Usable(name multicluster.ClusterName) (bool, time.Time) {
-	if t.mgr != nil {
-		if c, ok := t.mgr.Connection(name); ok && !c.Identified {
-			return false, time.Time{}
-		}
-	}
 	return t.health.Usable(string(name))
 }
 

@@ -173,7 +173,8 @@ func (e *edit) makePod(view View) Decision {
 	}
 	if view.At.Status.StartTime == nil { // somebody has written the phase: no replica has claimed it
 		if due, err := ParseSchedule(view.At.Spec.Schedule); err == nil && due.After(view.Now) {
-			return Decision{After: due.Sub(view.Now)}
+			e.unblock()
+			return Decision{Status: e.changed(), After: due.Sub(view.Now)}
 		}
 	}
 	if view.Note == NoteUnused {

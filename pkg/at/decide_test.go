@@ -162,6 +162,8 @@ func TestDecideRunning(t *testing.T) {
 			want: summary{After: cacheGrace}},
 		{name: "a phase that somebody wrote before the At is due starts nothing", at: anAt(running, unclaimed), fresh: true,
 			late: -time.Second, want: summary{After: time.Second}},
+		{name: "a phase that somebody wrote before the At is due unblocks while it waits", fresh: true, late: -time.Second,
+			at: anAt(running, unclaimed, blockedBy(ReasonForeignPod)), want: summary{Status: "RUNNING", After: time.Second}},
 		{name: "a phase that somebody wrote of an At that is due makes its Pod", at: anAt(running, unclaimed), fresh: true,
 			want: remake},
 		{name: "a claim by a clock ahead of ours holds", at: anAt(running), fresh: true, note: NoteUnused,

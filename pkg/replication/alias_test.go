@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
@@ -77,6 +78,47 @@ func TestACopyStaysWhenItsClusterGetsAnotherName(t *testing.T) {
 				t.Errorf("the record has %v", got)
 			}
 		})
+	}
+}
+
+// As before the second name is identified, for a cluster that doesn't say which it is, and without sharding.
+func TestACopyIsNotDeletedByANameThatNobodyKnowsToBeItsClusters(t *testing.T) {
+	for _, behind := range []bool{false, true} { // the cache by the first name
+		b := newBench(t, aSource(annotated(AnnotationClusters, "west")))
+		if behind {
+			b.clusters["also"] = b.newCluster("also")
+			b.clusters["also"].client = b.clusters["west"].client
+			b.clusters["west"].freeze()
+		} else {
+			b.also("also", false)
+		}
+		for range 10 {
+			_, _ = b.reconcile()
+			b.clock.Step(3 * time.Second)
+		}
+		if b.get("west") == nil || slices.Contains(b.written, "delete west") {
+			t.Errorf("behind %v: the copy is gone; written %v", behind, b.written)
+		}
+	}
+}
+
+// A second Secret leads to the source's own cluster. It is found out only when that is in the record.
+func TestASourcesOwnClusterIsNoTargetUnderAnotherName(t *testing.T) {
+	b := newBench(t, aSource(annotated(AnnotationClusters, "*")))
+	b.clusters["also"] = b.clusters["home"]
+	b.live()
+	if b.get("home").Annotations[AnnotationCopies] != "also,east,west" {
+		t.Fatalf("the record is %q", b.get("home").Annotations[AnnotationCopies])
+	}
+	b.aliases = map[multicluster.ClusterName]multicluster.ClusterName{"also": "home"}
+	b.live()
+	if got := b.get("home").Annotations[AnnotationCopies]; got != "east,west" || b.condition() != "True Replicated" {
+		t.Errorf("copies in %q, condition %s", got, b.condition())
+	}
+	b.delete("home")
+	b.live()
+	if source := b.get("home"); source != nil {
+		t.Errorf("the source is kept by %v, copies in %q", source.Finalizers, source.Annotations[AnnotationCopies])
 	}
 }
 

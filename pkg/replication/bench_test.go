@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/applyconfigurations"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -216,7 +217,7 @@ func (b *bench) newCluster(name multicluster.ClusterName) *fakeCluster {
 	return c
 }
 
-// apply does what the fake client leaves out: a Deployment needs its namespace, and each change of a spec a generation.
+// apply does what the fake client leaves out: a Deployment needs its namespace, and gets a UID.
 func (c *fakeCluster) apply(ctx context.Context, inner client.WithWatch, config runtime.ApplyConfiguration,
 	opts ...client.ApplyOption) error {
 	if err := inner.Get(ctx, client.ObjectKey{Name: key.Namespace}, &corev1.Namespace{}); err != nil {
@@ -230,14 +231,19 @@ func (c *fakeCluster) apply(ctx context.Context, inner client.WithWatch, config 
 	if err := inner.Apply(ctx, config, opts...); err != nil {
 		return err
 	}
-	if c.mutate == nil {
-		return nil
-	}
 	applied := &appsv1.Deployment{}
 	if err := inner.Get(ctx, key, applied); err != nil {
 		return err
 	}
-	c.mutate(applied)
+	if c.mutate == nil && applied.UID != "" {
+		return nil
+	}
+	if applied.UID == "" {
+		applied.UID = uuid.NewUUID()
+	}
+	if c.mutate != nil {
+		c.mutate(applied)
+	}
 	if err := inner.Update(ctx, applied, client.FieldOwner("webhook")); err != nil {
 		return err
 	}

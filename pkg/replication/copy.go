@@ -95,6 +95,9 @@ func (c *copyActor) work(whole context.Context) (Outcome, error) {
 		case ActLook:
 			err = c.look(ctx, &view)
 		case ActDelete:
+			if c.wants(ctx, view.Copy) {
+				return Outcome{State: Gone}, nil
+			}
 			if err = confirm(); err == nil {
 				err = write(func(ctx context.Context) error { return c.do(ctx, &view, step) })
 			}

@@ -25,6 +25,7 @@ func (a *actor) fanOut(ctx context.Context, wish Wish, known, targets []multiclu
 	if a.uid, err = a.identify(ctx); err != nil {
 		return nil, nil, err
 	}
+	a.targets = targets
 	base, err := newTemplate(a.source, a.name, a.uid)
 	if err != nil {
 		return nil, nil, err
@@ -97,6 +98,27 @@ func (a *actor) strays(ctx context.Context, known, told []multicluster.ClusterNa
 		}
 	}
 	return found
+}
+
+// wants reports whether a Deployment is a copy that is wanted where it is: its cluster is a target under another name.
+// Which names are of one cluster may not be known yet, or never.
+func (c *copyActor) wants(ctx context.Context, copy *appsv1.Deployment) bool {
+	for _, name := range c.targets {
+		cl, err := c.r.config.Clusters.GetCluster(ctx, name)
+		if err != nil {
+			continue
+		}
+		soon, cancel := context.WithTimeout(ctx, strayLook)
+		its, err := c.read(soon, cl.GetClient())
+		cancel()
+		if its == nil && err == nil { // its cache may not show it yet
+			its, _ = c.read(ctx, cl.GetAPIReader())
+		}
+		if its != nil && its.UID == copy.UID {
+			return true
+		}
+	}
+	return false
 }
 
 // become replaces an outcome, but keeps its Cluster and Wanted.

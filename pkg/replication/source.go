@@ -41,6 +41,8 @@ type actor struct {
 	uid    types.UID
 	key    types.NamespacedName
 	source *appsv1.Deployment
+	// targets are the clusters that should have a copy.
+	targets []multicluster.ClusterName
 
 	// confirm returns errStale if the source isn't as the cache shows it. It reads the source from the API server once
 	// in a reconcile that writes to a target, unless a compare-and-swap on the source has just proved it: a new
@@ -64,7 +66,7 @@ func (a *actor) reconcile(ctx context.Context) (ctrl.Result, error) {
 func (a *actor) replicate(ctx context.Context, wanted bool) (ctrl.Result, error) {
 	aliases := a.r.config.Targets.Aliases()
 	known := rename(a.r.config.Targets.Names(), aliases)
-	record := recordOf(a.source).renamed(aliases)
+	record := recordOf(a.source).renamed(aliases, a.name)
 	var wish Wish
 	var targets []multicluster.ClusterName
 	var after time.Duration
