@@ -18,7 +18,7 @@ const (
 )
 
 // AtEvents passes the events of Ats that may need action. It suppresses two that this Reconciler causes itself: its
-// claim, after which it makes the Pod, and an end after which nothing is left to do.
+// claim, after which it makes the Pod or tries again later, and an end after which nothing is left to do.
 //
 // A deletion passes, so that the timer of a waiting At leaves the queue. The deletion of a RUNNING At doesn't: in a
 // cache of unfinished Ats, an At that this process brought to its end looks deleted.
@@ -46,17 +46,24 @@ func (r *Reconciler) isOver(obj client.Object) bool {
 	return true
 }
 
-// isOurClaim reports whether an event is that of a claim by this process. It needs no reconcile: the one that made the
-// claim makes the Pod, or fails and is repeated.
+// isOurClaim reports whether an event is that of a claim by this process, the first or a renewed one. It needs no
+// reconcile: the one that made the claim makes the Pod, or fails and is repeated, after a delay that such an event would
+// cut short.
 func (r *Reconciler) isOurClaim(before, after client.Object) bool {
 	old, ok := before.(*cnatv1alpha1.At)
 	at, alsoOK := after.(*cnatv1alpha1.At)
-	return ok && alsoOK &&
-		// else the cluster was restored
-		old.Status.Phase != cnatv1alpha1.AtRunning && old.Status.Phase != cnatv1alpha1.AtDone &&
-		at.Status.Phase == cnatv1alpha1.AtRunning &&
-		old.Generation == at.Generation && at.DeletionTimestamp == nil &&
-		r.notes.claimed(at)
+	if !ok || !alsoOK || at.Status.Phase != cnatv1alpha1.AtRunning {
+		return false
+	}
+	switch old.Status.Phase {
+	case cnatv1alpha1.AtDone: // the cluster was restored
+		return false
+	case cnatv1alpha1.AtRunning:
+		if at.Status.Restarts != old.Status.Restarts+1 {
+			return false
+		}
+	}
+	return old.Generation == at.Generation && at.DeletionTimestamp == nil && r.notes.claimed(at)
 }
 
 // PodEvents passes the events of Pods that may need action: a Pod that has ended, is being deleted, is gone, or has

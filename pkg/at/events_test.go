@@ -1,11 +1,13 @@
 package at
 
 import (
+	"errors"
 	"math/rand/v2"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
@@ -141,6 +143,46 @@ func TestWhichEventsOfAnAtAreActedOn(t *testing.T) {
 	}
 	if r.reconciler.AtEvents().Delete(event.DeleteEvent{Object: claimed}) {
 		t.Error("an At that leaves the watch because it is over is looked at once more")
+	}
+}
+
+// The event of a renewed claim would bring its key back at once, whatever the delay after the failure.
+func TestARenewedClaimDoesNotCutTheDelayAfterAFailureShort(t *testing.T) {
+	w := newWorld(anAt())
+	r := newReplica(w)
+	r.write = func(what string, commit func() error) error {
+		if what == "create" {
+			return apierrors.NewInternalError(errors.New("a webhook fails"))
+		}
+		return commit()
+	}
+	acted := 0
+	const tries = 20
+	for range tries {
+		seen := len(w.ats) - 1
+		if _, err := r.reconciler.Reconcile(t.Context(), testRequest); err == nil {
+			t.Fatal("a Pod that isn't made is no error")
+		}
+		r.atSeen = len(w.ats) - 1
+		for ; seen < len(w.ats)-1; seen++ {
+			e := event.UpdateEvent{ObjectOld: w.ats[seen], ObjectNew: w.ats[seen+1]}
+			if r.reconciler.AtEvents().Update(e) {
+				acted++
+			}
+		}
+		w.clock.Step(time.Minute)
+	}
+	if got := w.at().Status.Restarts; got != tries-1 {
+		t.Errorf("%d claims were renewed, want %d", got, tries-1)
+	}
+	if acted > 1 { // that of the condition that shows the cause
+		t.Errorf("%d events bring the At back in %d tries", acted, tries)
+	}
+	other := newReplica(w) // has made no claim
+	renewed := w.at().DeepCopy()
+	renewed.Status.Restarts++
+	if !other.reconciler.AtEvents().Update(event.UpdateEvent{ObjectOld: w.at(), ObjectNew: renewed}) {
+		t.Error("a claim that another process renews isn't acted on")
 	}
 }
 
