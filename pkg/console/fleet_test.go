@@ -505,6 +505,49 @@ func TestATroubleThatIsNotToldAgainIsOver(t *testing.T) {
 	}
 }
 
+// Whether replicas take a kubeconfig depends on their flags, which nobody else has.
+func TestWhatReplicasRefuseOfASecretAsItIsNowIsBelieved(t *testing.T) {
+	kind := func(o client.Object) []string { return []string{o.(*corev1.Event).InvolvedObject.Kind} }
+	builder := fake.NewClientBuilder().WithIndex(&corev1.Event{}, "involvedObject.kind", kind)
+	secrets, want := []corev1.Secret{}, []keyspace.ClusterName{"allowed-only", "refused"}
+	for _, c := range []struct {
+		cluster, version string // of the Secret that the events are about; it is at version 7 now
+		reasons          []string
+	}{
+		{"refused", "7", []string{clusterhealth.ReasonBadConfig}},
+		{"changed-since", "6", []string{clusterhealth.ReasonBadConfig}},
+		{"taken-since", "7", []string{clusterhealth.ReasonBadConfig, clusterhealth.ReasonUsable}},
+		{"answers-here", "7", []string{clusterhealth.ReasonUnreachable}},
+		{"allowed-only", "6", []string{clusterhealth.ReasonUnreachable}},
+	} {
+		var s corev1.Secret
+		s.Name, s.UID, s.ResourceVersion = c.cluster, types.UID(c.cluster), "7"
+		secrets = append(secrets, s)
+		for i, reason := range c.reasons {
+			builder.WithObjects(&corev1.Event{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprint(c.cluster, i)},
+				InvolvedObject: corev1.ObjectReference{Kind: "Secret", Namespace: "ns", Name: c.cluster, UID: s.UID,
+					ResourceVersion: c.version},
+				ReportingController: clusterhealth.EventReporter, Reason: reason,
+				EventTime: metav1.NewMicroTime(time.Now().Add(time.Duration(i-9) * time.Second)),
+			})
+		}
+	}
+	only := map[string]types.UID{"allowed-only": "allowed-only"}
+	all, err := complaints(t.Context(), builder.Build(), "ns", secrets, only, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []keyspace.ClusterName
+	for _, a := range all {
+		got = append(got, a.Cluster)
+	}
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		t.Errorf("believed of %v, want %v", got, want)
+	}
+}
+
 func TestAClusterThatThereWasNoTimeToAskIsNotCalledAway(t *testing.T) {
 	const text = `{current-context: c, clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}], ` +
 		`contexts: [{name: c, context: {cluster: c, user: u}}], users: [{name: u, user: {token: t}}]}`

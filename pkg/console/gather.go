@@ -193,16 +193,18 @@ func Told(ctx context.Context, home client.Client, namespace string) ([]Answer, 
 }
 
 // complaints returns what replicas report to be wrong with clusters that can't be asked from here: those of their
-// folders, and those whose kubeconfigs only replicas may use. A cluster that has a Secret and a file is served by
-// the Secret.
+// folders, and those whose kubeconfigs only replicas may use. It also returns whose kubeconfigs replicas refuse as they
+// are now, since that depends on their flags. A cluster that has a Secret and a file is served by the Secret.
 func complaints(ctx context.Context, home client.Client, namespace string, secrets []corev1.Secret,
 	only map[string]types.UID, now time.Time) ([]Answer, error) {
 	all, err := told(ctx, home, namespace, func(e corev1.Event) bool {
 		about := e.InvolvedObject
 		_, here := kubeconfig.FileOf(about.UID)
-		if slices.ContainsFunc(secrets, func(s corev1.Secret) bool { return s.Name == about.Name }) {
+		if i := slices.IndexFunc(secrets, func(s corev1.Secret) bool { return s.Name == about.Name }); i >= 0 {
 			uid, ok := only[about.Name]
-			here = ok && uid == about.UID
+			now := secrets[i].UID == about.UID && secrets[i].ResourceVersion == about.ResourceVersion
+			here = ok && uid == about.UID ||
+				now && (e.Reason == clusterhealth.ReasonBadConfig || e.Reason == clusterhealth.ReasonUsable)
 		}
 		return here && now.Sub(e.EventTime.Time) < clusterhealth.StillSo
 	})
@@ -223,7 +225,8 @@ func told(ctx context.Context, home client.Client, namespace string, of func(cor
 			name := e.InvolvedObject.Name
 			note := fmt.Sprintf("%s (said at %s)", strings.TrimPrefix(e.Message, "cluster "+name+": "),
 				e.EventTime.Format(time.TimeOnly))
-			last[name] = Answer{Cluster: keyspace.ClusterName(name), Since: e.EventTime.Time, Reason: e.Reason, Note: note}
+			last[name] = Answer{Cluster: keyspace.ClusterName(name), Since: e.EventTime.Time, Reason: e.Reason, Note: note,
+				Version: e.InvolvedObject.ResourceVersion}
 		}
 	}
 	return slices.Collect(maps.Values(last)), nil

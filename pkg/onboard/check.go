@@ -25,6 +25,8 @@ type probe struct {
 	Name string
 	Now  time.Time
 	Held Held
+	// Version is the resourceVersion of the Secret.
+	Version string
 	// Access that the cluster was added with.
 	Access Access
 	// Reason and Note are what the cluster answers; see package clusterhealth.
@@ -75,6 +77,7 @@ func (o Onboarder) Check(ctx context.Context, wish Wish) (Examination, error) {
 	}
 	p.Held, p.Reason, p.Note = asReplicasRead(known.Own), known.Reason, known.Note
 	p.Limits, p.BadLimits = limits(known.Own)
+	p.Version = known.Own.ResourceVersion
 	if p.Access, err = wish.of(known.Own); err != nil {
 		return Examination{}, err
 	}
@@ -213,6 +216,11 @@ func comparable(schema any) any {
 	return schema
 }
 
+// refused reports whether replicas refuse the Secret as it is now, which may be because of their flags.
+func (p probe) refused(said console.Answer) bool {
+	return said.Reason == clusterhealth.ReasonBadConfig && said.Version == p.Version
+}
+
 // examine judges a probe.
 func examine(p probe) Examination {
 	e := Examination{Cluster: p.Name, Server: p.Held.Server, Missing: p.Missing}
@@ -226,7 +234,7 @@ func examine(p probe) Examination {
 	switch {
 	case p.Held.broken():
 		add("kubeconfig", false, "%v", p.Held.Refused)
-	case p.Held.Refused != nil && said >= 0:
+	case said >= 0 && (p.Held.Refused != nil || p.refused(p.Told[said])):
 		add("kubeconfig", false, "a replica says %s: %s", p.Told[said].Reason, p.Told[said].Note)
 	case p.Held.Refused != nil:
 		add("kubeconfig", true, "no replica complains of it, and it isn't used from here: %v", p.Held.Refused)

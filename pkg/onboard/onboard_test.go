@@ -580,6 +580,18 @@ func TestAnExaminationNamesWhatIsWrongAndTheWayOut(t *testing.T) {
 			p.Held, p.Reason = Hold(secretOf(t, "west", west, now.Add(500*time.Hour), throughProxy)), "BadKubeconfig"
 			p.Told = []console.Answer{{Cluster: "west", Reason: clusterhealth.ReasonBadConfig, Note: "not here (said at 9:00)"}}
 		}, "kubeconfig: a replica says BadKubeconfig: not here (said at 9:00)"},
+		"refused by the flags of replicas": {func(p *probe) {
+			p.Version = "7"
+			p.Told = []console.Answer{{Cluster: "west", Reason: clusterhealth.ReasonBadConfig, Note: "not here", Version: "7"}}
+		}, "kubeconfig: a replica says BadKubeconfig: not here"},
+		"refused by them before it was changed": {func(p *probe) {
+			p.Version = "8"
+			p.Told = []console.Answer{{Cluster: "west", Reason: clusterhealth.ReasonBadConfig, Note: "not here", Version: "7"}}
+		}, ""},
+		"out of reach of a replica": {func(p *probe) {
+			p.Version = "7"
+			p.Told = []console.Answer{{Cluster: "west", Reason: clusterhealth.ReasonUnreachable, Note: "no route", Version: "7"}}
+		}, ""},
 		"away": {func(p *probe) { p.Reason, p.Note = clusterhealth.ReasonUnreachable, "no route" },
 			"server: Unreachable: no route"},
 		"another API": {func(p *probe) { p.API = errors.New("differs at .spec") }, "API of Ats: differs at .spec"},
