@@ -2,12 +2,14 @@ package shard
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tenure-dev/tenure/pkg/text"
+	"github.com/tenure-dev/tenure/shard/internal/cas"
 	"github.com/tenure-dev/tenure/shard/internal/engage"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
@@ -72,6 +74,9 @@ const (
 	// refusedAskPause is for a cluster that is served although it refuses to identify itself: the right to ask may be
 	// granted later.
 	refusedAskPause = time.Minute
+	// proxyPatience is for how long the refusals of a proxy count as no answer: an ingress that reloads answers 404 to
+	// everything for a moment. One that goes on may be the only way to the cluster.
+	proxyPatience = time.Minute
 )
 
 // identify finds out which cluster a connection leads to, concurrently, and acts on the result.
@@ -83,8 +88,9 @@ func (cs *clusterSet) identify(name keyspace.ClusterName, way uint64) {
 		return // start will ask
 	}
 	cs.spawn(func() {
+		began := time.Now()
 		for pause := firstAskPause; ; pause *= 2 {
-			longest := cs.identifyOnce(ctx, name, way)
+			longest := cs.identifyOnce(ctx, name, way, time.Since(began) < proxyPatience)
 			if longest == 0 {
 				return
 			}
@@ -98,9 +104,18 @@ func (cs *clusterSet) identify(name keyspace.ClusterName, way uint64) {
 	})
 }
 
+// whose asks a connection which cluster it leads to. With patience, a proxy's refusal is no answer.
+func whose(ctx context.Context, via *engage.Connection, patient bool) (types.UID, error) {
+	uid, err := via.Identify(ctx)
+	if patient && err != nil && cas.ByProxy(err) {
+		err = errors.New(err.Error()) // without the code, which is the proxy's
+	}
+	return uid, err
+}
+
 // identifyOnce returns the longest pause before the next question; 0 if there is nothing left to ask.
-func (cs *clusterSet) identifyOnce(ctx context.Context, name keyspace.ClusterName,
-	way uint64) (longest time.Duration) {
+func (cs *clusterSet) identifyOnce(ctx context.Context, name keyspace.ClusterName, way uint64,
+	patient bool) (longest time.Duration) {
 	cs.mu.Lock()
 	s := cs.clusters[name]
 	if s == nil || s.given != way { // it went, or another was given since
@@ -109,18 +124,19 @@ func (cs *clusterSet) identifyOnce(ctx context.Context, name keyspace.ClusterNam
 	}
 	inUse, offered := s.connection, s.offer
 	cs.mu.Unlock()
-	if offered == nil {
-		uid, err := inUse.via.Identify(ctx)
-		return cs.identified(name, way, uid, err)
-	}
-	if offered.ctx.Err() != nil { // takeBack decides, after the grace
+	if offered != nil && offered.ctx.Err() != nil { // takeBack decides, after the grace
 		return 0
 	}
-	e := evidence{sameServer: inUse.via.SameServer(offered.via), inUse: inUse.uid}
-	if e.inUse == "" && !e.sameServer {
-		e.inUse, _ = inUse.via.Identify(ctx)
+	if offered == nil || inUse.uid == "" { // whatever becomes of the offer, this one is in use
+		uid, err := whose(ctx, inUse.via, patient)
+		pause := cs.identified(name, inUse.way, uid, err)
+		if offered == nil {
+			return pause
+		}
+		inUse.uid = uid
 	}
-	e.offered, e.err = offered.via.Identify(ctx)
+	e := evidence{sameServer: inUse.via.SameServer(offered.via), inUse: inUse.uid}
+	e.offered, e.err = whose(ctx, offered.via, patient)
 	if apierrors.IsForbidden(e.err) && e.inUse != "" {
 		_, err := inUse.via.Identify(ctx)
 		e.lost = apierrors.IsUnauthorized(err)
@@ -146,7 +162,7 @@ func (cs *clusterSet) identified(name keyspace.ClusterName, way uint64, uid type
 	}
 	cs.mu.Lock()
 	s := cs.clusters[name]
-	current := s != nil && s.given == way && s.offer == nil
+	current := s != nil && s.way == way
 	news := current && (!s.identified || err == nil && s.uid != uid)
 	if news {
 		s.uid, s.identified = uid, true

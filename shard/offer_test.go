@@ -17,8 +17,10 @@ import (
 	"github.com/go-logr/logr"
 
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
+	"github.com/tenure-dev/tenure/shard/keyspace"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -66,6 +68,8 @@ type fakeServer struct {
 	name string
 	uid  types.UID
 	code int // of all answers, 0 for 200, -1 for none
+	// proxy makes its refusals those of a proxy, which don't come as a Status.
+	proxy bool
 	// mended: from now on it answers as it should.
 	mended atomic.Bool
 }
@@ -80,11 +84,19 @@ func (s *fakeServer) RoundTrip(*http.Request) (*http.Response, error) {
 	}
 	body := &corev1.Namespace{}
 	body.APIVersion, body.Kind, body.Name, body.UID = "v1", "Namespace", "kube-system", s.uid
-	var text []byte
-	if code == http.StatusOK {
-		text, _ = json.Marshal(body)
-	}
 	header := http.Header{"Content-Type": {"application/json"}, "By": {s.name}}
+	text, _ := json.Marshal(body)
+	switch {
+	case code == http.StatusOK:
+	case s.proxy:
+		header.Set("Content-Type", "text/plain")
+		text = []byte("page not found")
+	default:
+		text, _ = json.Marshal(metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
+			Status: metav1.StatusFailure, Message: "no", Code: int32(code), Reason: map[int]metav1.StatusReason{
+				http.StatusUnauthorized: metav1.StatusReasonUnauthorized, http.StatusForbidden: metav1.StatusReasonForbidden,
+			}[code]})
+	}
 	return &http.Response{StatusCode: code, Header: header, Body: io.NopCloser(strings.NewReader(string(text)))}, nil
 }
 
@@ -321,4 +333,75 @@ func TestNewCredentialsThatMayNotSayWhoTheClusterIsLeaveItKnownAndAreAskedAgain(
 			t.Errorf("west is %q", c.uid)
 		}
 	})
+}
+
+// An ingress that reloads answers 404 to everything.
+func TestWhatAProxyRefusesForAMomentSaysNothingOfTheCluster(t *testing.T) {
+	for _, code := range []int{http.StatusNotFound, http.StatusForbidden} {
+		synctest.Test(t, func(t *testing.T) {
+			o := offered(t)
+			proxy := &fakeServer{name: "2", uid: "e", code: code, proxy: true}
+			east := fakeCluster{config: &rest.Config{Host: "https://e", Transport: proxy}}
+			if err := o.add(t.Context(), "east", east); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(proxyPatience / 2)
+			synctest.Wait()
+			if c, _ := o.get("east"); c.identified {
+				t.Errorf("%d: east counts as one that doesn't say who it is", code)
+			}
+			proxy.mended.Store(true)
+			time.Sleep(lastAskPause)
+			synctest.Wait()
+			if c, _ := o.get("east"); c.uid != "e" {
+				t.Errorf("%d: east is %q afterwards", code, c.uid)
+			}
+			moment := &fakeServer{name: "3", uid: "w", code: code, proxy: true}
+			o.give("a", moment)
+			if why := o.status()["west"].Refused; why != "" {
+				t.Errorf("%d: new credentials are refused: %s", code, why)
+			}
+			o.give("c", &fakeServer{name: "4", uid: "other", code: code, proxy: true})
+			o.expect("an offer behind a proxy", true, true, "1")
+			for _, name := range []keyspace.ClusterName{"south", "north"} { // one after the other: neither gets more time
+				goesOn := &fakeServer{code: code, proxy: true}
+				cl := fakeCluster{config: &rest.Config{Host: "https://" + string(name), Transport: goesOn}}
+				if err := o.add(t.Context(), name, cl); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(proxyPatience + 2*lastAskPause)
+				synctest.Wait()
+				if c, _ := o.get(name); !c.identified {
+					t.Errorf("%d: %s, behind a proxy that always refuses, is never served", code, name)
+				}
+			}
+		})
+	}
+}
+
+// What the provider gave first works again, and what it gave since doesn't.
+func TestAConnectionInUseIsIdentifiedWhateverBecomesOfAnOffer(t *testing.T) {
+	for what, offer := range map[string]*fakeServer{
+		"refused": {name: "2", code: http.StatusUnauthorized}, "away": {name: "2", code: -1},
+	} {
+		for _, host := range []string{"a", "b"} {
+			synctest.Test(t, func(t *testing.T) {
+				o := offering{clusterSet: newClusterSet(logr.Discard(), testGrace, kubeconfig.Limits{}), t: t, take: func() {}}
+				first := &fakeServer{name: "1", uid: "w", code: -1}
+				o.give("a", first)
+				o.start(t.Context(), func(f func()) { go f() }, func() { o.told.Add(1) })
+				o.give(host, offer)
+				time.Sleep(time.Minute)
+				if c, _ := o.get("west"); c.identified {
+					t.Fatal("it is identified, and nothing answers")
+				}
+				first.mended.Store(true)
+				time.Sleep(lastAskPause)
+				synctest.Wait()
+				if c, _ := o.get("west"); c.uid != "w" || o.told.Load() == 0 {
+					t.Errorf("%s at %s: west is %q, told %d times", what, host, c.uid, o.told.Load())
+				}
+			})
+		}
+	}
 }

@@ -47,8 +47,8 @@ func (r *Reconciler) isOver(obj client.Object) bool {
 }
 
 // isOurClaim reports whether an event is that of a claim by this process, the first or a renewed one. It needs no
-// reconcile: the one that made the claim makes the Pod, or fails and is repeated, after a delay that such an event would
-// cut short.
+// reconcile: the one that made the claim makes the Pod, or fails and is repeated, after a delay that such an event
+// would cut short.
 func (r *Reconciler) isOurClaim(before, after client.Object) bool {
 	old, ok := before.(*cnatv1alpha1.At)
 	at, alsoOK := after.(*cnatv1alpha1.At)

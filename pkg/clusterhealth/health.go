@@ -136,9 +136,11 @@ func (h *Health) SetupWithManager(mgr mcmanager.Manager) error {
 func (h *Health) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	secret := &corev1.Secret{}
 	err := h.client.Get(ctx, req.NamespacedName, secret)
-	gone := apierrors.IsNotFound(err) || !secret.DeletionTimestamp.IsZero() // a finalizer may hold it for long
+	// A finalizer may hold it for long.
+	gone := apierrors.IsNotFound(err) || !secret.DeletionTimestamp.IsZero()
+	home := req.Name == kubeconfig.HomeName // refused: home may be in use, but not because of the Secret
 	switch {
-	case gone && h.stillUsed(req.Name):
+	case gone && !home && h.stillUsed(req.Name):
 		return ctrl.Result{RequeueAfter: time.Second}, nil
 	case gone:
 		h.forget(req.Name)
@@ -146,9 +148,11 @@ func (h *Health) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 	case err != nil:
 		return ctrl.Result{}, fmt.Errorf("reading Secret %s: %w", req.NamespacedName, err)
 	}
-	h.limit(ctx, secret)
+	if !home {
+		h.limit(ctx, secret)
+	}
 	var use *Use
-	if h.cfg.InUse != nil {
+	if h.cfg.InUse != nil && !home {
 		if u, ok := h.cfg.InUse(secret.Name); ok {
 			use = &u
 		}

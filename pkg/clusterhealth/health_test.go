@@ -300,6 +300,44 @@ func TestTheConnectionInUseIsAskedWhereItIsTheSecrets(t *testing.T) {
 	}
 }
 
+// Such a Secret is refused, and home is in use without it.
+func TestASecretThatIsCalledHomeLimitsNothingAndIsForgotten(t *testing.T) {
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: kubeconfig.HomeName, UID: "u"}}
+	home := fake.NewClientBuilder().WithObjects(secret).Build()
+	limits := 0
+	h := New(Config{
+		Namespace: "n", InUse: func(string) (Use, bool) { return Use{Needed: true}, true },
+		Limit: func(_ string, secret *corev1.Secret) error {
+			if secret != nil {
+				limits++
+			}
+			return nil
+		},
+	})
+	h.client, h.log = home, logr.Discard()
+	reconcile := func() ctrl.Result {
+		t.Helper()
+		result, err := h.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(secret)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return result
+	}
+	reconcile()
+	if limits > 0 {
+		t.Error("it limits the home cluster")
+	}
+	if testutil.CollectAndCount(rejected) != 1 {
+		t.Error("nothing says that it is refused")
+	}
+	if err := home.Delete(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	if result := reconcile(); result.RequeueAfter > 0 || testutil.CollectAndCount(rejected) > 0 {
+		t.Errorf("it is looked at again (%v), or still counts as refused", result)
+	}
+}
+
 func TestLimitsThatCannotBeUsedAreToldOnceAndAgainAfterAWhile(t *testing.T) {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "bounded", UID: "u"}}
 	home := fake.NewClientBuilder().WithObjects(secret).Build()

@@ -66,7 +66,7 @@ func (c *copyActor) work(whole context.Context) (Outcome, error) {
 		return Outcome{}, fmt.Errorf("finding cluster %s: %w", c.target, err)
 	}
 	view := CopyView{Source: sourceKey(c.name, c.key), SourceCluster: c.uid, Want: c.want, Scalers: c.r.config.Scalers}
-	if view.Copy, err = c.read(ctx, c.cluster.GetClient()); err != nil {
+	if view.Copy, err = read(ctx, c.cluster.GetClient(), c.key); err != nil {
 		return Outcome{}, err
 	}
 	if view.Copy != nil {
@@ -139,20 +139,21 @@ func (c *copyActor) settle(view CopyView, o Outcome) Outcome {
 	return o
 }
 
-func (c *copyActor) read(ctx context.Context, reader client.Reader) (*appsv1.Deployment, error) {
+// read returns the Deployment that a reader has, nil if it has none.
+func read(ctx context.Context, reader client.Reader, key client.ObjectKey) (*appsv1.Deployment, error) {
 	copy := &appsv1.Deployment{}
-	if err := reader.Get(ctx, c.key, copy); err != nil {
+	if err := reader.Get(ctx, key, copy); err != nil {
 		if apierrors.IsNotFound(err) {
 			return nil, nil
 		}
-		return nil, fmt.Errorf("reading the copy %s: %w", c.key, err)
+		return nil, fmt.Errorf("reading the copy %s: %w", key, err)
 	}
 	return copy, nil
 }
 
 // look replaces the view's copy by what the API server has.
 func (c *copyActor) look(ctx context.Context, view *CopyView) error {
-	copy, err := c.read(ctx, c.cluster.GetAPIReader())
+	copy, err := read(ctx, c.cluster.GetAPIReader(), c.key)
 	if err != nil {
 		return err
 	}

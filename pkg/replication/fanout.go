@@ -12,6 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
@@ -85,11 +86,8 @@ func (a *actor) strays(ctx context.Context, known, told []multicluster.ClusterNa
 		if err != nil {
 			continue // then its cache can't have shown a copy
 		}
-		copy := &appsv1.Deployment{}
-		soon, cancel := context.WithTimeout(ctx, strayLook)
-		err = cl.GetClient().Get(soon, a.key, copy)
-		cancel()
-		if err != nil {
+		copy, err := a.glance(ctx, cl)
+		if copy == nil || err != nil {
 			continue
 		}
 		view := CopyView{Source: sourceKey(a.name, a.key), SourceCluster: a.uid, Copy: copy}
@@ -100,6 +98,13 @@ func (a *actor) strays(ctx context.Context, known, told []multicluster.ClusterNa
 	return found
 }
 
+// glance returns what a cluster's cache shows, without waiting for long until it is filled; nil if it shows nothing.
+func (a *actor) glance(ctx context.Context, cl cluster.Cluster) (*appsv1.Deployment, error) {
+	ctx, cancel := context.WithTimeout(ctx, strayLook)
+	defer cancel()
+	return read(ctx, cl.GetClient(), a.key)
+}
+
 // wants reports whether a Deployment is a copy that is wanted where it is: its cluster is a target under another name.
 // Which names are of one cluster may not be known yet, or never.
 func (c *copyActor) wants(ctx context.Context, copy *appsv1.Deployment) bool {
@@ -108,11 +113,9 @@ func (c *copyActor) wants(ctx context.Context, copy *appsv1.Deployment) bool {
 		if err != nil {
 			continue
 		}
-		soon, cancel := context.WithTimeout(ctx, strayLook)
-		its, err := c.read(soon, cl.GetClient())
-		cancel()
+		its, err := c.glance(ctx, cl)
 		if its == nil && err == nil { // its cache may not show it yet
-			its, _ = c.read(ctx, cl.GetAPIReader())
+			its, _ = read(ctx, cl.GetAPIReader(), c.key)
 		}
 		if its != nil && its.UID == copy.UID {
 			return true

@@ -36,8 +36,8 @@ func recordOf(source *appsv1.Deployment) Record {
 	}
 }
 
-// renamed returns the record with the names under which clusters are known, without the source's own cluster: while that
-// wasn't known to have another name, it may have got into the record by it.
+// renamed returns the record with the names under which clusters are known, without the source's own cluster: while
+// that wasn't known to have another name, it may have got into the record by it.
 func (r Record) renamed(aliases map[multicluster.ClusterName]multicluster.ClusterName,
 	home multicluster.ClusterName) Record {
 	r.Copies = Wish{Clusters: rename(r.Copies, aliases)}.targets(nil, home)

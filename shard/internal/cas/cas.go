@@ -17,7 +17,7 @@ func Outcome(err error) protocol.Outcome {
 	switch {
 	case err == nil:
 		return protocol.Committed
-	case byProxy(err):
+	case ByProxy(err):
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err), apierrors.IsInvalid(err),
 		apierrors.IsBadRequest(err), apierrors.IsForbidden(err), apierrors.IsMethodNotSupported(err):
 		return protocol.Rejected

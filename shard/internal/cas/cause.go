@@ -16,7 +16,7 @@ func Cause(err error) ownership.Cause {
 		return ownership.Lost
 	}
 	switch code := status.Status().Code; {
-	case byProxy(err):
+	case ByProxy(err):
 		return ownership.Lost
 	case code == http.StatusConflict, code == http.StatusNotFound:
 		return ownership.Conflict
@@ -29,12 +29,12 @@ func Cause(err error) ownership.Cause {
 }
 
 // NotFound reports whether the API server says that an object doesn't exist.
-func NotFound(err error) bool { return apierrors.IsNotFound(err) && !byProxy(err) }
+func NotFound(err error) bool { return apierrors.IsNotFound(err) && !ByProxy(err) }
 
-// byProxy reports whether a refusal isn't the API server's own: it doesn't come as a Status. An ingress that reloads
+// ByProxy reports whether a refusal isn't the API server's own: it doesn't come as a Status. An ingress that reloads
 // answers 404 to everything for a moment, and no record has gone because of that. (An API server that has too much to
 // do answers 429 without a Status.)
-func byProxy(err error) bool {
+func ByProxy(err error) bool {
 	var status apierrors.APIStatus
 	return apierrors.IsUnexpectedServerError(err) && errors.As(err, &status) &&
 		status.Status().Code < http.StatusInternalServerError && status.Status().Code != http.StatusTooManyRequests

@@ -24,7 +24,8 @@ const (
 	// of a request.
 	stallAfter = 3 * time.Second
 	// longestAnswer is for how long inquiries are made on behalf of one request. After it, API servers give the
-	// request up.
+	// request up. So does this replica soon after, whatever else the cluster answers, if nothing has come of the
+	// request itself: a proxy may have lost it.
 	longestAnswer = time.Minute
 	// listStallAfter is the same for lists. A list holds no worker, and repeating it repeats all its work, on a
 	// server that has too much to do.
@@ -165,9 +166,11 @@ func (b *Breaker) failed() {
 }
 
 // watchOver bounds one request: its context ends with ErrStalled once nothing at all has come from the cluster for
-// the time of patience. If asks isn't empty, that inquiry is made after half of it.
+// the time of patience, or nothing of its own answer for that and longestAnswer. If asks isn't empty, that inquiry is
+// made after half of it.
 func (b *Breaker) watchOver(ctx context.Context, patience time.Duration, asks inquiry) *watching {
-	w := &watching{of: b, sent: time.Now(), patience: patience, asks: asks}
+	now := time.Now()
+	w := &watching{of: b, sent: now, patience: patience, asks: asks, own: now}
 	w.ctx, w.cancel = context.WithCancelCause(ctx)
 	first := patience
 	if asks.base != nil {
@@ -190,6 +193,21 @@ type watching struct {
 
 	mu    sync.Mutex  // guards all below, also against the timer's own first firing
 	timer *time.Timer // stopped for good when the watching ends
+	own   time.Time   // when a part of the answer to this request came last, or it was sent; zero: that doesn't matter
+}
+
+// hears records that a part of the answer to this request has arrived.
+func (w *watching) hears() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.own = time.Now()
+}
+
+// answers records that the answer to this request has begun, and that its parts aren't recorded.
+func (w *watching) answers() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.own = time.Time{}
 }
 
 // look gives the request up, or sets the timer for the next look. It runs in the timer's goroutine.
@@ -206,6 +224,9 @@ func (w *watching) look() {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if !w.own.IsZero() {
+		left = min(left, longestAnswer+w.patience-time.Since(w.own))
+	}
 	switch {
 	case w.ctx.Err() != nil: // ended meanwhile: a timer would outlive it, and hold the request
 	case left <= 0:

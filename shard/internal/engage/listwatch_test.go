@@ -25,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
@@ -398,6 +399,27 @@ func TestAClusterIsAskedForAFewListsAtATime(t *testing.T) {
 			t.Errorf("%d lists at a time, %v in all; want %d, 5s", most.Load(), took, listsAtOnce)
 		}
 	})
+}
+
+// A proxy answers so to what it doesn't like of a request, whatever it asks for.
+func TestABadRequestOfAProxyDoesNotEndTheUseOfFieldSelectors(t *testing.T) {
+	refusals := 1
+	fields := &fieldSelector{text: "status.over!=true"}
+	f := &filter{traffic: &Traffic{}, keep: func(metav1.Object) bool { return true }, fields: fields}
+	lw := toolscache.ToListerWatcherWithContext(f.wrap(&toolscache.ListWatch{
+		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+			if refusals--; refusals == 0 {
+				return nil, apierrors.NewGenericServerResponse(400, "get", schema.GroupResource{}, "", "too large", 0, true)
+			}
+			return &corev1.PodList{}, nil
+		},
+	}))
+	if _, err := lw.ListWithContext(t.Context(), metav1.ListOptions{}); err == nil {
+		t.Error("what a proxy refused counts as listed")
+	}
+	if fields.unknown.Load() {
+		t.Error("the API server counts as one that doesn't know the fields")
+	}
 }
 
 // What is finished is left out where the API server knows the fields, and there only.

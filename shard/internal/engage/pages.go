@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/tenure-dev/tenure/shard/internal/cas"
 )
 
 // A list is taken in pages, so that the memory in use depends on the size of a page and not on that of the kind:
@@ -88,7 +90,7 @@ func (f *filter) list(ctx context.Context, lw toolscache.ListerWithContext,
 			opts.Limit = max(1, opts.Limit/pageGrowth)
 			continue
 		}
-		if opts.FieldSelector != "" && apierrors.IsBadRequest(err) {
+		if opts.FieldSelector != "" && opts.Continue == "" && apierrors.IsBadRequest(err) && !cas.ByProxy(err) {
 			f.fields.unknown.Store(true)
 			opts.FieldSelector = ""
 			continue

@@ -129,15 +129,16 @@ func (b *Breaker) send(ctx context.Context, req *http.Request, base http.RoundTr
 	list bool) (_ *http.Response, release func(), _ error) {
 	caller := ctx
 	release = func() {}
+	var w *watching
 	begins, judged := watches(req), false
 	switch {
 	case begins: // a watch may be silent, until its time is over
 		ctx, release = outlast(ctx, req)
 	case list:
-		w := b.watchOver(ctx, listStallAfter, inquiry{})
+		w = b.watchOver(ctx, listStallAfter, inquiry{})
 		ctx, release = w.ctx, w.end
 	default:
-		w := b.watchOver(ctx, stallAfter, inquiry{base: base, to: req.URL, agent: cmp.Or(agent, req.UserAgent())})
+		w = b.watchOver(ctx, stallAfter, inquiry{base: base, to: req.URL, agent: cmp.Or(agent, req.UserAgent())})
 		ctx, release = w.ctx, w.end
 		judged = true
 	}
@@ -153,12 +154,17 @@ func (b *Breaker) send(ctx context.Context, req *http.Request, base http.RoundTr
 	}
 	switch {
 	case err == nil && judged:
+		w.answers()
 		b.judge(req, res, time.Since(sent), tellRetryAfter(caller, res))
 		headed, end := time.Now(), release
 		return res, func() { end(); b.took(time.Since(headed)) }, nil
 	case err == nil:
 		b.answered(res)
 		tellRetryAfter(caller, res)
+		if !begins {
+			w.hears()
+			res.Body = &countedBody{ReadCloser: res.Body, bytes: new(atomic.Uint64), heard: w.hears}
+		}
 		return res, release, nil
 	case caller.Err() == nil: // not given up by the caller
 		b.failed()

@@ -205,6 +205,64 @@ func TestAListIsWaitedForAsLongAsAnythingOfItArrives(t *testing.T) {
 	}
 }
 
+// A proxy may lose one request, while the cluster answers all others.
+func TestARequestThatIsLostIsGivenUpWhateverElseTheClusterAnswers(t *testing.T) {
+	for name, c := range map[string]struct {
+		path  string
+		every time.Duration // between the parts of the answer; 0: there is none
+		after time.Duration // when it is given up; 0: not
+	}{
+		"a lost read":         {"/api/v1/namespaces/shop/pods/a", 0, longestAnswer + stallAfter},
+		"a long slow answer":  {"/api/v1/namespaces/shop/pods/a/proxy/metrics", 20 * time.Second, 0},
+		"a lost list":         {"/api/v1/pods", 0, longestAnswer + listStallAfter},
+		"a long slow list":    {"/api/v1/pods", 20 * time.Second, 0},
+		"a list just in time": {"/api/v1/pods", longestAnswer + listStallAfter - time.Second, 0},
+		"a list just too late": {"/api/v1/pods", longestAnswer + listStallAfter + time.Second,
+			longestAnswer + listStallAfter},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g, _ := newTestGate(t)
+				server := servers(func(req *http.Request) (*http.Response, error) {
+					if req.URL.Path != c.path {
+						return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
+					}
+					if c.every == 0 {
+						<-req.Context().Done()
+						return nil, req.Context().Err()
+					}
+					return (&dripping{c.every, 10}).RoundTrip(req)
+				})
+				f := &fence{gate: g, base: server, traffic: &Traffic{}}
+				others, end := context.WithCancel(t.Context())
+				defer func() { end(); time.Sleep(stallAfter) }() // until the others have ended
+				go func() {
+					for others.Err() == nil {
+						req, _ := http.NewRequestWithContext(others, http.MethodGet, "https://west/api/v1/namespaces/shop/pods/b", nil)
+						if res, err := f.RoundTrip(req); err == nil {
+							_ = res.Body.Close()
+						}
+						time.Sleep(time.Second)
+					}
+				}()
+				ctx, began := t.Context(), time.Now()
+				if c.path == "/api/v1/pods" {
+					ctx = context.WithValue(ctx, pageKey{}, &page{})
+				}
+				req, _ := http.NewRequestWithContext(ctx, http.MethodGet, "https://west"+c.path, nil)
+				res, err := f.RoundTrip(req)
+				if err == nil {
+					_, err = io.ReadAll(res.Body)
+					_ = res.Body.Close()
+				}
+				if took := time.Since(began); (err == nil) != (c.after == 0) || err != nil && took.Round(time.Second) != c.after {
+					t.Errorf("%v after %v, want it given up after %v", err, took, c.after)
+				}
+			})
+		})
+	}
+}
+
 func TestAPathSaysWhatARequestIsAbout(t *testing.T) {
 	for path, want := range map[string]struct {
 		namespace string

@@ -141,7 +141,10 @@ func (s *Store) read(page *tenurev1alpha1.ShardList, l *ownership.Listing) {
 func Seen(fleet keyspace.Fleet, shard *tenurev1alpha1.Shard) (ownership.Input, error) {
 	if shard.Spec.Layout != nil {
 		l, err := Layout(fleet, shard)
-		return ownership.LayoutSeen{Layout: l}, err
+		if err != nil {
+			return nil, err
+		}
+		return ownership.LayoutSeen{Layout: l}, nil
 	}
 	id, err := ID(fleet, shard)
 	if err != nil {

@@ -230,11 +230,14 @@ func TestARecordThatMakesNoSenseIsRefused(t *testing.T) {
 		"a floor below which there is nothing": func(s *tenurev1alpha1.Shard) {
 			s.Annotations[tenurev1alpha1.FloorAnnotation] = "-9223372036854775808"
 		},
+		"a layout": func(s *tenurev1alpha1.Shard) {
+			s.Spec.Layout = &tenurev1alpha1.ShardLayout{Generation: 1, Prefixes: []string{""}}
+		},
 		"a floor of other kind": func(s *tenurev1alpha1.Shard) { s.Annotations[tenurev1alpha1.FloorAnnotation] = "high" },
 	} {
 		shard := good()
 		spoil(shard)
-		if in, err := Seen("", shard); err == nil {
+		if in, err := Seen("", shard); err == nil || in != nil {
 			t.Errorf("%s: it is read as %+v", name, in)
 		}
 	}
