@@ -115,9 +115,10 @@ func requestToken(ctx context.Context, config *rest.Config,
 	return request.Status.Token, request.Status.ExpirationTimestamp.UTC(), nil
 }
 
-// granted describes when a token expires. The note is for a lifetime other than the one that was asked for.
-func granted(asked time.Duration, expires, now time.Time) (text, note string) {
-	got := expires.Sub(now)
+// granted describes when a token expires. The note is for a lifetime other than the one that was asked for. issued is
+// when the token was, by the clock that says when it expires: the caller's may differ.
+func granted(asked time.Duration, expires, issued time.Time) (text, note string) {
+	got := expires.Sub(issued)
 	if off := asked - got; off > time.Minute || off < -time.Minute {
 		note = fmt.Sprintf("asked for a token for %s, the API server granted %s: it decides "+
 			"(--service-account-max-token-expiration there)",

@@ -2,6 +2,7 @@ package onboard
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -68,6 +69,9 @@ func (p intent) kept(a AddOptions, admin string) (notes []string) {
 	if note := a.kept(p.access); note != "" {
 		notes = append(notes, note)
 	}
+	if a.Server == "" && p.known.Own != nil && Hold(p.known.Own).broken() {
+		notes = append(notes, p.target.replaced(p.known.Own.Name))
+	}
 	if a.Server == "" && !sameServer(p.target.Server, admin) {
 		notes = append(notes, fmt.Sprintf("replicas go on reaching the cluster at %s: --server says another address",
 			p.target.Server))
@@ -76,8 +80,12 @@ func (p intent) kept(a AddOptions, admin string) (notes []string) {
 }
 
 func (o Onboarder) planAdd(ctx context.Context, home, there client.Client, a AddOptions) (p intent, err error) {
+	var unfit *adminsOnly
 	if p.target, err = targetOf(o.Workload, a.Server); err != nil {
-		return p, err
+		if !errors.As(err, &unfit) || a.Server != "" {
+			return p, err
+		}
+		p.target.Server = o.Workload.Host
 	}
 	if p.target.UID, err = o.identify(ctx, there); err != nil {
 		return p, err
@@ -103,7 +111,9 @@ func (o Onboarder) planAdd(ctx context.Context, home, there client.Client, a Add
 			"give --context all the same", p.target.Server, o.Name)
 	}
 	if a.Server == "" {
-		p.target = p.target.asBefore(p.known.Own)
+		if p.target, err = p.target.asBefore(p.known.Own, unfit); err != nil {
+			return p, err
+		}
 	}
 	if p.verdict, err = judgeSecret(o.Namespace, o.Name, p.target, p.access, p.known, time.Now()); err != nil {
 		return p, err
@@ -230,7 +240,7 @@ func (o Onboarder) addSecret(ctx context.Context, home client.Client, a AddOptio
 			return fmt.Errorf("cluster %s: %w", o.Name, err)
 		}
 		token = got
-		r.token(o.Name, a.Lifetime, expires, asked)
+		r.token(o.Name, token, a.Lifetime, expires, asked)
 	}
 	if p.verdict.NewToken || held.Refused == nil && !sameWay(held.target, p.target) {
 		text, err := p.target.kubeconfig(o.Name, token)
@@ -260,8 +270,12 @@ func (r *Report) secret(what string, v verdict) {
 }
 
 // token adds for how long a new token is valid.
-func (r *Report) token(cluster string, lifetime time.Duration, expires, asked time.Time) {
-	text, note := granted(lifetime, expires, asked)
+func (r *Report) token(cluster, token string, lifetime time.Duration, expires, asked time.Time) {
+	issued, _ := kubeconfig.TokenLife(token)
+	if issued.IsZero() {
+		issued = asked
+	}
+	text, note := granted(lifetime, expires, issued)
 	r.line(cluster, "token", "%s", text)
 	if note != "" {
 		r.Notes = append(r.Notes, note)

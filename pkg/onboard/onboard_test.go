@@ -304,8 +304,14 @@ func TestReplicasGoOnReachingAClusterAsBefore(t *testing.T) {
 		"another cluster":       {secretOf(t, "west", target{Server: west.Server, UID: "u"}, later, nil), tunnel},
 		"nothing can be read":   {secretOf(t, "west", west, later, func(s *corev1.Secret) { s.Data = nil }), tunnel},
 	} {
-		if diff := cmp.Diff(c.want, tunnel.asBefore(c.own), cmpopts.EquateEmpty()); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
+		got, err := tunnel.asBefore(c.own, nil)
+		if diff := cmp.Diff(c.want, got, cmpopts.EquateEmpty()); diff != "" || err != nil {
+			t.Errorf("%s: %v (-want +got):\n%s", name, err, diff)
+		}
+		proxied, err := tunnel.asBefore(c.own, &adminsOnly{"through a proxy"})
+		if want := name == "another way" || name == "the same way"; (err == nil) != want ||
+			want && proxied.Server != c.want.Server {
+			t.Errorf("%s, through a proxy: %+v, %v", name, proxied, err)
 		}
 	}
 }

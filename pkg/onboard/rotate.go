@@ -17,10 +17,7 @@ func (o Onboarder) Rotate(ctx context.Context, lifetime time.Duration) (r Report
 	if err != nil {
 		return r, err
 	}
-	target, err := targetOf(o.Workload, "")
-	if err != nil {
-		return r, err
-	}
+	target := target{Server: o.Workload.Host}
 	if target.UID, err = o.identify(ctx, there); err != nil {
 		return r, err
 	}
@@ -43,11 +40,17 @@ func (o Onboarder) Rotate(ctx context.Context, lifetime time.Duration) (r Report
 			"does less: put the new credentials there by hand, too, or remove the cluster and add it: %w", o.Namespace, o.Name,
 			held.Refused)
 	}
+	uid := target.UID
 	if held.Refused == nil { // replicas may reach it in another way than the caller
-		uid := target.UID
 		target = held.target
-		target.UID = uid
+	} else {
+		if target, err = targetOf(o.Workload, ""); err != nil {
+			return r, fmt.Errorf("the kubeconfig in Secret %s/%s can't be used (%w), and tenure cluster add %s has to make "+
+				"another: %w", o.Namespace, o.Name, held.Refused, o.Name, err)
+		}
+		r.Notes = append(r.Notes, target.replaced(o.Name))
 	}
+	target.UID = uid
 	asked := time.Now()
 	token, expires, err := requestToken(ctx, o.Workload, lifetime)
 	if err != nil {
@@ -67,7 +70,7 @@ func (o Onboarder) Rotate(ctx context.Context, lifetime time.Duration) (r Report
 		r.Notes = append(r.Notes, note)
 	}
 	r.Changed = true
-	r.token(o.Name, lifetime, expires, asked)
+	r.token(o.Name, token, lifetime, expires, asked)
 	r.line("home", fmt.Sprintf("Secret %s/%s", o.Namespace, o.Name), "%s, replicas read it by themselves", updated)
 	if held.token != "" && held.Expires.After(asked) {
 		r.Notes = append(r.Notes, fmt.Sprintf("the token before stays valid until %s", stamp(held.Expires)))

@@ -54,19 +54,23 @@ type target struct {
 	UID           string // of its namespace kube-system
 }
 
+// adminsOnly says why replicas can't reach a cluster as an admin does.
+type adminsOnly struct{ why string }
+
+func (e *adminsOnly) Error() string { return e.why }
+
 // targetOf returns how replicas reach the cluster of an admin's connection. server, unless it is "", replaces its
-// address.
+// address. The error is an adminsOnly if replicas may still reach it in a way that they know already.
 func targetOf(admin *rest.Config, server string) (target, error) {
 	c := rest.CopyConfig(admin)
 	if c.Insecure {
-		return target{}, errors.New("--kubeconfig: insecure-skip-tls-verify is set for this cluster, and replicas verify " +
-			"whom they give a token: " +
-			"set certificate-authority-data instead")
+		return target{}, &adminsOnly{"--kubeconfig: insecure-skip-tls-verify is set for this cluster, and replicas verify " +
+			"whom they give a token: set certificate-authority-data instead"}
 	}
 	if c.Proxy != nil && server == "" {
-		return target{}, errors.New("--kubeconfig: proxy-url is set for this cluster, and replicas aren't given a proxy: " +
+		return target{}, &adminsOnly{"--kubeconfig: proxy-url is set for this cluster, and replicas aren't given a proxy: " +
 			"say by --server at which address they reach it, or make the Secret by hand, for replicas with " +
-			"--kubeconfig-allow=proxy")
+			"--kubeconfig-allow=proxy"}
 	}
 	if err := rest.LoadTLSFiles(c); err != nil {
 		return target{}, fmt.Errorf("--kubeconfig: reading its certificates: %w", err)
@@ -90,17 +94,26 @@ func CheckServer(server string) error {
 }
 
 // asBefore returns the target in the cluster's own Secret, since an admin often reaches a cluster in another way
-// than replicas do. It returns t if there is no such target, or if it has the same address.
-func (t target) asBefore(own *corev1.Secret) target {
-	if own == nil || t.UID == "" || own.Annotations[UIDAnnotation] != t.UID {
-		return t
+// than replicas do. It returns t if there is no such target, or if it has the same address. unfit is why replicas can't
+// reach the cluster as the admin does, nil if they can.
+func (t target) asBefore(own *corev1.Secret, unfit *adminsOnly) (target, error) {
+	if own != nil && t.UID != "" && own.Annotations[UIDAnnotation] == t.UID {
+		held := Hold(own)
+		held.target.UID = t.UID
+		if held.Refused == nil && (unfit != nil || !sameServer(held.Server, t.Server)) { // else certificates may be new
+			return held.target, nil
+		}
 	}
-	held := Hold(own)
-	if held.Refused != nil || sameServer(held.Server, t.Server) { // at the same address, certificates may be new
-		return t
+	if unfit != nil {
+		return target{}, unfit
 	}
-	held.target.UID = t.UID
-	return held.target
+	return t, nil
+}
+
+// replaced notes that the address of a Secret that couldn't be used was replaced by the admin's.
+func (t target) replaced(name string) string {
+	return fmt.Sprintf("the kubeconfig before couldn't be used, so replicas now reach the cluster at the address of "+
+		"--kubeconfig, %s: if theirs is another, run tenure cluster add %s --server", t.Server, name)
 }
 
 // kubeconfig returns the text for the Secret, or an error if replicas wouldn't accept it.
