@@ -219,12 +219,25 @@ func (q *question) gatherer(askClusters bool) (console.Gatherer, error) {
 	return g, err
 }
 
-// connection returns the connection that kubectl would make.
+// connection returns the connection that kubectl would make. But a file that is given and leads nowhere is an error:
+// kubectl would take the cluster that it runs in.
 func connection(kubeconfig, context string) (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = kubeconfig
 	overrides := &clientcmd.ConfigOverrides{CurrentContext: context}
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
+	loading := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)
+	if kubeconfig != "" {
+		all, err := rules.Load()
+		if err != nil {
+			return nil, err
+		}
+		loading = clientcmd.NewNonInteractiveClientConfig(*all, context, overrides, rules)
+	}
+	config, err := loading.ClientConfig()
+	if kubeconfig != "" && clientcmd.IsEmptyConfig(err) {
+		return nil, fmt.Errorf("file %s has no current-context, or it leads to no cluster: set it, or name another context",
+			kubeconfig)
+	}
 	if err == nil {
 		config.UserAgent = "tenure/" + version + " (console)"
 	}

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -69,6 +71,36 @@ func TestABadQuestionIsOneClearLineAndExitCodeTwo(t *testing.T) {
 		text := errs.String()
 		if code != exitUsage || !strings.Contains(text, want) || strings.Count(text, "\n") != 1 || out.Len() > 0 {
 			t.Errorf("tenure %s: exit code %d, %q; want 2 and one line with %q", args, code, text, want)
+		}
+	}
+}
+
+// kubectl would take the cluster that the process runs in, if there is one.
+func TestAKubeconfigThatLeadsNowhereIsNotReplacedByTheClusterOfThePod(t *testing.T) {
+	t.Setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+	t.Setenv("KUBERNETES_SERVICE_PORT", "1")
+	const rest = `clusters: [{name: c, cluster: {server: "https://127.0.0.1:2"}}]
+users: [{name: u, user: {token: t}}]
+contexts: [{name: here, context: {cluster: c, user: u}}, {name: nowhere, context: {cluster: gone, user: u}}]
+`
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	for _, c := range []struct{ text, context, host, err string }{
+		{"", "", "", "no current-context"},
+		{rest, "", "", "no current-context"},
+		{rest + "current-context: nowhere", "", "", "no current-context, or it leads to no cluster"},
+		{rest + "current-context: gone", "", "", "gone"},
+		{rest, "here", "https://127.0.0.1:2", ""},
+		{rest + "current-context: here", "", "https://127.0.0.1:2", ""},
+	} {
+		if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		config, err := connection(path, c.context)
+		switch {
+		case c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err)):
+			t.Errorf("%q: %v, %v; want %q", c.text, config, err, c.err)
+		case c.err == "" && (err != nil || config.Host != c.host):
+			t.Errorf("%q: %v, %v; want %s", c.text, config, err, c.host)
 		}
 	}
 }

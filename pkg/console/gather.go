@@ -92,6 +92,9 @@ func (g Gatherer) snapshot(ctx context.Context, home client.Client) (Snapshot, e
 		return Snapshot{}, NotHome(g.Home.Host, err)
 	}
 	s.Now = time.Now() // before the clusters are asked, which may take long
+	if err := g.lookAgain(ctx, home, &s); err != nil {
+		return Snapshot{}, NotHome(g.Home.Host, err)
+	}
 	if err := home.Get(ctx, client.ObjectKey{Name: g.Namespace}, &corev1.Namespace{}); apierrors.IsNotFound(err) {
 		return Snapshot{}, fmt.Errorf("there is no namespace %s at %s: --namespace names the one of the replicas",
 			g.Namespace, g.Home.Host)
@@ -118,6 +121,43 @@ func (g Gatherer) snapshot(ctx context.Context, home client.Client) (Snapshot, e
 	g.judge(ctx, home, secrets.Items, &s)
 	return s, nil
 }
+
+// lookAgain reads the records once more if, by the times in the Leases, no replica is alive: this clock may be ahead of
+// theirs. A Lease that changes meanwhile is alive, whatever its time.
+func (g Gatherer) lookAgain(ctx context.Context, home client.Client, s *Snapshot) (err error) {
+	var pause Seconds
+	for _, r := range readLeases(*s).byID {
+		switch r.State {
+		case Live, Leaving:
+			return nil
+		case Quiet:
+			pause = max(pause, r.LeaseDuration/renewals)
+		}
+	}
+	if pause == 0 { // there is none
+		return nil
+	}
+	seen := &Renewals{}
+	seen.See(s.Records.Leases, s.Now)
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(min(pause.Duration(), longestLook)):
+	}
+	if s.Records, err = inspect.Read(ctx, home, g.Namespace, g.Fleet); err != nil {
+		return err
+	}
+	s.Now = time.Now()
+	s.Seen = seen.See(s.Records.Leases, s.Now)
+	return nil
+}
+
+// Replicas renew their Leases several times per lease duration. After this part of one, at most longestLook, each live
+// one has.
+const (
+	renewals    = 3
+	longestLook = 10 * time.Second
+)
 
 // NotHome returns why the records of the cluster at host couldn't be read, more plainly if it has no such kind.
 func NotHome(host string, err error) error {

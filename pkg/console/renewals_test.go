@@ -2,10 +2,15 @@ package console
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/tenure-dev/tenure/shard/inspect"
 )
 
 func TestOnlyAChangeThatWasSeenCountsAsARenewal(t *testing.T) {
@@ -27,5 +32,45 @@ func TestOnlyAChangeThatWasSeenCountsAsARenewal(t *testing.T) {
 	}
 	if seen := (*Renewals)(nil).See(lease("1"), now); seen != nil {
 		t.Errorf("nobody looks, and %v were seen", seen)
+	}
+}
+
+// The clock of whoever asks may be ahead of all replicas'.
+func TestReplicasThatRenewAreAliveWhateverTheTimeInTheirLeases(t *testing.T) {
+	for _, renews := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			s, err := scheme()
+			if err != nil {
+				t.Fatal(err)
+			}
+			late := lease("r0", 0)
+			late.Namespace, late.Spec.RenewTime.Time = "ns", time.Now().Add(-time.Minute)
+			late.ResourceVersion = ""
+			home := fake.NewClientBuilder().WithScheme(s).WithObjects(&late).Build()
+			g := Gatherer{Home: &rest.Config{}, Namespace: "ns"}
+			snapshot := Snapshot{Now: time.Now()}
+			if snapshot.Records, err = inspect.Read(t.Context(), home, "ns", ""); err != nil {
+				t.Fatal(err)
+			}
+			if renews {
+				time.AfterFunc(time.Second, func() {
+					late.Spec.RenewTime.Time = late.Spec.RenewTime.Add(time.Second)
+					if err := home.Update(t.Context(), &late); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			began := time.Now()
+			if err := g.lookAgain(t.Context(), home, &snapshot); err != nil {
+				t.Fatal(err)
+			}
+			if took := time.Since(began); took < time.Second || took > longestLook {
+				t.Errorf("it took %v", took)
+			}
+			got := readLeases(snapshot).byID["r0-aaaaaa"]
+			if want := map[bool]ReplicaState{true: Live, false: Quiet}[renews]; got == nil || got.State != want {
+				t.Errorf("renews: %v: it is %+v, want %s", renews, got, want)
+			}
+		})
 	}
 }
