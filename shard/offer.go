@@ -88,9 +88,9 @@ func (cs *clusterSet) identify(name keyspace.ClusterName, way uint64) {
 		return // start will ask
 	}
 	cs.spawn(func() {
-		began := time.Now()
+		var p patience
 		for pause := firstAskPause; ; pause *= 2 {
-			longest := cs.identifyOnce(ctx, name, way, time.Since(began) < proxyPatience)
+			longest := cs.identifyOnce(ctx, name, way, &p)
 			if longest == 0 {
 				return
 			}
@@ -104,18 +104,28 @@ func (cs *clusterSet) identify(name keyspace.ClusterName, way uint64) {
 	})
 }
 
-// whose asks a connection which cluster it leads to. With patience, a proxy's refusal is no answer.
-func whose(ctx context.Context, via *engage.Connection, patient bool) (types.UID, error) {
+// patience is since when a proxy has refused each question, and nothing else came; zero if it hasn't.
+type patience struct{ inUse, offered time.Time }
+
+// whose asks a connection which cluster it leads to. For proxyPatience, a proxy's refusal is no answer.
+func whose(ctx context.Context, via *engage.Connection, refusing *time.Time) (types.UID, error) {
 	uid, err := via.Identify(ctx)
-	if patient && err != nil && cas.ByProxy(err) {
+	switch {
+	case err == nil || !cas.ByProxy(err):
+		*refusing = time.Time{}
+		return uid, err
+	case refusing.IsZero():
+		*refusing = time.Now()
+	}
+	if time.Since(*refusing) < proxyPatience {
 		err = errors.New(err.Error()) // without the code, which is the proxy's
 	}
-	return uid, err
+	return "", err
 }
 
 // identifyOnce returns the longest pause before the next question; 0 if there is nothing left to ask.
 func (cs *clusterSet) identifyOnce(ctx context.Context, name keyspace.ClusterName, way uint64,
-	patient bool) (longest time.Duration) {
+	p *patience) (longest time.Duration) {
 	cs.mu.Lock()
 	s := cs.clusters[name]
 	if s == nil || s.given != way { // it went, or another was given since
@@ -128,15 +138,15 @@ func (cs *clusterSet) identifyOnce(ctx context.Context, name keyspace.ClusterNam
 		return 0
 	}
 	if offered == nil || inUse.uid == "" { // whatever becomes of the offer, this one is in use
-		uid, err := whose(ctx, inUse.via, patient)
-		pause := cs.identified(name, inUse.way, uid, err)
+		uid, err := whose(ctx, inUse.via, &p.inUse)
+		pause := cs.identified(name, inUse.way, way, uid, err)
 		if offered == nil {
 			return pause
 		}
 		inUse.uid = uid
 	}
 	e := evidence{sameServer: inUse.via.SameServer(offered.via), inUse: inUse.uid}
-	e.offered, e.err = whose(ctx, offered.via, patient)
+	e.offered, e.err = whose(ctx, offered.via, &p.offered)
 	if apierrors.IsForbidden(e.err) && e.inUse != "" {
 		_, err := inUse.via.Identify(ctx)
 		e.lost = apierrors.IsUnauthorized(err)
@@ -150,9 +160,10 @@ func (cs *clusterSet) identifyOnce(ctx context.Context, name keyspace.ClusterNam
 	return 0
 }
 
-// identified records which cluster the connection in use leads to. It returns the longest pause before the next
-// attempt. A cluster that refuses to identify itself is served without being known.
-func (cs *clusterSet) identified(name keyspace.ClusterName, way uint64, uid types.UID,
+// identified records which cluster the connection in use leads to, unless that or the last that was given has changed
+// since it was asked. It returns the longest pause before the next attempt. A cluster that refuses to identify itself
+// is served without being known.
+func (cs *clusterSet) identified(name keyspace.ClusterName, way, given uint64, uid types.UID,
 	err error) (longest time.Duration) {
 	switch {
 	case apierrors.IsForbidden(err), apierrors.IsNotFound(err):
@@ -162,7 +173,7 @@ func (cs *clusterSet) identified(name keyspace.ClusterName, way uint64, uid type
 	}
 	cs.mu.Lock()
 	s := cs.clusters[name]
-	current := s != nil && s.way == way
+	current := s != nil && s.way == way && s.given == given
 	news := current && (!s.identified || err == nil && s.uid != uid)
 	if news {
 		s.uid, s.identified = uid, true

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -72,10 +73,19 @@ type fakeServer struct {
 	proxy bool
 	// mended: from now on it answers as it should.
 	mended atomic.Bool
+	mu     sync.Mutex // guards code and proxy once it is used
+}
+
+func (s *fakeServer) becomes(code int, proxy bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.code, s.proxy = code, proxy
 }
 
 func (s *fakeServer) RoundTrip(*http.Request) (*http.Response, error) {
-	code := cmp.Or(s.code, http.StatusOK)
+	s.mu.Lock()
+	code, proxy := cmp.Or(s.code, http.StatusOK), s.proxy
+	s.mu.Unlock()
 	if s.mended.Load() {
 		code = http.StatusOK
 	}
@@ -88,7 +98,7 @@ func (s *fakeServer) RoundTrip(*http.Request) (*http.Response, error) {
 	text, _ := json.Marshal(body)
 	switch {
 	case code == http.StatusOK:
-	case s.proxy:
+	case proxy:
 		header.Set("Content-Type", "text/plain")
 		text = []byte("page not found")
 	default:
@@ -341,6 +351,7 @@ func TestWhatAProxyRefusesForAMomentSaysNothingOfTheCluster(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			o := offered(t)
 			proxy := &fakeServer{name: "2", uid: "e", code: code, proxy: true}
+			awayAtFirst(o, code)
 			east := fakeCluster{config: &rest.Config{Host: "https://e", Transport: proxy}}
 			if err := o.add(t.Context(), "east", east); err != nil {
 				t.Fatal(err)
@@ -403,5 +414,28 @@ func TestAConnectionInUseIsIdentifiedWhateverBecomesOfAnOffer(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// awayAtFirst has a proxy come up before the cluster behind it, long after the connection was given.
+func awayAtFirst(o *offering, code int) {
+	o.t.Helper()
+	away := &fakeServer{code: -1}
+	late := fakeCluster{config: &rest.Config{Host: "https://late", Transport: away}}
+	if err := o.add(o.t.Context(), "late", late); err != nil {
+		o.t.Fatal(err)
+	}
+	time.Sleep(time.Hour)
+	away.becomes(code, true)
+	time.Sleep(proxyPatience - lastAskPause)
+	synctest.Wait()
+	if c, _ := o.get("late"); c.identified {
+		o.t.Errorf("%d: a cluster whose proxy came up first counts as one that doesn't say who it is", code)
+	}
+	away.becomes(http.StatusOK, false)
+	time.Sleep(lastAskPause)
+	synctest.Wait()
+	if c, _ := o.get("late"); !c.identified {
+		o.t.Errorf("%d: a cluster whose proxy came up first isn't known afterwards", code)
 	}
 }

@@ -42,7 +42,11 @@ func environment(s scenario.Scenario, o Options) report.Environment {
 	info, _ := debug.ReadBuildInfo()
 	e.Tenure = revisionOf(info)
 	for _, path := range []string{o.Tenure, o.Hooked} {
-		if info, err := buildinfo.ReadFile(path); err == nil && revisionOf(info) != e.Tenure {
+		if _, err := os.Stat(path); err != nil {
+			continue
+		}
+		info, _ := buildinfo.ReadFile(path) // nil of a script
+		if revisionOf(info) != e.Tenure {
 			e.Tenure += fmt.Sprintf(", and %s of %s", path, revisionOf(info))
 		}
 	}

@@ -28,13 +28,14 @@ func usageNow() (u usage, ok bool) {
 	return u, ok
 }
 
-// others is the share of the machine that other programs had between two moments.
-func others(before, after usage) float64 {
+// others is the share of the machine that other programs had between two moments; ok is false if the machine doesn't
+// say.
+func others(before, after usage) (share float64, ok bool) {
 	between := after.machine.Since(before.machine)
 	if between.All <= 0 {
-		return 0
+		return 0, false
 	}
-	return max(0, float64(between.Busy-(after.ours-before.ours))/float64(between.All))
+	return max(0, float64(between.Busy-(after.ours-before.ours))/float64(between.All)), true
 }
 
 // judgeMachine warns where other programs were at work. The children must have been waited for.
@@ -43,7 +44,10 @@ func (r *runner) judgeMachine(before usage, known bool) {
 	if !known || !ok {
 		return
 	}
-	share := others(before, after)
+	share, told := others(before, after)
+	if !told {
+		return
+	}
 	r.report.Environment.Others = &share
 	if share > report.MaxOthers {
 		r.report.Warnings = append(r.report.Warnings, fmt.Sprintf(

@@ -234,10 +234,16 @@ func (l *ledger) judgeLinks() {
 		}
 		object := l.objects.list[l.links[from].object]
 		c, written := l.clusters[object.cluster], first[object.cluster][object.era]
-		loose := false
+		loose := 0 // writes whose versions aren't known: each may have made one
 		for i, k := range l.links[from:to] {
-			loose = loose || k.loose
-			if k.base == 0 || k.base < written || versions[k.base] || loose {
+			if k.loose {
+				loose++
+			}
+			if k.base == 0 || k.base < written || versions[k.base] {
+				continue
+			}
+			if loose > 0 {
+				loose--
 				continue
 			}
 			restarted := slices.ContainsFunc(c.restarts, func(t int64) bool {
@@ -255,7 +261,7 @@ func (l *ledger) judgeLinks() {
 		}
 		k := l.links[to-1]
 		stopped := slices.ContainsFunc(c.restarts, func(t int64) bool { return t >= k.end })
-		if rv := last[object]; rv >= written && rv > 0 && !versions[rv] && !loose && !stopped {
+		if rv := last[object]; rv >= written && rv > 0 && !versions[rv] && loose == 0 && !stopped {
 			l.found.add(Violation{
 				Kind: MissingLine, Object: object.String(), First: l.lineAt(k.place, k.start, ""),
 				Detail: fmt.Sprintf("it has version %d at the end, and no line tells who wrote that: a file is missing or was cut",
@@ -275,11 +281,12 @@ func (l *ledger) judgeSilence() {
 			heard = append(heard, b*bucket.Microseconds())
 		}
 		slices.Sort(heard)
+		heard = append(heard, l.to) // it ends with the other logs
 		for i := 1; i < len(heard); i++ {
 			from, to := heard[i-1]+bucket.Microseconds(), heard[i]
 			if to-from >= silence.Microseconds() && l.era(name, from) == l.era(name, to) {
 				l.found.add(Violation{Kind: MissingFile, Detail: fmt.Sprintf(
-					"the log of %s holds nothing from %s to %s: a rotated file is missing, or its API server was down", name,
+					"the log of %s holds nothing from %s to %s: a file is missing or was cut, or its API server was down", name,
 					stamp(from), stamp(to))})
 			}
 		}

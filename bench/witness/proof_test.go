@@ -368,10 +368,19 @@ func TestWhatTheLogShouldHoldAndDoesNotIsAViolation(t *testing.T) {
 		{"a line that is missing, after one of unknown outcome",
 			with("8-9 - update at:a base=4 code=504 nobody\n10-11 - update at:a due=0 uid=u1 phase=DONE base=7 rv=8"),
 			Rules{}, map[Kind]int{}},
+		{"two lines that are missing, after one of unknown outcome",
+			with("8-9 - update at:a base=4 code=504 nobody\n10-11 - update at:a due=0 uid=u1 phase=RUNNING base=7 rv=8\n" +
+				"12-13 - update at:a due=0 uid=u1 phase=DONE base=10 rv=11"), Rules{}, map[Kind]int{MissingLine: 1}},
+		{"two lines that are missing, after two of unknown outcome",
+			with("8-9 - update at:a base=4 code=504 nobody\n8-9 - update at:a base=4 code=504 nobody\n" +
+				"10-11 - update at:a due=0 uid=u1 phase=RUNNING base=7 rv=8\n" +
+				"12-13 - update at:a due=0 uid=u1 phase=DONE base=10 rv=11"), Rules{}, map[Kind]int{}},
 		{"a line that is missing where an API server ended",
 			with("0-1 s create api:apiserver-x server=1\n7-8 s update api:apiserver-x server=2\n" +
 				"8-9 - update at:a due=0 uid=u1 phase=DONE base=7 rv=8"), Rules{}, map[Kind]int{}},
-		{"nothing for two minutes", with("120000-120001 - create map:x"), Rules{}, map[Kind]int{MissingFile: 1}},
+		{"nothing for two minutes in one log, and nothing at the end of the other",
+			with("120000-120001 - create map:x"), Rules{}, map[Kind]int{MissingFile: 2}},
+		{"nothing for half a minute", with("30000-30001 - create map:x"), Rules{}, map[Kind]int{}},
 		{"a due time that isn't told", swap("create at:a due=0", "create at:a"), Rules{}, map[Kind]int{}},
 		{"due times that nobody tells",
 			func(log string) string { return strings.ReplaceAll(log, "due=0", "") }, Rules{}, map[Kind]int{UnknownAt: 1}},

@@ -22,9 +22,9 @@ type Options struct {
 	Complete bool
 }
 
-// rotationFelt is how much later than the end of the previous file a file may begin. API servers that write in batches
-// keep lines back for half a minute.
-const rotationFelt = 35 * time.Second
+// rotationFelt is how much later than the end of the previous file a file may begin. A file is closed when a line
+// doesn't fit any more, and that line is the first of the next. It may be older, where an API server writes in batches.
+const rotationFelt = time.Second
 
 // Read judges the audit logs below dir: files named audit*.log, including rotated and compressed ones. Each belongs to
 // the cluster that its folder is named after. A line that can't be parsed is an error that names file and line. A

@@ -152,6 +152,7 @@ func (h *Health) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 		h.limit(ctx, secret)
 	}
 	var use *Use
+	served := home && h.stillUsed(req.Name)
 	if h.cfg.InUse != nil && !home {
 		if u, ok := h.cfg.InUse(secret.Name); ok {
 			use = &u
@@ -169,6 +170,7 @@ func (h *Health) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 		if use != nil && found.shared == nil {
 			found = h.inUse(ctx, *use, found)
 		}
+		found.usable = found.usable || served
 	}
 	h.tell(ctx, secret, found)
 	if found.reason == ReasonBadConfig && use == nil { // nothing changes before the Secret; only its event is repeated
@@ -347,7 +349,8 @@ func (h *Health) tell(ctx context.Context, secret *corev1.Secret, f finding) {
 	if known && was.usable == now.usable {
 		now.since = was.since
 	}
-	if known && was.reason == now.reason && was.usable == now.usable && was.cause == now.cause {
+	edited := reason == ReasonBadConfig && was.version != now.version // whoever did it waits for an answer
+	if known && was.reason == now.reason && was.usable == now.usable && was.cause == now.cause && !edited {
 		again := reason != ReasonUsable && now.told.Sub(was.told) >= eventEvery
 		if !again {
 			now.told = was.told

@@ -317,7 +317,9 @@ func TestASecretThatIsCalledHomeLimitsNothingAndIsForgotten(t *testing.T) {
 	h.client, h.log = home, logr.Discard()
 	reconcile := func() ctrl.Result {
 		t.Helper()
-		result, err := h.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(secret)})
+		result, err := h.Reconcile(t.Context(), ctrl.Request{
+			NamespacedName: types.NamespacedName{Namespace: "n", Name: kubeconfig.HomeName},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -327,8 +329,11 @@ func TestASecretThatIsCalledHomeLimitsNothingAndIsForgotten(t *testing.T) {
 	if limits > 0 {
 		t.Error("it limits the home cluster")
 	}
-	if testutil.CollectAndCount(rejected) != 1 {
+	if testutil.ToFloat64(rejected.WithLabelValues(kubeconfig.HomeName, ReasonBadConfig)) != 1 {
 		t.Error("nothing says that it is refused")
+	}
+	if testutil.ToFloat64(usable.WithLabelValues(kubeconfig.HomeName, ReasonUsable)) != 1 {
+		t.Error("home counts as one that can't be used")
 	}
 	if err := home.Delete(t.Context(), secret); err != nil {
 		t.Fatal(err)

@@ -512,13 +512,15 @@ func TestWhatReplicasRefuseOfASecretAsItIsNowIsBelieved(t *testing.T) {
 	secrets, want := []corev1.Secret{}, []keyspace.ClusterName{"allowed-only", "refused"}
 	for _, c := range []struct {
 		cluster, version string // of the Secret that the events are about; it is at version 7 now
+		replica          string
 		reasons          []string
 	}{
-		{"refused", "7", []string{clusterhealth.ReasonBadConfig}},
-		{"changed-since", "6", []string{clusterhealth.ReasonBadConfig}},
-		{"taken-since", "7", []string{clusterhealth.ReasonBadConfig, clusterhealth.ReasonUsable}},
-		{"answers-here", "7", []string{clusterhealth.ReasonUnreachable}},
-		{"allowed-only", "6", []string{clusterhealth.ReasonUnreachable}},
+		{"refused", "7", "r0", []string{clusterhealth.ReasonBadConfig}},
+		{"changed-since", "6", "r0", []string{clusterhealth.ReasonBadConfig}},
+		{"taken-since", "7", "r0", []string{clusterhealth.ReasonBadConfig, clusterhealth.ReasonUsable}},
+		{"answers-here", "7", "r0", []string{clusterhealth.ReasonUnreachable}},
+		{"refused-by-the-dead", "7", "r1", []string{clusterhealth.ReasonBadConfig}},
+		{"allowed-only", "6", "r1", []string{clusterhealth.ReasonUnreachable}},
 	} {
 		var s corev1.Secret
 		s.Name, s.UID, s.ResourceVersion = c.cluster, types.UID(c.cluster), "7"
@@ -528,13 +530,13 @@ func TestWhatReplicasRefuseOfASecretAsItIsNowIsBelieved(t *testing.T) {
 				ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprint(c.cluster, i)},
 				InvolvedObject: corev1.ObjectReference{Kind: "Secret", Namespace: "ns", Name: c.cluster, UID: s.UID,
 					ResourceVersion: c.version},
-				ReportingController: clusterhealth.EventReporter, Reason: reason,
+				ReportingController: clusterhealth.EventReporter, ReportingInstance: c.replica, Reason: reason,
 				EventTime: metav1.NewMicroTime(time.Now().Add(time.Duration(i-9) * time.Second)),
 			})
 		}
 	}
 	only := map[string]types.UID{"allowed-only": "allowed-only"}
-	all, err := complaints(t.Context(), builder.Build(), "ns", secrets, only, time.Now())
+	all, err := complaints(t.Context(), builder.Build(), "ns", secrets, only, map[string]bool{"r0": true}, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

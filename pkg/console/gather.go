@@ -178,7 +178,11 @@ func (g Gatherer) judge(ctx context.Context, home client.Client, secrets []corev
 			"time to ask",
 			count(unasked, "cluster")))
 	}
-	said, err := complaints(ctx, home, g.Namespace, secrets, only, s.Now)
+	alive := map[string]bool{}
+	for _, r := range readLeases(*s).byID {
+		alive[r.Name] = alive[r.Name] || r.Acts()
+	}
+	said, err := complaints(ctx, home, g.Namespace, secrets, only, alive, s.Now)
 	if err != nil {
 		s.Unread = append(s.Unread, fmt.Sprintf("events about clusters (%s): whether those of --kubeconfig-folder, or that "+
 			"need --kubeconfig-allow, can be used isn't known here", brief(err)))
@@ -233,16 +237,18 @@ func Told(ctx context.Context, home client.Client, namespace string) ([]Answer, 
 }
 
 // complaints returns what replicas report to be wrong with clusters that can't be asked from here: those of their
-// folders, and those whose kubeconfigs only replicas may use. It also returns whose kubeconfigs replicas refuse as they
-// are now, since that depends on their flags. A cluster that has a Secret and a file is served by the Secret.
+// folders, and those whose kubeconfigs only replicas may use. It also returns whose kubeconfigs replicas that are alive
+// refuse as they are now, since that depends on their flags. A cluster that has a Secret and a file is served by the
+// Secret.
 func complaints(ctx context.Context, home client.Client, namespace string, secrets []corev1.Secret,
-	only map[string]types.UID, now time.Time) ([]Answer, error) {
+	only map[string]types.UID, alive map[string]bool, now time.Time) ([]Answer, error) {
 	all, err := told(ctx, home, namespace, func(e corev1.Event) bool {
 		about := e.InvolvedObject
 		_, here := kubeconfig.FileOf(about.UID)
 		if i := slices.IndexFunc(secrets, func(s corev1.Secret) bool { return s.Name == about.Name }); i >= 0 {
 			uid, ok := only[about.Name]
-			now := secrets[i].UID == about.UID && secrets[i].ResourceVersion == about.ResourceVersion
+			now := secrets[i].UID == about.UID && secrets[i].ResourceVersion == about.ResourceVersion &&
+				alive[e.ReportingInstance]
 			here = ok && uid == about.UID ||
 				now && (e.Reason == clusterhealth.ReasonBadConfig || e.Reason == clusterhealth.ReasonUsable)
 		}
@@ -266,7 +272,7 @@ func told(ctx context.Context, home client.Client, namespace string, of func(cor
 			note := fmt.Sprintf("%s (said at %s)", strings.TrimPrefix(e.Message, "cluster "+name+": "),
 				e.EventTime.Format(time.TimeOnly))
 			last[name] = Answer{Cluster: keyspace.ClusterName(name), Since: e.EventTime.Time, Reason: e.Reason, Note: note,
-				Version: e.InvolvedObject.ResourceVersion}
+				Replica: e.ReportingInstance, Version: e.InvolvedObject.ResourceVersion}
 		}
 	}
 	return slices.Collect(maps.Values(last)), nil

@@ -216,9 +216,10 @@ func comparable(schema any) any {
 	return schema
 }
 
-// refused reports whether replicas refuse the Secret as it is now, which may be because of their flags.
+// refused reports whether a replica that is alive refuses the Secret as it is now, which may be because of its flags.
 func (p probe) refused(said console.Answer) bool {
-	return said.Reason == clusterhealth.ReasonBadConfig && said.Version == p.Version
+	return said.Reason == clusterhealth.ReasonBadConfig && said.Version == p.Version &&
+		slices.ContainsFunc(p.Fleet.Replicas, func(r console.Replica) bool { return r.Name == said.Replica && r.Acts() })
 }
 
 // examine judges a probe.

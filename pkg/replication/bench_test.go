@@ -217,7 +217,7 @@ func (b *bench) newCluster(name multicluster.ClusterName) *fakeCluster {
 	return c
 }
 
-// apply does what the fake client leaves out: a Deployment needs its namespace, and gets a UID.
+// apply does what the fake client leaves out: a Deployment needs its namespace, and gets a UID and a time.
 func (c *fakeCluster) apply(ctx context.Context, inner client.WithWatch, config runtime.ApplyConfiguration,
 	opts ...client.ApplyOption) error {
 	if err := inner.Get(ctx, client.ObjectKey{Name: key.Namespace}, &corev1.Namespace{}); err != nil {
@@ -239,7 +239,7 @@ func (c *fakeCluster) apply(ctx context.Context, inner client.WithWatch, config 
 		return nil
 	}
 	if applied.UID == "" {
-		applied.UID = uuid.NewUUID()
+		applied.UID, applied.CreationTimestamp = uuid.NewUUID(), metav1.NewTime(c.bench.clock.Now())
 	}
 	if c.mutate != nil {
 		c.mutate(applied)

@@ -95,7 +95,10 @@ func (c *copyActor) work(whole context.Context) (Outcome, error) {
 		case ActLook:
 			err = c.look(ctx, &view)
 		case ActDelete:
-			if c.wants(ctx, view.Copy) {
+			if len(c.targets) > 0 && view.Now.Sub(view.Copy.CreationTimestamp.Time) < cacheGrace {
+				return Outcome{State: Progressing, After: cacheGrace}, nil // c.wants may not see it yet
+			}
+			if c.wants(whole, view.Copy) {
 				return Outcome{State: Gone}, nil
 			}
 			if err = confirm(); err == nil {

@@ -108,16 +108,17 @@ func (a *actor) glance(ctx context.Context, cl cluster.Cluster) (*appsv1.Deploym
 // wants reports whether a Deployment is a copy that is wanted where it is: its cluster is a target under another name.
 // Which names are of one cluster may not be known yet, or never.
 func (c *copyActor) wants(ctx context.Context, copy *appsv1.Deployment) bool {
+	ctx, cancel := context.WithTimeout(ctx, c.r.config.TargetTimeout)
+	defer cancel()
 	for _, name := range c.targets {
+		if !c.r.health(name).Usable {
+			continue
+		}
 		cl, err := c.r.config.Clusters.GetCluster(ctx, name)
 		if err != nil {
 			continue
 		}
-		its, err := c.glance(ctx, cl)
-		if its == nil && err == nil { // its cache may not show it yet
-			its, _ = read(ctx, cl.GetAPIReader(), c.key)
-		}
-		if its != nil && its.UID == copy.UID {
+		if its, err := c.glance(ctx, cl); err == nil && its != nil && its.UID == copy.UID {
 			return true
 		}
 	}

@@ -139,8 +139,11 @@ const roundWithin = 15 * time.Second
 // runMoves moves shards around by pinning them to replicas, until the replicas' logs show enough planned moves.
 func (r *run) runMoves(ctx context.Context) {
 	r.settle(ctx, settleWithin)
+	before, err := r.planned() // a storm causes planned moves, too
+	r.blame(err)
 	for !r.over(ctx) {
 		n, err := r.planned()
+		n -= before
 		r.blame(err)
 		if err != nil || n >= r.settings.moves {
 			break
@@ -158,7 +161,7 @@ func (r *run) runMoves(ctx context.Context) {
 	}
 	n, err := r.planned()
 	r.blame(err)
-	r.reach("planned moves", r.settings.moves, n)
+	r.reach("planned moves", r.settings.moves, n-before)
 	r.blame(r.fleet.Pin(ctx, "", func(int) string { return "" }))
 	r.settle(ctx, settleWithin)
 }

@@ -34,9 +34,28 @@ func (r *run) rest(ctx context.Context) {
 	r.say("at rest for %v", r.quiet)
 	r.rested = time.Now()
 	sleep(ctx, r.quiet)
+	r.blame(r.restless(ctx))
 	for _, replica := range r.fleet.Alive() {
 		replica.Terminate()
 	}
+}
+
+// restless reports what moved while the fleet should have been at rest.
+func (r *run) restless(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return nil // the run was ended
+	}
+	lines, err := lab.Activations(r.last)
+	if err != nil {
+		return err
+	}
+	for _, l := range lines {
+		if l.Time.After(r.rested) {
+			return fmt.Errorf("at rest, nothing is to move, and shard %s went over at %s", l.Shard,
+				l.Time.Format(time.TimeOnly))
+		}
+	}
+	return r.fleet.Unsettled(ctx)
 }
 
 // catchUp waits until all Ats are DONE. A storm may leave more of them than the machine does in a minute; but they must

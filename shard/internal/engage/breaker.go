@@ -168,9 +168,9 @@ func (b *Breaker) failed() {
 // watchOver bounds one request: its context ends with ErrStalled once nothing at all has come from the cluster for
 // the time of patience, or nothing of its own answer for that and longestAnswer. If asks isn't empty, that inquiry is
 // made after half of it.
-func (b *Breaker) watchOver(ctx context.Context, patience time.Duration, asks inquiry) *watching {
+func (b *Breaker) watchOver(ctx context.Context, path string, patience time.Duration, asks inquiry) *watching {
 	now := time.Now()
-	w := &watching{of: b, sent: now, patience: patience, asks: asks, own: now}
+	w := &watching{of: b, sent: now, path: path, patience: patience, asks: asks, own: now}
 	w.ctx, w.cancel = context.WithCancelCause(ctx)
 	first := patience
 	if asks.base != nil {
@@ -188,6 +188,7 @@ type watching struct {
 	ctx      context.Context // the request's
 	cancel   context.CancelCauseFunc
 	sent     time.Time
+	path     string
 	patience time.Duration
 	asks     inquiry
 
@@ -224,7 +225,7 @@ func (w *watching) look() {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.own.IsZero() {
+	if !w.own.IsZero() && !streams(w.path) {
 		left = min(left, longestAnswer+w.patience-time.Since(w.own))
 	}
 	switch {

@@ -11,7 +11,7 @@ import (
 func TestARequestToASilentClusterIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &Breaker{}
-		w := b.watchOver(t.Context(), stallAfter, inquiry{})
+		w := b.watchOver(t.Context(), "", stallAfter, inquiry{})
 		defer w.end()
 		ctx := w.ctx
 		began := time.Now()
@@ -31,7 +31,7 @@ func TestARequestToASilentClusterIsGivenUp(t *testing.T) {
 func TestASlowRequestIsWaitedForWhileTheClusterAnswersOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &Breaker{}
-		w := b.watchOver(t.Context(), stallAfter, inquiry{})
+		w := b.watchOver(t.Context(), "", stallAfter, inquiry{})
 		defer w.end()
 		ctx := w.ctx
 		for range 20 {
@@ -54,7 +54,7 @@ func TestASlowRequestIsWaitedForWhileTheClusterAnswersOthers(t *testing.T) {
 func TestARequestIsNotWatchedOverOnceItHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &Breaker{}
-		w := b.watchOver(t.Context(), stallAfter, inquiry{})
+		w := b.watchOver(t.Context(), "", stallAfter, inquiry{})
 		time.Sleep(stallAfter - time.Second)
 		b.alive()
 		w.end()

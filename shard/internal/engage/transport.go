@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -135,10 +136,11 @@ func (b *Breaker) send(ctx context.Context, req *http.Request, base http.RoundTr
 	case begins: // a watch may be silent, until its time is over
 		ctx, release = outlast(ctx, req)
 	case list:
-		w = b.watchOver(ctx, listStallAfter, inquiry{})
+		w = b.watchOver(ctx, req.URL.Path, listStallAfter, inquiry{})
 		ctx, release = w.ctx, w.end
 	default:
-		w = b.watchOver(ctx, stallAfter, inquiry{base: base, to: req.URL, agent: cmp.Or(agent, req.UserAgent())})
+		w = b.watchOver(ctx, req.URL.Path, stallAfter,
+			inquiry{base: base, to: req.URL, agent: cmp.Or(agent, req.UserAgent())})
 		ctx, release = w.ctx, w.end
 		judged = true
 	}
@@ -218,6 +220,16 @@ func namesOne(path string) bool {
 		parts = parts[2:]
 	}
 	return len(parts) == 2 // not of a subresource, which may be a log
+}
+
+// streams reports whether a path is that of a subresource that may take its time: the API server passes such requests
+// on, and doesn't bound them.
+func streams(path string) bool {
+	parts := partsOf(path)
+	if len(parts) > 2 && parts[0] == "namespaces" {
+		parts = parts[2:]
+	}
+	return len(parts) > 2 && slices.Contains([]string{"proxy", "log", "exec", "attach", "portforward"}, parts[2])
 }
 
 // namespaceOf returns the namespace that an API server's path is in, or the Namespace that it is about; "" for none.

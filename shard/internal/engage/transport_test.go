@@ -213,6 +213,7 @@ func TestARequestThatIsLostIsGivenUpWhateverElseTheClusterAnswers(t *testing.T) 
 		after time.Duration // when it is given up; 0: not
 	}{
 		"a lost read":         {"/api/v1/namespaces/shop/pods/a", 0, longestAnswer + stallAfter},
+		"a proxy's read":      {"/api/v1/namespaces/shop/services/a/proxy/report", 2 * longestAnswer, 0},
 		"a long slow answer":  {"/api/v1/namespaces/shop/pods/a/proxy/metrics", 20 * time.Second, 0},
 		"a lost list":         {"/api/v1/pods", 0, longestAnswer + listStallAfter},
 		"a long slow list":    {"/api/v1/pods", 20 * time.Second, 0},

@@ -146,6 +146,9 @@ const tailLines = 30
 func Leave(t testing.TB, replicas ...*lab.Replica) {
 	t.Helper()
 	for _, r := range replicas {
+		if err := r.DiedByItself(); err != nil {
+			t.Error(err)
+		}
 		r.Resume()
 		r.Terminate()
 	}
