@@ -207,19 +207,22 @@ func TestAListIsWaitedForAsLongAsAnythingOfItArrives(t *testing.T) {
 
 // A proxy may lose one request, while the cluster answers all others.
 func TestARequestThatIsLostIsGivenUpWhateverElseTheClusterAnswers(t *testing.T) {
+	const object, list = "/api/v1/namespaces/shop/pods/a", "/api/v1/pods"
 	for name, c := range map[string]struct {
 		path  string
-		every time.Duration // between the parts of the answer; 0: there is none
+		first time.Duration // until the answer begins; 0: never
+		every time.Duration // between its parts
 		after time.Duration // when it is given up; 0: not
 	}{
-		"a lost read":         {"/api/v1/namespaces/shop/pods/a", 0, longestAnswer + stallAfter},
-		"a proxy's read":      {"/api/v1/namespaces/shop/services/a/proxy/report", 2 * longestAnswer, 0},
-		"a long slow answer":  {"/api/v1/namespaces/shop/pods/a/proxy/metrics", 20 * time.Second, 0},
-		"a lost list":         {"/api/v1/pods", 0, longestAnswer + listStallAfter},
-		"a long slow list":    {"/api/v1/pods", 20 * time.Second, 0},
-		"a list just in time": {"/api/v1/pods", longestAnswer + listStallAfter - time.Second, 0},
-		"a list just too late": {"/api/v1/pods", longestAnswer + listStallAfter + time.Second,
-			longestAnswer + listStallAfter},
+		"a lost read":         {object, 0, 0, longestAnswer + stallAfter},
+		"a slow read":         {object, longestAnswer, time.Second, 0},
+		"a long slow answer":  {object, time.Second, 20 * time.Second, 0},
+		"a proxied read":      {"/api/v1/namespaces/shop/services/a/proxy/report", 2 * longestAnswer, time.Second, 0},
+		"a lost list":         {list, 0, 0, longestAnswer + listStallAfter},
+		"a long slow list":    {list, time.Second, 20 * time.Second, 0},
+		"a list just in time": {list, time.Second, longestAnswer + listStallAfter - time.Second, 0},
+		"a list just too late": {list, time.Second, longestAnswer + listStallAfter + time.Second,
+			longestAnswer + listStallAfter + time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -228,8 +231,13 @@ func TestARequestThatIsLostIsGivenUpWhateverElseTheClusterAnswers(t *testing.T) 
 					if req.URL.Path != c.path {
 						return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
 					}
-					if c.every == 0 {
-						<-req.Context().Done()
+					begins := time.After(c.first)
+					if c.first == 0 {
+						begins = nil
+					}
+					select {
+					case <-begins:
+					case <-req.Context().Done():
 						return nil, req.Context().Err()
 					}
 					return (&dripping{c.every, 10}).RoundTrip(req)
@@ -246,8 +254,10 @@ func TestARequestThatIsLostIsGivenUpWhateverElseTheClusterAnswers(t *testing.T) 
 						time.Sleep(time.Second)
 					}
 				}()
-				ctx, began := t.Context(), time.Now()
-				if c.path == "/api/v1/pods" {
+				ctx, enough := context.WithTimeout(t.Context(), time.Hour)
+				defer enough()
+				began := time.Now()
+				if c.path == list {
 					ctx = context.WithValue(ctx, pageKey{}, &page{})
 				}
 				req, _ := http.NewRequestWithContext(ctx, http.MethodGet, "https://west"+c.path, nil)
