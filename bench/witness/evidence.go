@@ -236,14 +236,15 @@ func (l *ledger) judgeLinks() {
 		c, written := l.clusters[object.cluster], first[object.cluster][object.era]
 		loose := 0 // writes whose versions aren't known: each may have made one
 		for i, k := range l.links[from:to] {
+			known := k.base == 0 || k.base < written || versions[k.base]
+			excused := !known && loose > 0
+			if excused {
+				loose--
+			}
 			if k.loose {
 				loose++
 			}
-			if k.base == 0 || k.base < written || versions[k.base] {
-				continue
-			}
-			if loose > 0 {
-				loose--
+			if known || excused {
 				continue
 			}
 			restarted := slices.ContainsFunc(c.restarts, func(t int64) bool {
@@ -281,7 +282,7 @@ func (l *ledger) judgeSilence() {
 			heard = append(heard, b*bucket.Microseconds())
 		}
 		slices.Sort(heard)
-		heard = append(heard, l.to) // it ends with the other logs
+		heard = append(heard, min(l.to, l.reads)) // it ends with the other logs, or when they were read
 		for i := 1; i < len(heard); i++ {
 			from, to := heard[i-1]+bucket.Microseconds(), heard[i]
 			if to-from >= silence.Microseconds() && l.era(name, from) == l.era(name, to) {

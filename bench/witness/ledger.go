@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"iter"
+	"math"
 	"strings"
 
 	"github.com/tenure-dev/tenure/bench/audit"
@@ -66,6 +67,7 @@ type ledger struct {
 	atReads    int // our reads of Ats and Pods
 	recordsNay int // refused writes to records
 	from, to   int64
+	reads      int64 // when the logs were read
 }
 
 // object0 identifies an object across all clusters. After a restore of its cluster the same name is another object.
@@ -144,7 +146,7 @@ func newLedger(facts Facts, rules Rules) *ledger {
 		records: make(map[Shard][]recordWrite), recordUnknown: make(map[string][]recordWrite),
 		leases: make(map[string]*leaseLife), copyWrites: make(map[string][]int64),
 		clusters: make(map[string]*clusterLog), heard: make(map[string]map[int64]bool), suspects: make(map[string]*suspect),
-		calls: make(map[string]int),
+		calls: make(map[string]int), reads: math.MaxInt64,
 	}
 }
 

@@ -22,7 +22,7 @@ import (
 )
 
 // askTimeout bounds a question to the home cluster.
-const askTimeout = 20 * time.Second
+const askTimeout = 30 * time.Second
 
 // mostReplicas bounds the replicas of a plan: each is made up, planned for and shown.
 const mostReplicas = 1000

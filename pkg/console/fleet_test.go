@@ -505,22 +505,39 @@ func TestATroubleThatIsNotToldAgainIsOver(t *testing.T) {
 	}
 }
 
+func TestTheOldestReplicaIsTheFirstThatIsAlive(t *testing.T) {
+	s := healthy()
+	for i, ago := range []time.Duration{time.Minute, time.Hour} {
+		s.Records.Leases[i].CreationTimestamp.Time = now.Add(-ago)
+	}
+	if got := oldest(s); !got.Equal(now.Add(-time.Hour)) {
+		t.Errorf("the oldest of two began %v ago", now.Sub(got))
+	}
+	s.Records.Leases[1].Spec.RenewTime.Time = now.Add(-time.Minute) // it is quiet
+	if got := oldest(s); !got.Equal(now.Add(-time.Minute)) {
+		t.Errorf("the only one that is alive began %v ago", now.Sub(got))
+	}
+	if got := oldest(Snapshot{Now: now}); !got.IsZero() {
+		t.Errorf("without replicas, the oldest began at %v", got)
+	}
+}
+
 // Whether replicas take a kubeconfig depends on their flags, which nobody else has.
 func TestWhatReplicasRefuseOfASecretAsItIsNowIsBelieved(t *testing.T) {
 	kind := func(o client.Object) []string { return []string{o.(*corev1.Event).InvolvedObject.Kind} }
 	builder := fake.NewClientBuilder().WithIndex(&corev1.Event{}, "involvedObject.kind", kind)
 	secrets, want := []corev1.Secret{}, []keyspace.ClusterName{"allowed-only", "refused"}
 	for _, c := range []struct {
-		cluster, version string // of the Secret that the events are about; it is at version 7 now
-		replica          string
+		cluster, version string        // of the Secret that the events are about; it is at version 7 now
+		ago              time.Duration // of the first event
 		reasons          []string
 	}{
-		{"refused", "7", "r0", []string{clusterhealth.ReasonBadConfig}},
-		{"changed-since", "6", "r0", []string{clusterhealth.ReasonBadConfig}},
-		{"taken-since", "7", "r0", []string{clusterhealth.ReasonBadConfig, clusterhealth.ReasonUsable}},
-		{"answers-here", "7", "r0", []string{clusterhealth.ReasonUnreachable}},
-		{"refused-by-the-dead", "7", "r1", []string{clusterhealth.ReasonBadConfig}},
-		{"allowed-only", "6", "r1", []string{clusterhealth.ReasonUnreachable}},
+		{"refused", "7", 9 * time.Second, []string{clusterhealth.ReasonBadConfig}},
+		{"changed-since", "6", 9 * time.Second, []string{clusterhealth.ReasonBadConfig}},
+		{"taken-since", "7", 9 * time.Second, []string{clusterhealth.ReasonBadConfig, clusterhealth.ReasonUsable}},
+		{"answers-here", "7", 9 * time.Second, []string{clusterhealth.ReasonUnreachable}},
+		{"refused-by-others", "7", time.Minute, []string{clusterhealth.ReasonBadConfig}},
+		{"allowed-only", "6", 9 * time.Second, []string{clusterhealth.ReasonUnreachable}},
 	} {
 		var s corev1.Secret
 		s.Name, s.UID, s.ResourceVersion = c.cluster, types.UID(c.cluster), "7"
@@ -530,13 +547,14 @@ func TestWhatReplicasRefuseOfASecretAsItIsNowIsBelieved(t *testing.T) {
 				ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprint(c.cluster, i)},
 				InvolvedObject: corev1.ObjectReference{Kind: "Secret", Namespace: "ns", Name: c.cluster, UID: s.UID,
 					ResourceVersion: c.version},
-				ReportingController: clusterhealth.EventReporter, ReportingInstance: c.replica, Reason: reason,
-				EventTime: metav1.NewMicroTime(time.Now().Add(time.Duration(i-9) * time.Second)),
+				ReportingController: clusterhealth.EventReporter, Reason: reason,
+				EventTime: metav1.NewMicroTime(time.Now().Add(time.Duration(i)*time.Second - c.ago)),
 			})
 		}
 	}
 	only := map[string]types.UID{"allowed-only": "allowed-only"}
-	all, err := complaints(t.Context(), builder.Build(), "ns", secrets, only, map[string]bool{"r0": true}, time.Now())
+	began := time.Now().Add(-30 * time.Second) // the oldest replica
+	all, err := complaints(t.Context(), builder.Build(), "ns", secrets, only, began, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

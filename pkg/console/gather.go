@@ -27,6 +27,7 @@ import (
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 	"github.com/tenure-dev/tenure/shard/inspect"
 	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
 const (
@@ -152,8 +153,8 @@ func (g Gatherer) lookAgain(ctx context.Context, home client.Client, s *Snapshot
 	return nil
 }
 
-// Replicas renew their Leases several times per lease duration. After this part of one, at most longestLook, each live
-// one has.
+// Replicas renew their Leases four times per lease duration. After a third of one, each that is alive has; after
+// longestLook, each whose lease duration is at most 40 s.
 const (
 	renewals    = 3
 	longestLook = 10 * time.Second
@@ -178,11 +179,7 @@ func (g Gatherer) judge(ctx context.Context, home client.Client, secrets []corev
 			"time to ask",
 			count(unasked, "cluster")))
 	}
-	alive := map[string]bool{}
-	for _, r := range readLeases(*s).byID {
-		alive[r.Name] = alive[r.Name] || r.Acts()
-	}
-	said, err := complaints(ctx, home, g.Namespace, secrets, only, alive, s.Now)
+	said, err := complaints(ctx, home, g.Namespace, secrets, only, oldest(*s), s.Now)
 	if err != nil {
 		s.Unread = append(s.Unread, fmt.Sprintf("events about clusters (%s): whether those of --kubeconfig-folder, or that "+
 			"need --kubeconfig-allow, can be used isn't known here", brief(err)))
@@ -236,19 +233,32 @@ func Told(ctx context.Context, home client.Client, namespace string) ([]Answer, 
 	}), err
 }
 
+// oldest returns when the first of the replicas that are alive began; zero if there are none, as without sharding.
+func oldest(s Snapshot) (began time.Time) {
+	members := readLeases(s).byID
+	for i := range s.Records.Leases {
+		lease := &s.Records.Leases[i]
+		r := members[protocol.Incarnation(lease.Name)]
+		if r != nil && r.Acts() && (began.IsZero() || lease.CreationTimestamp.Time.Before(began)) {
+			began = lease.CreationTimestamp.Time
+		}
+	}
+	return began
+}
+
 // complaints returns what replicas report to be wrong with clusters that can't be asked from here: those of their
-// folders, and those whose kubeconfigs only replicas may use. It also returns whose kubeconfigs replicas that are alive
-// refuse as they are now, since that depends on their flags. A cluster that has a Secret and a file is served by the
-// Secret.
+// folders, and those whose kubeconfigs only replicas may use. It also returns whose kubeconfigs replicas refuse as they
+// are now, since that depends on their flags; what was said before the oldest of them began doesn't count. A cluster
+// that has a Secret and a file is served by the Secret.
 func complaints(ctx context.Context, home client.Client, namespace string, secrets []corev1.Secret,
-	only map[string]types.UID, alive map[string]bool, now time.Time) ([]Answer, error) {
+	only map[string]types.UID, oldest, now time.Time) ([]Answer, error) {
 	all, err := told(ctx, home, namespace, func(e corev1.Event) bool {
 		about := e.InvolvedObject
 		_, here := kubeconfig.FileOf(about.UID)
 		if i := slices.IndexFunc(secrets, func(s corev1.Secret) bool { return s.Name == about.Name }); i >= 0 {
 			uid, ok := only[about.Name]
 			now := secrets[i].UID == about.UID && secrets[i].ResourceVersion == about.ResourceVersion &&
-				alive[e.ReportingInstance]
+				e.EventTime.After(oldest)
 			here = ok && uid == about.UID ||
 				now && (e.Reason == clusterhealth.ReasonBadConfig || e.Reason == clusterhealth.ReasonUsable)
 		}
@@ -271,8 +281,7 @@ func told(ctx context.Context, home client.Client, namespace string, of func(cor
 			name := e.InvolvedObject.Name
 			note := fmt.Sprintf("%s (said at %s)", strings.TrimPrefix(e.Message, "cluster "+name+": "),
 				e.EventTime.Format(time.TimeOnly))
-			last[name] = Answer{Cluster: keyspace.ClusterName(name), Since: e.EventTime.Time, Reason: e.Reason, Note: note,
-				Replica: e.ReportingInstance, Version: e.InvolvedObject.ResourceVersion}
+			last[name] = Answer{Cluster: keyspace.ClusterName(name), Since: e.EventTime.Time, Reason: e.Reason, Note: note}
 		}
 	}
 	return slices.Collect(maps.Values(last)), nil

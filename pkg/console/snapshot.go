@@ -33,8 +33,6 @@ type Answer struct {
 	Since time.Time
 	// Reason is that of package clusterhealth: "Usable", or what is wrong. "" means that it wasn't asked.
 	Reason, Note string
-	// Replica is the one whose event this is, and Version the resourceVersion of the Secret that it is about.
-	Replica, Version string `json:"-"`
 }
 
 // Seconds is a duration in an answer's JSON.

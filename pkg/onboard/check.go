@@ -25,8 +25,6 @@ type probe struct {
 	Name string
 	Now  time.Time
 	Held Held
-	// Version is the resourceVersion of the Secret.
-	Version string
 	// Access that the cluster was added with.
 	Access Access
 	// Reason and Note are what the cluster answers; see package clusterhealth.
@@ -77,7 +75,6 @@ func (o Onboarder) Check(ctx context.Context, wish Wish) (Examination, error) {
 	}
 	p.Held, p.Reason, p.Note = asReplicasRead(known.Own), known.Reason, known.Note
 	p.Limits, p.BadLimits = limits(known.Own)
-	p.Version = known.Own.ResourceVersion
 	if p.Access, err = wish.of(known.Own); err != nil {
 		return Examination{}, err
 	}
@@ -216,12 +213,6 @@ func comparable(schema any) any {
 	return schema
 }
 
-// refused reports whether a replica that is alive refuses the Secret as it is now, which may be because of its flags.
-func (p probe) refused(said console.Answer) bool {
-	return said.Reason == clusterhealth.ReasonBadConfig && said.Version == p.Version &&
-		slices.ContainsFunc(p.Fleet.Replicas, func(r console.Replica) bool { return r.Name == said.Replica && r.Acts() })
-}
-
 // examine judges a probe.
 func examine(p probe) Examination {
 	e := Examination{Cluster: p.Name, Server: p.Held.Server, Missing: p.Missing}
@@ -232,13 +223,18 @@ func examine(p probe) Examination {
 	said := slices.IndexFunc(p.Told, func(a console.Answer) bool {
 		return string(a.Cluster) == p.Name && a.Reason != clusterhealth.ReasonUsable
 	})
+	refused := slices.IndexFunc(p.Fleet.Clusters, func(c console.Cluster) bool {
+		return string(c.Name) == p.Name && c.Reason == clusterhealth.ReasonBadConfig
+	})
 	switch {
 	case p.Held.broken():
 		add("kubeconfig", false, "%v", p.Held.Refused)
-	case said >= 0 && (p.Held.Refused != nil || p.refused(p.Told[said])):
+	case p.Held.Refused != nil && said >= 0:
 		add("kubeconfig", false, "a replica says %s: %s", p.Told[said].Reason, p.Told[said].Note)
 	case p.Held.Refused != nil:
 		add("kubeconfig", true, "no replica complains of it, and it isn't used from here: %v", p.Held.Refused)
+	case refused >= 0: // because of their flags
+		add("kubeconfig", false, "a replica says %s: %s", p.Fleet.Clusters[refused].Reason, p.Fleet.Clusters[refused].Note)
 	default:
 		add("kubeconfig", true, "replicas accept it")
 		add("server", usable, "%s", map[bool]string{true: "answers", false: p.Reason + ": " + p.Note}[usable])

@@ -587,23 +587,13 @@ func TestAnExaminationNamesWhatIsWrongAndTheWayOut(t *testing.T) {
 			p.Told = []console.Answer{{Cluster: "west", Reason: clusterhealth.ReasonBadConfig, Note: "not here (said at 9:00)"}}
 		}, "kubeconfig: a replica says BadKubeconfig: not here (said at 9:00)"},
 		"refused by the flags of replicas": {func(p *probe) {
-			p.Version, p.Fleet.Replicas[0].Name = "7", "pod-1"
-			p.Told = []console.Answer{{Cluster: "west", Reason: clusterhealth.ReasonBadConfig, Note: "not here",
-				Replica: "pod-1", Version: "7"}}
+			p.Fleet.Clusters = []console.Cluster{{Name: "west", Reason: clusterhealth.ReasonBadConfig, Note: "not here"}}
 		}, "kubeconfig: a replica says BadKubeconfig: not here"},
-		"refused by them before it was changed": {func(p *probe) {
-			p.Version, p.Fleet.Replicas[0].Name = "8", "pod-1"
-			p.Told = []console.Answer{{Cluster: "west", Reason: clusterhealth.ReasonBadConfig, Note: "not here",
-				Replica: "pod-1", Version: "7"}}
-		}, ""},
-		"refused by a replica that is no more": {func(p *probe) {
-			p.Version, p.Fleet.Replicas[0].Name = "7", "pod-2"
-			p.Told = []console.Answer{{Cluster: "west", Reason: clusterhealth.ReasonBadConfig, Note: "not here",
-				Replica: "pod-1", Version: "7"}}
+		"another cluster's is": {func(p *probe) {
+			p.Fleet.Clusters = []console.Cluster{{Name: "east", Reason: clusterhealth.ReasonBadConfig, Note: "not here"}}
 		}, ""},
 		"out of reach of a replica": {func(p *probe) {
-			p.Version = "7"
-			p.Told = []console.Answer{{Cluster: "west", Reason: clusterhealth.ReasonUnreachable, Note: "no route", Version: "7"}}
+			p.Fleet.Clusters = []console.Cluster{{Name: "west", Reason: clusterhealth.ReasonUnreachable, Note: "no route"}}
 		}, ""},
 		"away": {func(p *probe) { p.Reason, p.Note = clusterhealth.ReasonUnreachable, "no route" },
 			"server: Unreachable: no route"},

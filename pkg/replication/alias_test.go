@@ -83,25 +83,27 @@ func TestACopyStaysWhenItsClusterGetsAnotherName(t *testing.T) {
 
 // As before the second name is identified, for a cluster that doesn't say which it is, and without sharding.
 func TestACopyIsNotDeletedByANameThatNobodyKnowsToBeItsClusters(t *testing.T) {
-	for _, behind := range []bool{false, true} { // the cache by the first name, for a moment
+	for what, first := range map[string]func(*bench){ // what becomes of the first name, at which it is wanted
+		"nothing":     func(*bench) {},
+		"its cache":   func(b *bench) { b.clusters["west"].freeze() },
+		"its Secret":  func(b *bench) { b.down["west"] = b.clock.Now() },
+		"it is awful": func(b *bench) { b.clusters["west"].frozen.Store(true) },
+	} {
 		b := newBench(t, aSource(annotated(AnnotationClusters, "west")))
-		if behind {
-			b.clusters["also"] = b.newCluster("also")
-			b.clusters["also"].client = b.clusters["west"].client
-			b.clusters["west"].freeze()
+		if what == "its cache" {
+			first(b) // it shows nothing yet
 		} else {
-			b.also("also", false)
+			b.live()
+			first(b)
 		}
+		b.clusters["also"] = b.newCluster("also")
+		b.clusters["also"].client = b.clusters["west"].client
 		for range 10 {
-			for range 3 {
-				_, _ = b.reconcile()
-				b.clock.Step(time.Second / 4)
-			}
-			b.clusters["west"].stale = false
+			_, _ = b.reconcile()
 			b.clock.Step(3 * time.Second)
 		}
 		if b.get("west") == nil || slices.Contains(b.written, "delete west") {
-			t.Errorf("behind %v: the copy is gone; written %v", behind, b.written)
+			t.Errorf("%s: the copy is gone; written %v", what, b.written)
 		}
 	}
 }

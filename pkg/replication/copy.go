@@ -95,9 +95,6 @@ func (c *copyActor) work(whole context.Context) (Outcome, error) {
 		case ActLook:
 			err = c.look(ctx, &view)
 		case ActDelete:
-			if len(c.targets) > 0 && view.Now.Sub(view.Copy.CreationTimestamp.Time) < cacheGrace {
-				return Outcome{State: Progressing, After: cacheGrace}, nil // c.wants may not see it yet
-			}
 			if c.wants(whole, view.Copy) {
 				return Outcome{State: Gone}, nil
 			}

@@ -106,19 +106,21 @@ func (a *actor) glance(ctx context.Context, cl cluster.Cluster) (*appsv1.Deploym
 }
 
 // wants reports whether a Deployment is a copy that is wanted where it is: its cluster is a target under another name.
-// Which names are of one cluster may not be known yet, or never.
+// Which names are of one cluster may not be known yet, or never. What targets answer is waited for as long as one
+// target may take: those that don't answer hold up no deletion.
 func (c *copyActor) wants(ctx context.Context, copy *appsv1.Deployment) bool {
 	ctx, cancel := context.WithTimeout(ctx, c.r.config.TargetTimeout)
 	defer cancel()
 	for _, name := range c.targets {
-		if !c.r.health(name).Usable {
-			continue
-		}
 		cl, err := c.r.config.Clusters.GetCluster(ctx, name)
 		if err != nil {
 			continue
 		}
-		if its, err := c.glance(ctx, cl); err == nil && its != nil && its.UID == copy.UID {
+		its, err := c.glance(ctx, cl) // also of one that can't be reached now
+		if its == nil && c.r.health(name).Usable {
+			its, err = read(ctx, cl.GetAPIReader(), c.key) // the cache may not show it yet
+		}
+		if err == nil && its != nil && its.UID == copy.UID {
 			return true
 		}
 	}

@@ -57,7 +57,7 @@ func parse(args []string) (settings, error) {
 	fs.IntVar(&s.calm, "calm", 20, "faults in the calm scenario, which keeps all Ats: the longer it gets, the more each "+
 		"list carries")
 	fs.IntVar(&s.faults, "faults", 300, "faults in all, reached in the storm")
-	fs.IntVar(&s.moves, "moves", 1000, "planned moves in all, reached in the moves scenario")
+	fs.IntVar(&s.moves, "moves", 1000, "planned moves in the moves scenario")
 	fs.IntVar(&s.untidy, "untidy", 38, "faults in the untidy scenario, kind after kind")
 	fs.StringVar(&kinds, "kinds", "", "kinds of untidy faults that match this `expression`; default: all")
 	fs.Float64Var(&s.rate, "rate", 40, fmt.Sprintf("Ats per second; %d in the untidy scenario", untidyRate))

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tenure-dev/tenure/shard/protocol"
 	"github.com/tenure-dev/tenure/test/lab"
 )
 
@@ -62,5 +63,17 @@ func TestAnArgumentThatIsNoFlagIsRefused(t *testing.T) {
 	var out strings.Builder
 	if code := runGates(t.Context(), []string{"late-at"}, &out); code != 2 || !strings.Contains(out.String(), "--only") {
 		t.Errorf("gates: exit code %d, %s", code, out.String())
+	}
+}
+
+func TestMovesThatArePlannedAtRestAreChurnUnlessAReplicaEnded(t *testing.T) {
+	planned, crash := lab.Line{Kind: protocol.Planned, Shard: "west/0"}, lab.Line{Kind: protocol.Crash}
+	for _, c := range []struct {
+		lines []lab.Line
+		churn bool
+	}{{nil, false}, {[]lab.Line{planned}, true}, {[]lab.Line{crash}, false}, {[]lab.Line{planned, crash}, false}} {
+		if err := churn(c.lines); (err != nil) != c.churn {
+			t.Errorf("%v: %v", c.lines, err)
+		}
 	}
 }

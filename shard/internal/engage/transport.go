@@ -225,11 +225,21 @@ func namesOne(path string) bool {
 // streams reports whether a path is that of a subresource that may take its time: the API server passes such requests
 // on, and doesn't bound them.
 func streams(path string) bool {
-	parts := partsOf(path)
-	if len(parts) > 2 && parts[0] == "namespaces" {
-		parts = parts[2:]
+	for _, of := range []string{"/pods/", "/services/", "/nodes/"} {
+		for rest := path; ; {
+			i := strings.Index(rest, of)
+			if i < 0 {
+				break
+			}
+			rest = rest[i+len(of):]
+			_, sub, _ := strings.Cut(rest, "/")
+			sub, _, _ = strings.Cut(sub, "/")
+			if slices.Contains([]string{"proxy", "log", "exec", "attach", "portforward"}, sub) {
+				return true
+			}
+		}
 	}
-	return len(parts) > 2 && slices.Contains([]string{"proxy", "log", "exec", "attach", "portforward"}, parts[2])
+	return false
 }
 
 // namespaceOf returns the namespace that an API server's path is in, or the Namespace that it is about; "" for none.

@@ -274,6 +274,25 @@ func TestARequestThatIsLostIsGivenUpWhateverElseTheClusterAnswers(t *testing.T) 
 	}
 }
 
+func TestAPathSaysWhetherItsAnswerMayTakeItsTime(t *testing.T) {
+	for path, want := range map[string]bool{
+		"/api/v1/namespaces/shop/pods/a":                                  false,
+		"/api/v1/namespaces/shop/pods/a/status":                           false,
+		"/api/v1/namespaces/shop/pods/a/log":                              true,
+		"/api/v1/namespaces/shop/services/a/proxy/report":                 true,
+		"/api/v1/namespaces/shop/services/a/proxy/api/v1/query":           true,
+		"/api/v1/nodes/a/proxy/metrics":                                   true,
+		"/api/v1/namespaces/shop/pods":                                    false,
+		"/apis/cnat.tenure.dev/v1alpha1/namespaces/shop/ats/a/status":     false,
+		"/apis/cluster.karmada.io/v1alpha1/clusters/m1/proxy/api/v1/pods": false,
+		"/version": false,
+	} {
+		if got := streams(path); got != want {
+			t.Errorf("%s: %v, want %v", path, got, want)
+		}
+	}
+}
+
 func TestAPathSaysWhatARequestIsAbout(t *testing.T) {
 	for path, want := range map[string]struct {
 		namespace string
