@@ -95,7 +95,9 @@ func (c *copyActor) work(whole context.Context) (Outcome, error) {
 		case ActLook:
 			err = c.look(ctx, &view)
 		case ActDelete:
-			if c.wants(whole, view.Copy) {
+			wanted := false
+			_ = aside(func() error { wanted = c.wants(whole, view.Copy); return nil }) // other targets may take their time
+			if wanted {
 				return Outcome{State: Gone}, nil
 			}
 			if err = confirm(); err == nil {
