@@ -128,6 +128,7 @@ func (r *Replica) healthSeen(in Health) {
 	}
 	if s.health != was {
 		r.fit.stale = true
+		r.replan = r.replan || r.remade(in.Cluster) // divide waits for it, and no record need be there to say so
 		r.touchCluster(in.Cluster)
 		return
 	}

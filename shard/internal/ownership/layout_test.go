@@ -209,6 +209,26 @@ func TestNoRecordIsMadeBesideOneThatIsBeingMade(t *testing.T) {
 	}
 }
 
+// A cluster was made anew before it had a record, so that its health changes no shard.
+func TestAClusterMadeAnewIsDividedOnceItCanBeUsed(t *testing.T) {
+	b := newBench(t)
+	b.feed(LayoutGone{Cluster: "west"})
+	b.feed(Clusters{Bits: map[keyspace.ClusterName]int{"west": 1}, UIDs: map[keyspace.ClusterName]string{"west": "u1"}})
+	l := divided(1, 50)
+	l.UID = "u0"
+	b.laid(l)
+	b.feed(Health{Cluster: "west"})
+	b.coordinates()
+	if writes := all[WriteLayout](b); len(writes) > 0 {
+		t.Fatalf("it divides a cluster that it can't use: %+v", writes)
+	}
+	b.feed(Health{Cluster: "west", Usable: true})
+	b.pass(b.r.cfg.PlanEvery)
+	if writes := all[WriteLayout](b); len(writes) != 1 || writes[0].Layout.UID != "u1" {
+		t.Errorf("it writes %+v", writes)
+	}
+}
+
 func TestTheCoordinatorDividesClusters(t *testing.T) {
 	prefixes := func(texts ...string) (all []keyspace.Prefix) {
 		for _, text := range texts {
