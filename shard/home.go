@@ -168,11 +168,8 @@ func (h *home) read(r driver.Read) {
 		ctx, cancel := context.WithTimeout(bound, r.Patience)
 		defer cancel()
 		in, err := h.reading(ctx, r.Of)
-		if err != nil {
-			in = nil // a record that can't be parsed isn't an old version of it
-			if bound.Err() == nil {
-				h.trouble.tell("Read", err)
-			}
+		if err != nil && bound.Err() == nil {
+			h.trouble.tell("Read", err)
 		}
 		h.mail.put(driver.Found{Number: r.Number, What: in})
 	})

@@ -3,7 +3,6 @@ package console
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -27,7 +26,6 @@ import (
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 	"github.com/tenure-dev/tenure/shard/inspect"
 	"github.com/tenure-dev/tenure/shard/keyspace"
-	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
 const (
@@ -123,43 +121,6 @@ func (g Gatherer) snapshot(ctx context.Context, home client.Client) (Snapshot, e
 	return s, nil
 }
 
-// lookAgain reads the records once more if, by the times in the Leases, no replica is alive: this clock may be ahead of
-// theirs. A Lease that changes meanwhile is alive, whatever its time.
-func (g Gatherer) lookAgain(ctx context.Context, home client.Client, s *Snapshot) (err error) {
-	var pause Seconds
-	for _, r := range readLeases(*s).byID {
-		switch r.State {
-		case Live, Leaving:
-			return nil
-		case Quiet:
-			pause = max(pause, r.LeaseDuration/renewals)
-		}
-	}
-	if pause == 0 { // there is none
-		return nil
-	}
-	seen := &Renewals{}
-	seen.See(s.Records.Leases, s.Now)
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(min(pause.Duration(), longestLook)):
-	}
-	if s.Records, err = inspect.Read(ctx, home, g.Namespace, g.Fleet); err != nil {
-		return err
-	}
-	s.Now = time.Now()
-	s.Seen = seen.See(s.Records.Leases, s.Now)
-	return nil
-}
-
-// Replicas renew their Leases four times per lease duration. After a third of one, each that is alive has; after
-// longestLook, each whose lease duration is at most 40 s.
-const (
-	renewals    = 3
-	longestLook = 10 * time.Second
-)
-
 // NotHome returns why the records of the cluster at host couldn't be read, more plainly if it has no such kind.
 func NotHome(host string, err error) error {
 	if !meta.IsNoMatchError(err) {
@@ -208,83 +169,6 @@ func replicasOnly(secrets []corev1.Secret) map[string]types.UID {
 		}
 	}
 	return only
-}
-
-// hear adds what replicas report about clusters that can't be asked from here.
-func (s *Snapshot) hear(said []Answer) {
-	for _, a := range said {
-		i := slices.IndexFunc(s.Clusters, func(c Answer) bool { return c.Cluster == a.Cluster })
-		if i < 0 {
-			s.Clusters = append(s.Clusters, a)
-		} else {
-			s.Clusters[i].Reason, s.Clusters[i].Note = a.Reason, a.Note
-		}
-	}
-}
-
-// Told returns what the replicas reported last about each cluster, by their events of the last hour. It leaves out
-// a cluster that never had trouble. It also leaves out trouble that wasn't reported again when it should have been:
-// it is over, or the cluster was removed.
-func Told(ctx context.Context, home client.Client, namespace string) ([]Answer, error) {
-	now := time.Now()
-	all, err := told(ctx, home, namespace, func(corev1.Event) bool { return true })
-	return slices.DeleteFunc(all, func(a Answer) bool {
-		return a.Reason != clusterhealth.ReasonUsable && now.Sub(a.Since) >= clusterhealth.StillSo
-	}), err
-}
-
-// oldest returns when the first of the replicas that are alive began; zero if there are none, as without sharding.
-func oldest(s Snapshot) (began time.Time) {
-	members := readLeases(s).byID
-	for i := range s.Records.Leases {
-		lease := &s.Records.Leases[i]
-		r := members[protocol.Incarnation(lease.Name)]
-		if r != nil && r.Acts() && (began.IsZero() || lease.CreationTimestamp.Time.Before(began)) {
-			began = lease.CreationTimestamp.Time
-		}
-	}
-	return began
-}
-
-// complaints returns what replicas report to be wrong with clusters that can't be asked from here: those of their
-// folders, and those whose kubeconfigs only replicas may use. It also returns whose kubeconfigs replicas refuse as they
-// are now, since that depends on their flags; what was said before the oldest of them began doesn't count. A cluster
-// that has a Secret and a file is served by the Secret.
-func complaints(ctx context.Context, home client.Client, namespace string, secrets []corev1.Secret,
-	only map[string]types.UID, oldest, now time.Time) ([]Answer, error) {
-	all, err := told(ctx, home, namespace, func(e corev1.Event) bool {
-		about := e.InvolvedObject
-		_, here := kubeconfig.FileOf(about.UID)
-		if i := slices.IndexFunc(secrets, func(s corev1.Secret) bool { return s.Name == about.Name }); i >= 0 {
-			uid, ok := only[about.Name]
-			now := secrets[i].UID == about.UID && secrets[i].ResourceVersion == about.ResourceVersion &&
-				e.EventTime.After(oldest)
-			here = ok && uid == about.UID ||
-				now && (e.Reason == clusterhealth.ReasonBadConfig || e.Reason == clusterhealth.ReasonUsable)
-		}
-		return here && now.Sub(e.EventTime.Time) < clusterhealth.StillSo
-	})
-	return slices.DeleteFunc(all, func(a Answer) bool { return a.Reason == clusterhealth.ReasonUsable }), err
-}
-
-func told(ctx context.Context, home client.Client, namespace string, of func(corev1.Event) bool) ([]Answer, error) {
-	list := &corev1.EventList{}
-	about := client.MatchingFields{"involvedObject.kind": "Secret"}
-	if err := home.List(ctx, list, client.InNamespace(namespace), about); err != nil {
-		return nil, err
-	}
-	slices.SortFunc(list.Items, func(a, b corev1.Event) int { return a.EventTime.Compare(b.EventTime.Time) })
-	last := map[string]Answer{}
-	for _, e := range list.Items {
-		// Invalid limits say nothing about the cluster, and no event reports that they were corrected.
-		if e.ReportingController == clusterhealth.EventReporter && e.Reason != clusterhealth.ReasonBadLimits && of(e) {
-			name := e.InvolvedObject.Name
-			note := fmt.Sprintf("%s (said at %s)", strings.TrimPrefix(e.Message, "cluster "+name+": "),
-				e.EventTime.Format(time.TimeOnly))
-			last[name] = Answer{Cluster: keyspace.ClusterName(name), Since: e.EventTime.Time, Reason: e.Reason, Note: note}
-		}
-	}
-	return slices.Collect(maps.Values(last)), nil
 }
 
 // answers asks all clusters except those in but, a few at a time. unasked counts those for which there was no time.

@@ -1,10 +1,14 @@
 package console
 
 import (
+	"context"
 	"maps"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-dev/tenure/shard/inspect"
 )
 
 // Renewals notes when each Lease was last seen to change, on the clock of whoever looks, since a replica's may differ.
@@ -43,3 +47,40 @@ func (r *Renewals) See(leases []coordinationv1.Lease, now time.Time) map[string]
 	maps.DeleteFunc(r.leases, func(name string, _ leaseSeen) bool { return !present[name] })
 	return seen
 }
+
+// lookAgain reads the records once more if, by the times in the Leases, no replica is alive: this clock may be ahead of
+// theirs. A Lease that changes meanwhile is alive, whatever its time.
+func (g Gatherer) lookAgain(ctx context.Context, home client.Client, s *Snapshot) (err error) {
+	var pause Seconds
+	for _, r := range readLeases(*s).byID {
+		switch r.State {
+		case Live, Leaving:
+			return nil
+		case Quiet:
+			pause = max(pause, r.LeaseDuration/renewals)
+		}
+	}
+	if pause == 0 { // there is none
+		return nil
+	}
+	seen := &Renewals{}
+	seen.See(s.Records.Leases, s.Now)
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(min(pause.Duration(), longestLook)):
+	}
+	if s.Records, err = inspect.Read(ctx, home, g.Namespace, g.Fleet); err != nil {
+		return err
+	}
+	s.Now = time.Now()
+	s.Seen = seen.See(s.Records.Leases, s.Now)
+	return nil
+}
+
+// Replicas renew their Leases four times per lease duration. After a third of one, each that is alive has; after
+// longestLook, each whose lease duration is at most 40 s.
+const (
+	renewals    = 3
+	longestLook = 10 * time.Second
+)

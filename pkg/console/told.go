@@ -1,0 +1,96 @@
+package console
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-dev/tenure/pkg/clusterhealth"
+	"github.com/tenure-dev/tenure/pkg/kubeconfig"
+	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/shard/protocol"
+)
+
+// hear adds what replicas report about clusters that can't be asked from here.
+func (s *Snapshot) hear(said []Answer) {
+	for _, a := range said {
+		i := slices.IndexFunc(s.Clusters, func(c Answer) bool { return c.Cluster == a.Cluster })
+		if i < 0 {
+			s.Clusters = append(s.Clusters, a)
+		} else {
+			s.Clusters[i].Reason, s.Clusters[i].Note = a.Reason, a.Note
+		}
+	}
+}
+
+// Told returns what the replicas reported last about each cluster, by their events of the last hour. It leaves out
+// a cluster that never had trouble. It also leaves out trouble that wasn't reported again when it should have been:
+// it is over, or the cluster was removed.
+func Told(ctx context.Context, home client.Client, namespace string) ([]Answer, error) {
+	now := time.Now()
+	all, err := told(ctx, home, namespace, func(corev1.Event) bool { return true })
+	return slices.DeleteFunc(all, func(a Answer) bool {
+		return a.Reason != clusterhealth.ReasonUsable && now.Sub(a.Since) >= clusterhealth.StillSo
+	}), err
+}
+
+// oldest returns when the first of the replicas that are alive began; zero if there are none, as without sharding.
+func oldest(s Snapshot) (began time.Time) {
+	members := readLeases(s).byID
+	for i := range s.Records.Leases {
+		lease := &s.Records.Leases[i]
+		r := members[protocol.Incarnation(lease.Name)]
+		if r != nil && r.Acts() && (began.IsZero() || lease.CreationTimestamp.Time.Before(began)) {
+			began = lease.CreationTimestamp.Time
+		}
+	}
+	return began
+}
+
+// complaints returns what replicas report to be wrong with clusters that can't be asked from here: those of their
+// folders, and those whose kubeconfigs only replicas may use. It also returns whose kubeconfigs replicas refuse as they
+// are now, since that depends on their flags; what was said before the oldest of them began doesn't count. A cluster
+// that has a Secret and a file is served by the Secret.
+func complaints(ctx context.Context, home client.Client, namespace string, secrets []corev1.Secret,
+	only map[string]types.UID, oldest, now time.Time) ([]Answer, error) {
+	all, err := told(ctx, home, namespace, func(e corev1.Event) bool {
+		about := e.InvolvedObject
+		_, here := kubeconfig.FileOf(about.UID)
+		if i := slices.IndexFunc(secrets, func(s corev1.Secret) bool { return s.Name == about.Name }); i >= 0 {
+			uid, ok := only[about.Name]
+			asItIs := secrets[i].UID == about.UID && secrets[i].ResourceVersion == about.ResourceVersion &&
+				e.EventTime.After(oldest)
+			here = ok && uid == about.UID ||
+				asItIs && (e.Reason == clusterhealth.ReasonBadConfig || e.Reason == clusterhealth.ReasonUsable)
+		}
+		return here && now.Sub(e.EventTime.Time) < clusterhealth.StillSo
+	})
+	return slices.DeleteFunc(all, func(a Answer) bool { return a.Reason == clusterhealth.ReasonUsable }), err
+}
+
+func told(ctx context.Context, home client.Client, namespace string, of func(corev1.Event) bool) ([]Answer, error) {
+	list := &corev1.EventList{}
+	about := client.MatchingFields{"involvedObject.kind": "Secret"}
+	if err := home.List(ctx, list, client.InNamespace(namespace), about); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(list.Items, func(a, b corev1.Event) int { return a.EventTime.Compare(b.EventTime.Time) })
+	last := map[string]Answer{}
+	for _, e := range list.Items {
+		// Invalid limits say nothing about the cluster, and no event reports that they were corrected.
+		if e.ReportingController == clusterhealth.EventReporter && e.Reason != clusterhealth.ReasonBadLimits && of(e) {
+			name := e.InvolvedObject.Name
+			note := fmt.Sprintf("%s (said at %s)", strings.TrimPrefix(e.Message, "cluster "+name+": "),
+				e.EventTime.Format(time.TimeOnly))
+			last[name] = Answer{Cluster: keyspace.ClusterName(name), Since: e.EventTime.Time, Reason: e.Reason, Note: note}
+		}
+	}
+	return slices.Collect(maps.Values(last)), nil
+}
