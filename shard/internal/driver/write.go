@@ -62,8 +62,8 @@ func (d *Driver) write(p pending, patience time.Duration) {
 // read requests a live read of a record.
 func (d *Driver) read(p pending, of Subject) {
 	p.number, p.of, p.asked, p.patience = d.next(), of, d.now, d.patience()
-	if of.All { // the largest answer, and nothing waits for it
-		p.patience = max(p.patience, d.cfg.Protocol.LeaseDuration/2)
+	if of.All { // the largest answer: where there are thousands of records, an overloaded API server takes seconds
+		p.patience = max(p.patience, d.cfg.Protocol.LeaseDuration)
 	}
 	p.known = max(p.known, d.newest(of))
 	d.pending = append(d.pending, p)
