@@ -95,6 +95,7 @@ func TestTheTableFailsIfASuiteDidOrIfNoTestRan(t *testing.T) {
 	builds := &result{suite: suite{name: "build", essential: true}, counts: counts{passed: 1}}
 	builds.began, builds.ended = now, now.Add(time.Hour)
 	long := &result{suite: suite{name: "long"}, began: builds.ended, ended: builds.ended.Add(budget + time.Second)}
+	no, aSkips := func(string) bool { return false }, func(test string) bool { return test == "p A" }
 	for fault, results := range map[string][]*result{
 		"failed: over the budget of all suites (output in out/gate)": {builds, long},
 		"": {good, builds}, "failed: bad (output in out/gate)": {good, bad}, "failed: no test ran (output in out/gate)": {{}},
@@ -103,7 +104,7 @@ func TestTheTableFailsIfASuiteDidOrIfNoTestRan(t *testing.T) {
 	} {
 		var out strings.Builder
 		got := ""
-		if err := table(&out, results, budget, false); err != nil {
+		if err := table(&out, results, budget, no); err != nil {
 			got = err.Error()
 		}
 		if got != fault {
@@ -111,10 +112,14 @@ func TestTheTableFailsIfASuiteDidOrIfNoTestRan(t *testing.T) {
 		}
 	}
 	var out strings.Builder
-	if err := table(&out, []*result{skips}, budget, true); err != nil {
+	if err := table(&out, []*result{skips}, budget, aSkips); err != nil {
 		t.Errorf("skips were allowed: %v", err)
 	}
-	_ = table(&out, []*result{skips, bad}, budget, true) // what it prints counts here
+	more := &result{suite: suite{name: "more"}, counts: counts{passed: 2, skipped: []string{"p B"}}}
+	if err := table(io.Discard, []*result{skips, more}, budget, aSkips); err == nil {
+		t.Error("a test may be skipped, so another one was")
+	}
+	_ = table(&out, []*result{skips, bad}, budget, aSkips) // what it prints counts here
 	want := fmt.Sprintf("NOT TESTED: p A\n\n2 passed, 1 failed, 1 skipped in 0s of %v, builds in 0s\n", budget)
 	if !strings.HasSuffix(out.String(), want) {
 		t.Errorf("%s\nwant the end %q", out.String(), want)

@@ -2,6 +2,7 @@ package ownership
 
 import (
 	"slices"
+	"time"
 
 	"github.com/tenure-dev/tenure/shard/plan"
 )
@@ -166,7 +167,8 @@ func (t *tenure) planned() Incarnation {
 }
 
 // create makes a record, as coordinator. In a fleet that this replica founded, the first record for its slots begins
-// right above the floor.
+// right above the floor. Anywhere else the slots may have had epochs that this replica has never seen, so the floor is
+// raised to the clock first, unless that was done a moment ago.
 func (r *Replica) create(t *tenure, to Incarnation) {
 	floor, first := r.lead.Floor, r.founded
 	for _, o := range r.of(t.id.Cluster) {
@@ -175,6 +177,11 @@ func (r *Replica) create(t *tenure, to Incarnation) {
 		}
 	}
 	if !first {
+		if r.lead.Floor+Epoch(r.cfg.LeaseDuration/time.Millisecond) < r.era() {
+			r.writeLead(r.lead)
+			r.leadWanted = true // the plan is made again after that
+			return
+		}
 		floor += 2 * epochBand
 	}
 	t.w = r.send(max(t.rec.Version, 1)-1, target{shard: t}, func(seq uint64) Effect {

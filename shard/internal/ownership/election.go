@@ -26,6 +26,7 @@ func (r *Replica) leadSeen(l Lead) {
 		r.founded = r.founded || (r.leadWrite.base == 0 && l.Holder == r.cfg.ID && r.empty)
 		r.forget(r.leadWrite)
 		r.leadWrite = nil
+		r.leadSeekAt = r.now // a decision that waits for a live read may have waited for this write
 	}
 	r.replan = true
 }
@@ -47,10 +48,7 @@ func (r *Replica) elect() {
 	if !r.synced {
 		return
 	}
-	if r.leadWrite != nil {
-		return
-	}
-	next, base := r.lead, r.lead.Version
+	next := r.lead
 	switch {
 	case r.leadFree() && r.firstInLine(), r.succeeds && !r.leaving:
 		next.Holder = r.cfg.ID
@@ -61,6 +59,15 @@ func (r *Replica) elect() {
 	default:
 		return
 	}
+	r.writeLead(next)
+}
+
+// writeLead writes the lead record, unless a write of it is under way. Each write raises the floor.
+func (r *Replica) writeLead(next Lead) {
+	if r.leadWrite != nil {
+		return
+	}
+	base := r.lead.Version
 	next.Floor = max(next.Floor, r.highest, r.era(), r.eraFound) // the clock may have been set back
 	r.leadWrite = r.send(base, target{lead: true}, func(seq uint64) Effect {
 		return WriteLead{Seq: seq, Base: base, Lead: next}

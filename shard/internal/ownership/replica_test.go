@@ -699,6 +699,15 @@ func TestANewCoordinatorRaisesTheEpochFloorAndLooksBeforeItMakesRecords(t *testi
 	none[CreateShard](b)
 	find[FindLead](b)
 	b.feed(LeadFound{b.r.lead})
+	none[CreateShard](b)
+	lead = find[WriteLead](b)
+	if want := Epoch((time.Hour + b.r.cfg.BuryTime) / time.Millisecond); lead.Lead.Floor != want {
+		t.Errorf("the floor is %d, want %d, the time by now", lead.Lead.Floor, want)
+	}
+	b.feed(Written{Seq: lead.Seq, Outcome: Committed, Version: 1002})
+	find[FindLead](b)
+	b.feed(LeadFound{b.r.lead})
+	none[WriteLead](b)
 	if got := find[CreateShard](b); got.ID != west || got.Floor <= lead.Lead.Floor {
 		t.Errorf("it makes %+v, want %s above the floor %d", got, west, lead.Lead.Floor)
 	}
@@ -706,9 +715,10 @@ func TestANewCoordinatorRaisesTheEpochFloorAndLooksBeforeItMakesRecords(t *testi
 
 // The last moves of the old record, and a claim of one that a user made in its place, may have gone unseen.
 func TestI2ARecordThatIsMadeAnewStartsTwoBandsAboveAllThatIsKnownOfTheOldOne(t *testing.T) {
+	const floor = 1_000_000 // above the clock
 	b := newBench(t)
-	b.feed(LeadSeen{Lead{Holder: "a", Floor: 20, Version: b.v}})
-	b.seen(Shard{Assignee: "b", Holder: "b", Epoch: 30})
+	b.feed(LeadSeen{Lead{Holder: "a", Floor: floor, Version: b.v}})
+	b.seen(Shard{Assignee: "b", Holder: "b", Epoch: floor + 10})
 	b.feed(ShardGone{ID: west, Asked: b.now.Add(1)})
 	for range 6 {
 		b.renewed(4 * time.Second)
@@ -716,8 +726,8 @@ func TestI2ARecordThatIsMadeAnewStartsTwoBandsAboveAllThatIsKnownOfTheOldOne(t *
 	}
 	b.pass(b.r.cfg.BuryTime - 24*time.Second)
 	b.feed(LeadFound{b.r.lead})
-	if got := find[CreateShard](b); got.Floor != 30+2*epochBand+1 {
-		t.Errorf("its first epoch is to be %d, want %d", got.Floor, 30+2*epochBand+1)
+	if got := find[CreateShard](b); got.Floor != floor+10+2*epochBand+1 {
+		t.Errorf("its first epoch is to be %d, want %d", got.Floor, floor+10+2*epochBand+1)
 	}
 }
 
