@@ -48,6 +48,7 @@ func (w *world) replaceHistory(f *Fault) {
 	case Restore:
 		shot, ok := w.snapshots[w.faultIndex(f)]
 		if !ok || w.outOfContact(shot) {
+			w.Faults[f.Kind]-- // only what is carried out shows anything
 			return
 		}
 		if f.N%2 == 1 {

@@ -16,6 +16,7 @@ type liveness struct {
 	last   time.Duration // as since, or later: when a longer clean exit or outage was over
 	stage  int           // 0 serving, 1 settling, 2 quiet
 	writes int           // how many there were when stage 2 began
+	took   int           // how many moves and claims there were then
 	log    [streams]int
 }
 
@@ -46,7 +47,7 @@ func (w *world) poll() {
 		w.checkBalance()
 		w.checkRest()
 		w.stage = 2
-		w.writes = w.Writes
+		w.writes, w.took = w.Writes, w.Moves+w.Claims
 		for s := range streams {
 			w.log[s] = len(w.store.log[s])
 		}
@@ -209,6 +210,9 @@ func (w *world) checkQuiet() {
 	}
 	if rate := float64(w.Writes-w.writes) / leaseDuration.Seconds(); rate > 0.6*float64(alive) {
 		w.fail(nil, "quiet: %.2f writes a second by %d replicas", rate, alive)
+	}
+	if n := w.Moves + w.Claims - w.took; n > 0 {
+		w.fail(nil, "quiet: shards still change hands (%d)", n)
 	}
 	if news := w.store.log[leads][w.log[leads]:]; len(news) > 0 {
 		w.fail(nil, "quiet: the lead record still changes")
