@@ -136,7 +136,7 @@ func newWhy(getenv func(string) string) *cobra.Command {
 		}
 		var workload *rest.Config
 		if kubeconfig != "" {
-			if workload, err = clientcmd.BuildConfigFromFlags("", kubeconfig); err != nil {
+			if workload, err = connection(kubeconfig, ""); err != nil {
 				return usagef("--kubeconfig %s: %v", kubeconfig, err)
 			}
 		}

@@ -102,6 +102,16 @@ contexts: [{name: here, context: {cluster: c, user: u}}, {name: nowhere, context
 		case c.err == "" && (err != nil || config.Host != c.host):
 			t.Errorf("%q: %v, %v; want %s", c.text, config, err, c.host)
 		}
+		if c.context != "" {
+			continue // a replica has no flag for it
+		}
+		home, err := homeConfig(&options{homeKubeconfig: path})
+		switch {
+		case c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err)):
+			t.Errorf("%q as home: %v, %v; want %q", c.text, home, err, c.err)
+		case c.err == "" && (err != nil || home.Host != c.host || home.QPS != -1):
+			t.Errorf("%q as home: %v, %v; want %s", c.text, home, err, c.host)
+		}
 	}
 }
 

@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	clientmetrics "k8s.io/client-go/tools/metrics"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -157,7 +156,7 @@ func homeConfig(o *options) (*rest.Config, error) {
 	var home *rest.Config
 	var err error
 	if o.homeKubeconfig != "" {
-		home, err = clientcmd.BuildConfigFromFlags("", o.homeKubeconfig)
+		home, err = connection(o.homeKubeconfig, "")
 	} else {
 		home, err = ctrl.GetConfig()
 	}

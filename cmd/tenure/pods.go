@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -56,9 +57,9 @@ func (p *podFlags) defaults() (at.PodDefaults, error) {
 		d.SecurityContext = corev1.SecurityContext{}
 	case p.user == imageUser:
 		d.SecurityContext.RunAsUser, d.SecurityContext.RunAsGroup = nil, nil
-	case p.user < 1:
-		return d, fmt.Errorf("--at-run-as-user %d: must be above 0 (root needs --at-security=none), or -1 for the image's "+
-			"user", p.user)
+	case p.user < 1, p.user > math.MaxInt32: // as API servers take them
+		return d, fmt.Errorf("--at-run-as-user %d: must be from 1 to %d (root needs --at-security=none), or -1 for the "+
+			"image's user", p.user, math.MaxInt32)
 	default:
 		d.SecurityContext.RunAsUser, d.SecurityContext.RunAsGroup = new(p.user), new(p.user)
 	}

@@ -61,8 +61,11 @@ func (d PodDefaults) Validate() error {
 	var wrong []error
 	for _, name := range slices.Sorted(maps.Keys(d.Requests)) {
 		request := d.Requests[name]
-		if request.Sign() < 0 {
+		switch {
+		case request.Sign() < 0:
 			wrong = append(wrong, fmt.Errorf("requests: %s=%s is negative", name, request.String()))
+		case !shared(name) && request.MilliValue()%1000 != 0:
+			wrong = append(wrong, fmt.Errorf("requests: %s=%s must be a whole number", name, request.String()))
 		}
 		limit, limited := d.Limits[name]
 		if !shared(name) && (!limited || request.Cmp(limit) != 0) {

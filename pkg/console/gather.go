@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -218,10 +219,15 @@ func (g Gatherer) Why(ctx context.Context, object Object, workload *rest.Config)
 	if q.Snapshot, err = g.snapshot(ctx, home); err != nil {
 		return Question{}, err
 	}
-	if object.Kind == kindDeployment && object.Cluster == "" {
+	unnamed := object.Kind == kindDeployment && object.Cluster == ""
+	if unnamed {
 		object.Cluster = kubeconfig.HomeName
 	}
 	if q.Object.Cluster, err = theCluster(q.Snapshot, object.Cluster); err != nil {
+		if unnamed {
+			err = errors.New("home isn't a cluster of this fleet: replicas copy its Deployments only with " +
+				"--deployment-source=home; if they copy those of another cluster, name it by --cluster")
+		}
 		return Question{}, err
 	}
 	given := workload != nil

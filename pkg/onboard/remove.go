@@ -207,6 +207,10 @@ func (o Onboarder) clean(ctx context.Context, atHome string, there client.Client
 	if err != nil {
 		return r, fmt.Errorf("cluster %s: %w", o.Name, err)
 	}
+	if slices.ContainsFunc(made, leavesTokens) {
+		r.Notes = append(r.Notes, fmt.Sprintf("tokens of the service account that is left stay valid until they expire, or until "+
+			"it is deleted: kubectl -n %s delete serviceaccount %s", accountNamespace, accountName))
+	}
 	if n := countAts(ctx, there); n > 0 {
 		r.Notes = append(r.Notes, fmt.Sprintf("%d Ats are left, and their Pods", n))
 	}
@@ -216,6 +220,12 @@ func (o Onboarder) clean(ctx context.Context, atHome string, there client.Client
 			replication.AnnotationCopies))
 	}
 	return r, nil
+}
+
+// leavesTokens reports whether a step leaves the service account because Add didn't create it. (Where it is left since
+// the replicas run with it, SECURITY.md says how they get another.)
+func leavesTokens(s step) bool {
+	return s.Action == left && s.Object.GetKind() == kindAccount && !ours(s.Object)
 }
 
 // kept returns a function that says why an object stays although it is ours: the replicas run with it, or the
