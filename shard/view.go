@@ -223,8 +223,8 @@ func (v *view) follow(ctx context.Context, o opening) {
 
 // change fills caches over the present connection and puts them to use. done is false if it must be called again.
 func (v *view) change(ctx context.Context, o opening) (done bool) {
-	real, traffic := o.find()
 	v.mu.Lock()
+	real, traffic := o.find() // under the lock: a change after it comes to follow when changing is false
 	if v.real != real.number || v.way == real.way {
 		v.changing = false
 		v.mu.Unlock()

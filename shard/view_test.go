@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -107,4 +108,27 @@ func TestAShardThatWaitedForMemoryIsNotOpenedOverAConnectionOfBefore(t *testing.
 			t.Errorf("it is opened over the way of before: %v", err)
 		}
 	})
+}
+
+// A cluster may move on while a shard that has changed over looks whether it did.
+func TestAShardFollowsAServerThatChangesWhileItLooks(t *testing.T) {
+	v := &view{warmed: true, changing: true, real: 1, way: 5}
+	var moves sync.Once
+	followed, spawned := make(chan struct{}), false
+	o := opening{spawn: func(func()) { spawned = true }}
+	o.find = func() (connection, *engage.Traffic) { return connection{number: 1, way: 6}, nil }
+	next := o
+	o.find = func() (connection, *engage.Traffic) {
+		moves.Do(func() {
+			go func() { v.follow(t.Context(), next); close(followed) }()
+			time.Sleep(20 * time.Millisecond) // which lets it get as far as it can
+		})
+		return connection{number: 1, way: 5}, nil
+	}
+	if done := v.change(t.Context(), o); !done {
+		t.Error("it changes over to the server by which it goes")
+	}
+	if <-followed; !spawned {
+		t.Error("it stays with the server of before")
+	}
 }

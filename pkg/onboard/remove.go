@@ -208,8 +208,8 @@ func (o Onboarder) clean(ctx context.Context, atHome string, there client.Client
 		return r, fmt.Errorf("cluster %s: %w", o.Name, err)
 	}
 	if slices.ContainsFunc(made, leavesTokens) {
-		r.Notes = append(r.Notes, fmt.Sprintf("tokens of the service account that is left stay valid until they expire, or until "+
-			"it is deleted: kubectl -n %s delete serviceaccount %s", accountNamespace, accountName))
+		r.Notes = append(r.Notes, fmt.Sprintf("tokens of the service account that is left stay valid until they expire, or "+
+			"until it is deleted: kubectl -n %s delete serviceaccount %s", accountNamespace, accountName))
 	}
 	if n := countAts(ctx, there); n > 0 {
 		r.Notes = append(r.Notes, fmt.Sprintf("%d Ats are left, and their Pods", n))

@@ -42,10 +42,14 @@ func (f *filter) wrap(inner toolscache.ListerWatcher) toolscache.ListerWatcher {
 	}}
 }
 
+// listLost is after how long a list counts as lost: as one of a shard does.
+const listLost = longestAnswer + listStallAfter
+
 // Live returns a list-watch for a few objects. Its lists show what there is now, and it pauses for about pause, twice
 // that at most, between two attempts while a server doesn't serve. So an informer isn't held up if the cluster was
 // restored from a backup, didn't answer for long, or refused requests: otherwise it would insist on the version that it
-// had, and pause for half a minute. tell is called with the error of each failed list, and of each watch that is
+// had, and pause for half a minute. A list that takes longer than listLost is tried again, too, since something between
+// may have lost it. tell is called with the error of each failed list, and of each watch that is
 // refused by 429. A watch whose connection was lost may resume: a caller that must know of that has to check when a
 // watch begins again.
 func Live(inner toolscache.ListerWatcher, pause time.Duration, tell func(error)) toolscache.ListerWatcher {
@@ -55,7 +59,9 @@ func Live(inner toolscache.ListerWatcher, pause time.Duration, tell func(error))
 			opts.ResourceVersion, opts.ResourceVersionMatch = "", ""
 			between := apart(pause)
 			for {
-				list, err := lw.ListWithContext(ctx, opts)
+				bounded, cancel := context.WithTimeout(ctx, listLost)
+				list, err := lw.ListWithContext(bounded, opts)
+				cancel()
 				if err == nil || ctx.Err() != nil || !passes(err) {
 					return list, err
 				}

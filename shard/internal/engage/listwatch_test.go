@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -85,6 +86,25 @@ func TestAServerThatServesAgainIsListedAndWatchedSoon(t *testing.T) {
 	if _, err := lw.ListWithContext(t.Context(), metav1.ListOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("a kind that isn't there: %v", err)
 	}
+}
+
+func TestAListOfHomeThatIsLostIsTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began, tried, told := time.Now(), 0, 0
+		lw := toolscache.ToListerWatcherWithContext(Live(&toolscache.ListWatch{
+			ListWithContextFunc: func(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
+				if tried++; tried > 1 {
+					return &corev1.PodList{}, nil
+				}
+				<-ctx.Done()
+				return nil, &url.Error{Op: "Get", Err: ctx.Err()}
+			},
+		}, time.Second, func(error) { told++ }))
+		_, err := lw.ListWithContext(t.Context(), metav1.ListOptions{})
+		if took := time.Since(began); err != nil || told != 1 || took > listLost+2*time.Second {
+			t.Errorf("listed after %v (%v), told %d times", took, err, told)
+		}
+	})
 }
 
 // A server that knows nothing of shardSelector sends everything; only what is in the shard may get through.

@@ -1,6 +1,7 @@
 package engage
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -158,6 +159,9 @@ func (b *Breaker) send(ctx context.Context, req *http.Request, base http.RoundTr
 	case err == nil && judged:
 		w.answers()
 		b.judge(req, res, time.Since(sent), tellRetryAfter(caller, res))
+		if res.StatusCode == http.StatusNotFound {
+			disbelieve(req, res)
+		}
 		headed, end := time.Now(), release
 		return res, func() { end(); b.took(time.Since(headed)) }, nil
 	case err == nil:
@@ -281,6 +285,27 @@ func cutAPI(path string) (prefix, below string, version int) {
 		}
 	}
 	return path, "", 0
+}
+
+// disbelieve makes a 404 that isn't the API server's own a 503. An ingress that reloads answers 404 to everything for a
+// moment, and who takes that for the API server's word forgets an object that is there. The API server's own comes as a
+// Status, if the path is that of a resource.
+func disbelieve(req *http.Request, res *http.Response) {
+	if len(partsOf(req.URL.Path)) == 0 || streams(req.URL.Path) {
+		return // of discovery, where the API server's has no Status either, or what a Pod answers
+	}
+	if strings.HasPrefix(res.Header.Get("Content-Type"), "application/vnd.kubernetes.") {
+		return // a Status in binary form
+	}
+	const longest = 64 << 10 // of a Status that says that an object isn't there
+	head, _ := io.ReadAll(io.LimitReader(res.Body, longest))
+	res.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(bytes.NewReader(head), res.Body), res.Body} // which fails again if it failed
+	if !bytes.Contains(head, []byte(`"Status"`)) {
+		res.StatusCode, res.Status = http.StatusServiceUnavailable, http.StatusText(http.StatusServiceUnavailable)
+	}
 }
 
 // wouldRepeat reports whether client-go would send a request again by itself, ten times, a second apart. While a

@@ -103,6 +103,50 @@ func TestOnlyAnAnswerSaysWhatBecameOfAWrite(t *testing.T) {
 	}
 }
 
+// What a proxy answers while it knows no way to the API server is no word about an object.
+func TestA404IsTheAPIServersWordOnlyIfItIsAStatus(t *testing.T) {
+	const json, text, object = "application/json", "text/plain", "/api/v1/namespaces/shop/pods/a"
+	for name, c := range map[string]struct {
+		method, path, kind, body string
+		status                   int
+	}{
+		"an object that isn't there": {http.MethodGet, object, json, `{"kind": "Status", "code": 404}`, http.StatusNotFound},
+		"the same, in binary":        {http.MethodGet, object, "application/vnd.kubernetes.protobuf", "k8s", http.StatusNotFound},
+		"a proxy's text":             {http.MethodGet, object, text, "default backend - 404", http.StatusServiceUnavailable},
+		"a proxy's empty answer":     {http.MethodGet, object, "", "", http.StatusServiceUnavailable},
+		"a proxy's JSON":             {http.MethodGet, object, json, `{"message": "no Route"}`, http.StatusServiceUnavailable},
+		"to a deletion":              {http.MethodDelete, object, text, "404 page not found", http.StatusServiceUnavailable},
+		"behind a path": {http.MethodPatch, "/clusters/west" + object, text, "404 page not found",
+			http.StatusServiceUnavailable},
+		"a group that isn't served":    {http.MethodGet, "/apis/example.com/v1", text, "404 page not found", http.StatusNotFound},
+		"a Pod's own answer":           {http.MethodGet, object + "/proxy/page", text, "no such page", http.StatusNotFound},
+		"an object that there is":      {http.MethodGet, object, json, "{}", http.StatusOK},
+		"a deletion that isn't wanted": {http.MethodDelete, object, text, "conflict", http.StatusConflict},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, _ := newTestGate(t)
+			g.Open(1)
+			f := &fence{gate: g, traffic: &Traffic{}, base: servers(func(*http.Request) (*http.Response, error) {
+				status := c.status
+				if status == http.StatusServiceUnavailable {
+					status = http.StatusNotFound
+				}
+				return &http.Response{StatusCode: status, Header: http.Header{"Content-Type": {c.kind}},
+					Body: io.NopCloser(strings.NewReader(c.body))}, nil
+			})}
+			req, _ := http.NewRequest(c.method, "http://server"+c.path, http.NoBody)
+			res, err := f.RoundTrip(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, err := io.ReadAll(res.Body)
+			if err := errors.Join(err, res.Body.Close()); err != nil || string(body) != c.body || res.StatusCode != c.status {
+				t.Errorf("%d %q (%v), want %d %q", res.StatusCode, body, err, c.status, c.body)
+			}
+		})
+	}
+}
+
 func BenchmarkFenceRoundTrip(b *testing.B) {
 	g := NewGate(b.Context(), quarter, "tenure/test", "a-1", func() bool { return true })
 	g.Open(1)
