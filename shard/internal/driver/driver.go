@@ -65,8 +65,9 @@ type Driver struct {
 	unconfirmed []deletion
 	doubts      doubts
 	vouch       vouch
-	blank       bool   // the incarnation that ended because an earlier one's Lease was missing has held nothing
-	past        []past // earlier incarnations whose Leases this home cluster hasn't shown yet
+	stoodStill  ownership.Instant // when it went on after a time without events that was longer than vouchFor
+	blank       bool              // the incarnation that ended because an earlier one's Lease was missing has held nothing
+	past        []past            // earlier incarnations whose Leases this home cluster hasn't shown yet
 	measured    ownership.Instant
 
 	// The life of the process, one incarnation after the other.
@@ -96,6 +97,9 @@ func New(cfg Config) *Driver {
 // Handle takes one event, with the current reading of the process's clocks, and returns the requests to carry out, in
 // order. The slice is valid until the next call.
 func (d *Driver) Handle(now ownership.Instant, e Event) []Request {
+	if now.AtMost(d.now) > vouchFor {
+		d.stoodStill = now
+	}
 	d.now, d.out = now, d.out[:0]
 	if d.ended {
 		return nil
@@ -284,6 +288,9 @@ func (d *Driver) Wake() time.Duration {
 	}
 	if at, waits := d.vouchDue(); waits {
 		wake = min(wake, at)
+	}
+	if d.vouch.asked { // so that a time without events is one in which the process stood still
+		wake = min(wake, d.now.Mono+vouchFor/2)
 	}
 	if s := &d.sealings; len(s.of) > 0 && !s.asked {
 		wake = min(wake, s.at.Mono)

@@ -17,7 +17,9 @@ import (
 // Leases of the process's earlier incarnations, in the versions that they knew or later ones, with no older renewal.
 
 // vouchFor is how long such a proof counts, from the answer on. A home cluster that answers hasn't been stopped since
-// it looked, and it can't be stopped, restored and started again within this time.
+// it looked, and it can't be stopped, restored and started again within this time, nor within twice this time. An
+// answer may have arrived long before it is handled, while the process stood still. So if it stood still for as long as
+// this since it asked, the proof counts from when it asked.
 const vouchFor = 500 * time.Millisecond
 
 // vouch is the state of these proofs.
@@ -67,9 +69,15 @@ func (d *Driver) vouched() bool {
 	return false
 }
 
-// vouches extends the proof after an answer that a restored home cluster couldn't have given.
-func (d *Driver) vouches() {
-	if len(d.past) == 0 {
+// vouches extends the proof after the answer to a request that was sent at that time. A restored home cluster couldn't
+// have given it.
+func (d *Driver) vouches(asked ownership.Instant) {
+	if len(d.past) > 0 {
+		return
+	}
+	if d.stoodStill.AtLeast(asked) > 0 {
+		d.vouch.until = asked.Add(vouchFor)
+	} else {
 		d.vouch.until = d.now.Add(vouchFor)
 	}
 }
@@ -88,7 +96,7 @@ func (d *Driver) vouchAnswered(p pending, what ownership.Input) {
 		d.vouch.tries++
 	case p.of.Lease == d.id:
 		if found {
-			d.vouches()
+			d.vouches(p.asked)
 		}
 	case len(d.past) == 0 || d.past[0].id != p.of.Lease: // forgotten meanwhile, since the home cluster went back
 	default:

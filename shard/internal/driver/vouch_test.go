@@ -66,6 +66,43 @@ func TestALostReadOfTheOwnLeaseIsRepeated(t *testing.T) {
 	writing[ownership.WriteShard](b)
 }
 
+// The home cluster may have gone back between an answer and its handling.
+func TestR5AnAnswerThatMayHaveWaitedWhileTheProcessStoodStillIsNoProof(t *testing.T) {
+	for name, c := range map[string]struct {
+		pause  time.Duration
+		proves bool
+	}{
+		"it went on":        {vouchFor / 2, true},
+		"it stood still":    {2 * time.Second, false},
+		"for a moment":      {vouchFor, true},
+		"a little too long": {vouchFor + 1, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := taking(t)
+			read := find[Read](b)
+			for waited := time.Duration(0); waited < 2*time.Second; waited += c.pause {
+				if in := b.d.Wake() - b.now.Mono; in > vouchFor/2 {
+					t.Errorf("it wants to be woken in %v, so standing still can't be told from having nothing to do", in)
+				}
+				b.pass(c.pause)
+			}
+			all[Write](b)
+			b.feed(b.ownLease(read))
+			if c.proves {
+				writing[ownership.WriteShard](b)
+				return
+			}
+			for _, w := range all[Write](b) {
+				if needsProof(w.Effect, false) {
+					t.Errorf("it sends %+v", w.Effect)
+				}
+			}
+			b.feed(b.ownLease(find[Read](b)))
+			writing[ownership.WriteShard](b)
+		})
+	}
+}
+
 func TestARenewalVouchesForAWhile(t *testing.T) {
 	b := joined(t)
 	b.unvouched = true

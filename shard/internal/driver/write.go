@@ -108,7 +108,7 @@ func (d *Driver) written(e Written) {
 		if e.Outcome == ownership.Committed {
 			d.committed(p.effect, e.Version, p.asked)
 			if renewal {
-				d.vouches()
+				d.vouches(p.asked)
 			}
 		}
 		p.answer = e
