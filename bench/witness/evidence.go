@@ -3,6 +3,7 @@ package witness
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -147,11 +148,11 @@ func (l *ledger) tell(e *Event, a agent) {
 	}
 }
 
-// firstWritten returns, by era, the lowest version that was written to a linked object. A write that changes nothing is
-// answered with an old version, perhaps from before the log or the backup: one that is lower than a version that was
-// answered before the write arrived. Such answers don't count.
-func (c *clusterLog) firstWritten() map[int]uint64 {
-	first := map[int]uint64{}
+// made returns, by era, the versions that were surely made by writes to linked objects, in the order in which the writes
+// arrived. A write that changes nothing is answered with an old version, perhaps from before the log or the backup: one
+// that is lower than a version that was answered before the write arrived. Such answers don't count.
+func (c *clusterLog) made() map[int][]version {
+	made := map[int][]version{}
 	for era, told := range c.told {
 		byEnd := slices.SortedFunc(slices.Values(told), func(a, b version) int { return cmp.Compare(a.end, b.end) })
 		slices.SortFunc(told, func(a, b version) int { return cmp.Compare(a.start, b.start) })
@@ -160,12 +161,23 @@ func (c *clusterLog) firstWritten() map[int]uint64 {
 			for ; ended < len(byEnd) && byEnd[ended].end < v.start; ended++ {
 				highest = max(highest, byEnd[ended].rv)
 			}
-			if v.linked && v.rv > highest && (first[era] == 0 || v.rv < first[era]) {
-				first[era] = v.rv
+			if v.linked && v.rv > highest {
+				made[era] = append(made[era], v)
 			}
 		}
 	}
-	return first
+	return made
+}
+
+// lowest returns the lowest of the versions whose writes arrived after a moment; the highest possible one for none.
+func lowest(made []version, after int64) uint64 {
+	least := uint64(math.MaxUint64)
+	for _, v := range made {
+		if v.start > after {
+			least = min(least, v.rv)
+		}
+	}
+	return least
 }
 
 // judgeUnheard reports clusters whose shards had holders, and of which no log has a line.
@@ -222,9 +234,12 @@ func (l *ledger) judgeLinks() {
 	for _, v := range l.facts.Versions {
 		last[object0{v.Cluster, v.Group, v.Resource, v.Namespace, v.Name, l.era(v.Cluster, l.to)}] = v.ResourceVersion
 	}
-	first := map[string]map[int]uint64{}
+	made, first := map[string]map[int][]version{}, map[string]map[int]uint64{}
 	for name, c := range l.clusters {
-		first[name] = c.firstWritten()
+		made[name], first[name] = c.made(), map[int]uint64{}
+		for era, versions := range made[name] {
+			first[name][era] = lowest(versions, 0)
+		}
 	}
 	for from := 0; from < len(l.links); {
 		to := from
@@ -234,6 +249,7 @@ func (l *ledger) judgeLinks() {
 		}
 		object := l.objects.list[l.links[from].object]
 		c, written := l.clusters[object.cluster], first[object.cluster][object.era]
+		all := made[object.cluster][object.era]
 		loose := 0 // writes whose versions aren't known: each may have made one
 		for i, k := range l.links[from:to] {
 			known := k.base == 0 || k.base < written || versions[k.base]
@@ -248,7 +264,8 @@ func (l *ledger) judgeLinks() {
 				continue
 			}
 			restarted := slices.ContainsFunc(c.restarts, func(t int64) bool {
-				return k.start > t-restartFelt.Microseconds() && (i == 0 || l.links[from+i-1].end <= t)
+				return k.start > t-restartFelt.Microseconds() && (i == 0 || l.links[from+i-1].end <= t) &&
+					k.base < lowest(all, t) // a server that ends may lose its last lines, not one that begins
 			})
 			if restarted {
 				l.stats.Lost++
@@ -261,7 +278,9 @@ func (l *ledger) judgeLinks() {
 			})
 		}
 		k := l.links[to-1]
-		stopped := slices.ContainsFunc(c.restarts, func(t int64) bool { return t >= k.end })
+		stopped := slices.ContainsFunc(c.restarts, func(t int64) bool {
+			return t >= k.end && last[object] < lowest(all, t)
+		})
 		if rv := last[object]; rv >= written && rv > 0 && !versions[rv] && loose == 0 && !stopped {
 			l.found.add(Violation{
 				Kind: MissingLine, Object: object.String(), First: l.lineAt(k.place, k.start, ""),

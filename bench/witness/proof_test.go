@@ -378,6 +378,10 @@ func TestWhatTheLogShouldHoldAndDoesNotIsAViolation(t *testing.T) {
 		{"a line that is missing where an API server ended",
 			with("0-1 s create api:apiserver-x server=1\n7-8 s update api:apiserver-x server=2\n" +
 				"8-9 - update at:a due=0 uid=u1 phase=DONE base=7 rv=8"), Rules{}, map[Kind]int{}},
+		{"a line that is missing after an API server had begun",
+			with("0-1 s create api:apiserver-x server=1\n7-8 s update api:apiserver-x server=2\n" +
+				"9-10 - create at:b due=99 uid=u2 rv=8\n" +
+				"12-13 - update at:a due=0 uid=u1 phase=DONE base=9 rv=11"), Rules{}, map[Kind]int{MissingLine: 1}},
 		{"nothing for two minutes in one log, and nothing at the end of the other",
 			with("120000-120001 - create map:x"), Rules{}, map[Kind]int{MissingFile: 2}},
 		{"nothing for half a minute", with("30000-30001 - create map:x"), Rules{}, map[Kind]int{}},

@@ -41,8 +41,8 @@ func (r *run) rest(ctx context.Context) {
 	}
 }
 
-// restless reports what moved while the fleet should have been at rest. If a replica lapsed meanwhile, which is judged
-// elsewhere, moves follow from that.
+// restless reports what moved while the fleet should have been at rest, or isn't settled. If a replica lapsed meanwhile,
+// which is judged elsewhere, moves follow from that, and the fleet has time to settle.
 func (r *run) restless(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return nil // the run was ended
@@ -56,7 +56,7 @@ func (r *run) restless(ctx context.Context) error {
 		return err
 	}
 	if len(lines) > 0 {
-		return nil
+		return r.fleet.AwaitSettled(ctx, min(settleWithin, r.patience))
 	}
 	return r.fleet.Unsettled(ctx)
 }

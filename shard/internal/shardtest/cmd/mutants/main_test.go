@@ -26,3 +26,24 @@ func TestOnlyATestThatFailedHasCaughtAMutant(t *testing.T) {
 		})
 	}
 }
+
+func TestATestThatPassesWhenItRunsOnceMoreHasCaughtNothing(t *testing.T) {
+	for _, c := range []struct{ name, script, away string }{
+		{"it fails again", `echo "--- FAIL: TestA (0s)"; exit 1`, ""},
+		{"it passes", `exit 0`, "TestA/b failed, and passed"},
+		{"it is killed", `kill -9 $$`, "signal: killed"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			err := again(func(args ...string) (string, error) {
+				if got := strings.Join(args, " "); got != "-test.run=^TestA$" {
+					t.Errorf("it runs %s", got)
+				}
+				out, err := exec.Command("sh", "-c", c.script).CombinedOutput()
+				return string(out), err
+			}, "TestA/b")
+			if (err == nil) != (c.away == "") || (err != nil && !strings.Contains(err.Error(), c.away)) {
+				t.Errorf("error %v; want %q", err, c.away)
+			}
+		})
+	}
+}
