@@ -116,14 +116,6 @@ func Kubeconfig(kubeconfig []byte, url string, ca []byte) ([]byte, error) {
 	return clientcmd.Write(*config)
 }
 
-// RESTConfig returns a copy of a client configuration that goes through the proxy.
-func (p *Proxy) RESTConfig(config *rest.Config) *rest.Config {
-	config = rest.CopyConfig(config)
-	config.Host = p.URL()
-	config.CAFile, config.CAData = "", p.CA()
-	return config
-}
-
 // ServeHTTP serves one request of a client.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	about := parse(r.Method, r.URL, r.UserAgent())
