@@ -36,6 +36,7 @@ type home struct {
 	members  *member.Store
 	records  *record.Store
 	mail     *mailbox[driver.Event]
+	clock    clock
 	spawn    func(func())
 	ctx      context.Context // bounds the requests in flight
 	cancel   context.CancelFunc
@@ -43,7 +44,8 @@ type home struct {
 
 // newHome returns an incarnation's client of the home cluster. It sends nothing.
 func newHome(ctx context.Context, id protocol.Incarnation, cfg Config, rc *rest.Config, scheme *runtime.Scheme,
-	log logr.Logger, t *trouble, mail *mailbox[driver.Event], spawn func(func()), say func() string) (*home, error) {
+	log logr.Logger, t *trouble, mail *mailbox[driver.Event], clock clock, spawn func(func()),
+	say func() string) (*home, error) {
 	rc = rest.CopyConfig(rc)
 	rc.QPS = -1 // no client-side limit: renewals must never wait for one, and the driver bounds the requests in flight
 	rc.Wrap(func(next http.RoundTripper) http.RoundTripper { return engage.Obedient(next) })
@@ -59,7 +61,7 @@ func newHome(ctx context.Context, id protocol.Incarnation, cfg Config, rc *rest.
 		return nil, fmt.Errorf("building the client of the home cluster: %w", err)
 	}
 	h := &home{
-		id: id, fleet: cfg.Fleet, log: log, trouble: t, observer: cfg.Observer, mail: mail, spawn: spawn,
+		id: id, fleet: cfg.Fleet, log: log, trouble: t, observer: cfg.Observer, mail: mail, clock: clock, spawn: spawn,
 		client: c, members: member.NewStore(c, cfg.Namespace, cfg.Fleet),
 		records: record.NewStore(c, cfg.Namespace, cfg.Fleet),
 	}
@@ -89,6 +91,7 @@ func (h *home) write(w driver.Write) {
 		defer cancel()
 		ctx, asked := engage.Obeying(ctx)
 		version, err := do(ctx)
+		at := h.clock.now()
 		what, outcome := driver.What(w.Effect), cas.Outcome(err)
 		h.observer.Wrote(what, outcome)
 		cause := cas.Cause(err)
@@ -107,7 +110,8 @@ func (h *home) write(w driver.Write) {
 		if _, renewal := w.Effect.(ownership.WriteLease); renewal {
 			put = h.mail.putUrgent // the incarnation lapses if that waits for long
 		}
-		put(driver.Written{Number: w.Number, Outcome: outcome, Version: version, Cause: cause, After: asked.Wait()})
+		put(driver.Written{Number: w.Number, Outcome: outcome, Version: version, Cause: cause, After: asked.Wait(),
+			At: at})
 	})
 }
 
@@ -168,10 +172,11 @@ func (h *home) read(r driver.Read) {
 		ctx, cancel := context.WithTimeout(bound, r.Patience)
 		defer cancel()
 		in, err := h.reading(ctx, r.Of)
+		at := h.clock.now()
 		if err != nil && bound.Err() == nil {
 			h.trouble.tell("Read", err)
 		}
-		h.mail.put(driver.Found{Number: r.Number, What: in})
+		h.mail.put(driver.Found{Number: r.Number, What: in, At: at})
 	})
 }
 

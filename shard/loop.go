@@ -291,7 +291,7 @@ func (l *loop) begin(b driver.Begin) {
 		l.writer.cancel()
 	}
 	var err error
-	if l.writer, err = newHome(l.ctx, b.ID, l.cfg, l.home, l.scheme, log, l.trouble, l.mail, l.beside.Go,
+	if l.writer, err = newHome(l.ctx, b.ID, l.cfg, l.home, l.scheme, log, l.trouble, l.mail, l.clock, l.beside.Go,
 		l.say); err != nil {
 		l.fail(err)
 		return

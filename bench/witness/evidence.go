@@ -148,7 +148,7 @@ func (l *ledger) tell(e *Event, a agent) {
 	}
 }
 
-// made returns, by era, the versions that were surely made by writes to linked objects, in the order in which the writes
+// made returns, by era, the versions that were surely made by writes to linked objects, in the order in which those
 // arrived. A write that changes nothing is answered with an old version, perhaps from before the log or the backup: one
 // that is lower than a version that was answered before the write arrived. Such answers don't count.
 func (c *clusterLog) made() map[int][]version {

@@ -78,6 +78,8 @@ func TestABadCommandLineIsOneClearLineAndExitCodeTwo(t *testing.T) {
 			want: "--at-requests: cpu=2 is above its limit of 1"},
 		"half a device": {args: []string{"--at-requests=example.com/gpu=500m", "--at-limits=example.com/gpu=500m"},
 			want: "--at-requests: example.com/gpu=500m must be a whole number"},
+		"half a device at most": {args: []string{"--at-limits=example.com/gpu=500m"},
+			want: "--at-limits: example.com/gpu=500m must be a whole number"},
 		"a restricted root":  {args: []string{"--at-run-as-user=0"}, want: "--at-run-as-user 0"},
 		"a user above 2^31":  {args: []string{"--at-run-as-user=4294967294"}, want: "must be from 1 to 2147483647"},
 		"half a second":      {args: []string{"--at-active-deadline=500ms"}, want: "--at-active-deadline: 500ms"},

@@ -76,8 +76,11 @@ func (d PodDefaults) Validate() error {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.Limits)) {
-		if limit := d.Limits[name]; limit.Sign() < 0 {
+		switch limit := d.Limits[name]; {
+		case limit.Sign() < 0:
 			wrong = append(wrong, fmt.Errorf("limits: %s=%s is negative", name, limit.String()))
+		case !shared(name) && limit.MilliValue()%1000 != 0:
+			wrong = append(wrong, fmt.Errorf("limits: %s=%s must be a whole number", name, limit.String()))
 		}
 	}
 	if d.ActiveDeadline < 0 || d.ActiveDeadline%time.Second != 0 || d.ActiveDeadline > math.MaxInt32*time.Second {

@@ -41,8 +41,8 @@ func (r *run) rest(ctx context.Context) {
 	}
 }
 
-// restless reports what moved while the fleet should have been at rest, or isn't settled. If a replica lapsed meanwhile,
-// which is judged elsewhere, moves follow from that, and the fleet has time to settle.
+// restless reports what moved while the fleet should have been at rest, or what isn't settled. If a replica lapsed
+// meanwhile, which is judged elsewhere, moves follow from that, and the fleet has time to settle.
 func (r *run) restless(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return nil // the run was ended

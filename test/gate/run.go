@@ -43,7 +43,7 @@ func command(args ...string) step { return step{args: args} }
 // goTest runs tests in a module; args are packages and flags. The budget of the suite bounds them, twice that on a slow
 // machine; one package may use it all.
 func goTest(dir string, args ...string) step {
-	return step{dir: dir, args: append([]string{"go", "test", "-json", "-timeout=1h"}, args...), tests: true}
+	return step{dir: dir, args: append([]string{"go", "test", "-json", "-timeout=45m"}, args...), tests: true}
 }
 
 // result is what became of a suite.

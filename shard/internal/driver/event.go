@@ -45,11 +45,13 @@ type (
 		Version ownership.Version // the new one, of a committed write
 		Cause   ownership.Cause   // why the write wasn't committed
 		After   time.Duration     // how long the API server asked to wait; 0 if it didn't
+		At      ownership.Instant // when the answer came; zero: when it is handled
 	}
-	// Found answers a [Read]. What is nil if the read failed.
+	// Found answers a [Read]. What is nil if the read failed. At is when the answer came; zero: when it is handled.
 	Found struct {
 		Number uint64
 		What   ownership.Input
+		At     ownership.Instant
 	}
 	// Opened: the caches that a [Warm] asked for are being built over this connection to their cluster.
 	Opened struct {

@@ -74,13 +74,13 @@ func (d *Driver) leasePatience() time.Duration {
 }
 
 // measurePace estimates the home cluster's response time: it rises at once and falls slowly. Renewals have a priority
-// level of their own (config/flowcontrol), so a fast answer to one says nothing about other requests. How long a list
-// of all records takes says nothing about them either.
+// level of their own (config/flowcontrol), so a fast answer to one says nothing about other requests. A list of all
+// records takes longer than they do.
 func (d *Driver) measurePace(p pending, renewal bool) {
-	if p.of.All {
+	took := d.now.AtLeast(p.asked)
+	if p.of.All && took >= d.pace {
 		return
 	}
-	took := d.now.AtLeast(p.asked)
 	if took >= p.patience {
 		d.givenUp++
 		return

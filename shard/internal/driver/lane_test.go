@@ -235,19 +235,44 @@ func TestI1WhatShowsThatTheWatchesGoOn(t *testing.T) {
 }
 
 // Where there are thousands of records, a list takes seconds. It may, and other requests are given up as soon as ever.
+// But it may also be lost.
 func TestAListMayTakeALeaseAndSetsNoPace(t *testing.T) {
 	b := newBench(t)
 	b.join()
-	before := b.d.patience()
+	lists := func() (found []pending) {
+		for _, p := range b.d.pending {
+			if p.of.All {
+				found = append(found, p)
+			}
+		}
+		return found
+	}
+	slow, before := lease/3, b.d.patience()
 	b.d.list()
-	list := b.d.pending[len(b.d.pending)-1]
+	list := lists()[0]
 	if list.patience != lease {
 		t.Errorf("a list may take %v, want %v", list.patience, lease)
 	}
-	b.now = b.now.Add(lease / 3)
+	b.now = b.now.Add(slow)
+	b.feed(Tick{})
+	b.d.list()
+	if n := len(lists()); n != 1 {
+		t.Errorf("%d lists are in flight after %v, want 1", n, slow)
+	}
 	b.feed(Found{Number: list.number, What: ownership.Listing{}})
 	if after := b.d.patience(); after != before {
 		t.Errorf("other requests may take %v after a slow list, want %v", after, before)
+	}
+	b.d.list()
+	b.answerRenewals(2) // half a lease duration
+	b.d.list()
+	if n := len(lists()); n != 2 {
+		t.Errorf("%d lists are in flight after half a lease duration, want another", n)
+	}
+	b.d.pace = lease / 5
+	b.feed(Found{Number: lists()[1].number, What: ownership.Listing{}})
+	if b.d.pace >= lease/5 {
+		t.Errorf("a list that is answered at once says nothing of a slow home cluster: %v", b.d.pace)
 	}
 }
 

@@ -74,11 +74,12 @@ func (d *Driver) watched(what ownership.Input) {
 	}
 }
 
-// list requests a live list of all records, unless one is in flight.
+// list requests a live list of all records, unless one is in flight. One that takes long may be lost: then another is
+// requested, while the first may still be answered.
 func (d *Driver) list() {
 	all := Subject{All: true}
 	for _, p := range d.pending {
-		if p.of == all {
+		if p.of == all && d.now.AtLeast(p.asked) < d.cfg.Protocol.LeaseDuration/2 {
 			return
 		}
 	}

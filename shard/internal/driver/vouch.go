@@ -17,9 +17,9 @@ import (
 // Leases of the process's earlier incarnations, in the versions that they knew or later ones, with no older renewal.
 
 // vouchFor is how long such a proof counts, from the answer on. A home cluster that answers hasn't been stopped since
-// it looked, and it can't be stopped, restored and started again within this time, nor within twice this time. An
-// answer may have arrived long before it is handled, while the process stood still. So if it stood still for as long as
-// this since it asked, the proof counts from when it asked.
+// it looked, and it can't be stopped, restored and started again within this time, nor within twice this time. If the
+// process stood still for as long as this since it asked, the answer may have come at any time since then, so the proof
+// counts from when it asked.
 const vouchFor = 500 * time.Millisecond
 
 // vouch is the state of these proofs.
@@ -69,23 +69,25 @@ func (d *Driver) vouched() bool {
 	return false
 }
 
-// vouches extends the proof after the answer to a request that was sent at that time. A restored home cluster couldn't
-// have given it.
-func (d *Driver) vouches(asked ownership.Instant) {
+// vouches extends the proof after an answer that a restored home cluster couldn't have given. came is when it came
+// (zero: just now), asked when the request for it was sent.
+func (d *Driver) vouches(asked, came ownership.Instant) {
 	if len(d.past) > 0 {
 		return
 	}
-	if d.stoodStill.AtLeast(asked) > 0 {
-		d.vouch.until = asked.Add(vouchFor)
-	} else {
-		d.vouch.until = d.now.Add(vouchFor)
+	switch {
+	case d.stoodStill.AtLeast(asked) > 0:
+		came = asked
+	case came == ownership.Instant{}:
+		came = d.now
 	}
+	d.vouch.until = came.Add(vouchFor)
 }
 
 // vouchAnswered handles the read of a Lease of this process. (A Lease that is too old has ended the incarnation before
 // this.) If the Lease of an earlier incarnation is missing, peers may have sealed and removed it, or the history may be
 // another. These can't be told apart, so this incarnation, which has only just begun, starts over.
-func (d *Driver) vouchAnswered(p pending, what ownership.Input) {
+func (d *Driver) vouchAnswered(p pending, what ownership.Input, came ownership.Instant) {
 	d.vouch.asked = false
 	if what != nil {
 		d.vouch.tries = 0
@@ -96,7 +98,7 @@ func (d *Driver) vouchAnswered(p pending, what ownership.Input) {
 		d.vouch.tries++
 	case p.of.Lease == d.id:
 		if found {
-			d.vouches(p.asked)
+			d.vouches(p.asked, came)
 		}
 	case len(d.past) == 0 || d.past[0].id != p.of.Lease: // forgotten meanwhile, since the home cluster went back
 	default:

@@ -103,6 +103,30 @@ func TestR5AnAnswerThatMayHaveWaitedWhileTheProcessStoodStillIsNoProof(t *testin
 	}
 }
 
+// Thousands of events may be handled between an answer and its own handling.
+func TestR5AnAnswerIsProofFromWhenItCame(t *testing.T) {
+	for name, c := range map[string]struct {
+		waited time.Duration
+		proves bool
+	}{"it has just come": {vouchFor - 1, true}, "it has waited": {vouchFor, false}} {
+		t.Run(name, func(t *testing.T) {
+			b := taking(t)
+			answer := b.ownLease(find[Read](b))
+			answer.At = b.now
+			b.pass(c.waited / 2)
+			b.pass(c.waited - c.waited/2)
+			b.feed(answer)
+			proves := false
+			for _, w := range all[Write](b) {
+				proves = proves || needsProof(w.Effect, false)
+			}
+			if proves != c.proves {
+				t.Errorf("it takes the shard: %v", proves)
+			}
+		})
+	}
+}
+
 func TestARenewalVouchesForAWhile(t *testing.T) {
 	b := joined(t)
 	b.unvouched = true

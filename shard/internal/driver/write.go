@@ -108,7 +108,7 @@ func (d *Driver) written(e Written) {
 		if e.Outcome == ownership.Committed {
 			d.committed(p.effect, e.Version, p.asked)
 			if renewal {
-				d.vouches(p.asked)
+				d.vouches(p.asked, e.At)
 			}
 		}
 		p.answer = e
@@ -169,7 +169,7 @@ func (d *Driver) found(e Found) {
 	case doubted:
 		d.doubtSettled(p, what != nil)
 	case vouching:
-		d.vouchAnswered(p, what)
+		d.vouchAnswered(p, what, e.At)
 	case confirm:
 		if what == nil {
 			d.unconfirmed = append(d.unconfirmed, deletion{p.of, d.now.Add(confirmEvery)})

@@ -158,10 +158,10 @@ func (b *Breaker) send(ctx context.Context, req *http.Request, base http.RoundTr
 	switch {
 	case err == nil && judged:
 		w.answers()
-		b.judge(req, res, time.Since(sent), tellRetryAfter(caller, res))
 		if res.StatusCode == http.StatusNotFound {
 			disbelieve(req, res)
 		}
+		b.judge(req, res, time.Since(sent), tellRetryAfter(caller, res))
 		headed, end := time.Now(), release
 		return res, func() { end(); b.took(time.Since(headed)) }, nil
 	case err == nil:
@@ -288,14 +288,15 @@ func cutAPI(path string) (prefix, below string, version int) {
 }
 
 // disbelieve makes a 404 that isn't the API server's own a 503. An ingress that reloads answers 404 to everything for a
-// moment, and who takes that for the API server's word forgets an object that is there. The API server's own comes as a
-// Status, if the path is that of a resource.
+// moment, and who takes that for the API server's word forgets an object that is there. The API server's own has the ID
+// of an audit event, and comes as a Status unless its kind isn't served.
 func disbelieve(req *http.Request, res *http.Response) {
 	if len(partsOf(req.URL.Path)) == 0 || streams(req.URL.Path) {
-		return // of discovery, where the API server's has no Status either, or what a Pod answers
+		return // it is about no object
 	}
-	if strings.HasPrefix(res.Header.Get("Content-Type"), "application/vnd.kubernetes.") {
-		return // a Status in binary form
+	binary := strings.HasPrefix(res.Header.Get("Content-Type"), "application/vnd.kubernetes.")
+	if binary || res.Header.Get("Audit-Id") != "" {
+		return
 	}
 	const longest = 64 << 10 // of a Status that says that an object isn't there
 	head, _ := io.ReadAll(io.LimitReader(res.Body, longest))
@@ -304,7 +305,7 @@ func disbelieve(req *http.Request, res *http.Response) {
 		io.Closer
 	}{io.MultiReader(bytes.NewReader(head), res.Body), res.Body} // which fails again if it failed
 	if !bytes.Contains(head, []byte(`"Status"`)) {
-		res.StatusCode, res.Status = http.StatusServiceUnavailable, http.StatusText(http.StatusServiceUnavailable)
+		res.StatusCode, res.Status = http.StatusServiceUnavailable, "503 "+http.StatusText(http.StatusServiceUnavailable)
 	}
 }
 

@@ -106,20 +106,22 @@ func TestOnlyAnAnswerSaysWhatBecameOfAWrite(t *testing.T) {
 // What a proxy answers while it knows no way to the API server is no word about an object.
 func TestA404IsTheAPIServersWordOnlyIfItIsAStatus(t *testing.T) {
 	const json, text, object = "application/json", "text/plain", "/api/v1/namespaces/shop/pods/a"
+	const none, away, status, lost = "404 page not found", http.StatusServiceUnavailable, `{"kind": "Status"}`,
+		http.StatusNotFound
 	for name, c := range map[string]struct {
 		method, path, kind, body string
 		status                   int
 	}{
-		"an object that isn't there": {http.MethodGet, object, json, `{"kind": "Status", "code": 404}`, http.StatusNotFound},
-		"the same, in binary":        {http.MethodGet, object, "application/vnd.kubernetes.protobuf", "k8s", http.StatusNotFound},
-		"a proxy's text":             {http.MethodGet, object, text, "default backend - 404", http.StatusServiceUnavailable},
-		"a proxy's empty answer":     {http.MethodGet, object, "", "", http.StatusServiceUnavailable},
-		"a proxy's JSON":             {http.MethodGet, object, json, `{"message": "no Route"}`, http.StatusServiceUnavailable},
-		"to a deletion":              {http.MethodDelete, object, text, "404 page not found", http.StatusServiceUnavailable},
-		"behind a path": {http.MethodPatch, "/clusters/west" + object, text, "404 page not found",
-			http.StatusServiceUnavailable},
-		"a group that isn't served":    {http.MethodGet, "/apis/example.com/v1", text, "404 page not found", http.StatusNotFound},
-		"a Pod's own answer":           {http.MethodGet, object + "/proxy/page", text, "no such page", http.StatusNotFound},
+		"an object that isn't there":   {http.MethodGet, object, json, status, lost},
+		"the same, in binary":          {http.MethodGet, object, "application/vnd.kubernetes.protobuf", "k8s", lost},
+		"a kind that isn't served":     {http.MethodGet, object, text, none + " audited", lost},
+		"a proxy's text":               {http.MethodGet, object, text, "default backend - 404", away},
+		"a proxy's empty answer":       {http.MethodGet, object, "", "", away},
+		"a proxy's JSON":               {http.MethodGet, object, json, `{"message": "no Route"}`, away},
+		"to a deletion":                {http.MethodDelete, object, text, none, away},
+		"behind a path":                {http.MethodPatch, "/clusters/west" + object, text, none, away},
+		"a group that isn't served":    {http.MethodGet, "/apis/example.com/v1", text, none, lost},
+		"a Pod's own answer":           {http.MethodGet, object + "/proxy/page", text, "no such page", lost},
 		"an object that there is":      {http.MethodGet, object, json, "{}", http.StatusOK},
 		"a deletion that isn't wanted": {http.MethodDelete, object, text, "conflict", http.StatusConflict},
 	} {
@@ -127,12 +129,15 @@ func TestA404IsTheAPIServersWordOnlyIfItIsAStatus(t *testing.T) {
 			g, _ := newTestGate(t)
 			g.Open(1)
 			f := &fence{gate: g, traffic: &Traffic{}, base: servers(func(*http.Request) (*http.Response, error) {
-				status := c.status
-				if status == http.StatusServiceUnavailable {
-					status = http.StatusNotFound
+				res := &http.Response{StatusCode: c.status, Header: http.Header{"Content-Type": {c.kind}},
+					Body: io.NopCloser(strings.NewReader(c.body))}
+				if c.status == away {
+					res.StatusCode = lost
 				}
-				return &http.Response{StatusCode: status, Header: http.Header{"Content-Type": {c.kind}},
-					Body: io.NopCloser(strings.NewReader(c.body))}, nil
+				if strings.HasSuffix(c.body, "audited") {
+					res.Header.Set("Audit-Id", "1")
+				}
+				return res, nil
 			})}
 			req, _ := http.NewRequest(c.method, "http://server"+c.path, http.NoBody)
 			res, err := f.RoundTrip(req)
@@ -142,6 +147,9 @@ func TestA404IsTheAPIServersWordOnlyIfItIsAStatus(t *testing.T) {
 			body, err := io.ReadAll(res.Body)
 			if err := errors.Join(err, res.Body.Close()); err != nil || string(body) != c.body || res.StatusCode != c.status {
 				t.Errorf("%d %q (%v), want %d %q", res.StatusCode, body, err, c.status, c.body)
+			}
+			if served := !f.traffic.Breaker.LastUsable().IsZero(); served != (c.status != away) {
+				t.Errorf("it counts as served: %v", served)
 			}
 		})
 	}

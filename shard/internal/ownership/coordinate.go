@@ -2,7 +2,6 @@ package ownership
 
 import (
 	"slices"
-	"time"
 
 	"github.com/tenure-dev/tenure/shard/plan"
 )
@@ -177,9 +176,7 @@ func (r *Replica) create(t *tenure, to Incarnation) {
 		}
 	}
 	if !first {
-		if r.lead.Floor+Epoch(r.cfg.LeaseDuration/time.Millisecond) < r.era() {
-			r.writeLead(r.lead)
-			r.leadWanted = true // the plan is made again after that
+		if !r.raised() {
 			return
 		}
 		floor += 2 * epochBand

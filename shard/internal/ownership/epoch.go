@@ -85,6 +85,18 @@ func (r *Replica) leadFound(l Lead) {
 	}
 }
 
+// raised reports whether the floor was raised to the clock a moment ago. If not, it is raised now, and all decisions
+// are triggered again after that. What a lost history gave out may be remembered by nobody, or only by others; but it
+// was given out before home went back.
+func (r *Replica) raised() bool {
+	if r.lead.Floor+Epoch(r.cfg.LeaseDuration/time.Millisecond) >= r.era() {
+		return true
+	}
+	r.writeLead(r.lead)
+	r.leadWanted = true
+	return false
+}
+
 // claimEpoch returns the epoch at which a shard may be claimed now; ok is false if the claim must wait.
 func (r *Replica) claimEpoch(t *tenure) (_ Epoch, ok bool) {
 	if t.found && !r.lifted {
@@ -105,7 +117,7 @@ func (r *Replica) claimEpoch(t *tenure) (_ Epoch, ok bool) {
 		t.freeAt = known
 		return 0, false
 	}
-	if !r.leadLive() {
+	if !r.leadLive() || !r.raised() {
 		return 0, false
 	}
 	band := Epoch(epochBand)

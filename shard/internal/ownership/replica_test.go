@@ -767,19 +767,42 @@ func TestI2ARecordMadeBelowTheFloorIsClaimedAboveIt(t *testing.T) {
 // The record that it replaces may have been one of a former coordinator, and have been claimed at the epoch that the
 // floor gives that.
 func TestI2ARecordMadeByHandIsClaimedHigherThanOneOfAFormerCoordinator(t *testing.T) {
+	const floor = 1_000_000 // above the clock
 	b := newBench(t)
 	b.live(b.r.cfg.BuryTime+lease/4, "")
 	b.v++
-	b.feed(LeadSeen{Lead{Holder: "b", Floor: 500, Version: b.v}})
+	b.feed(LeadSeen{Lead{Holder: "b", Floor: floor, Version: b.v}})
 	lead := b.v
 	b.feed(ShardSeen{Shard{ID: west, Assignee: "a", Version: b.v}})
 	b.live(b.r.cfg.BuryTime-time.Millisecond, "")
 	none[FindLead](b)
 	b.live(time.Millisecond, "") // whoever held the one that it replaces, perhaps never seen here, has seen that by now
 	find[FindLead](b)
-	b.feed(LeadFound{Lead{Holder: "b", Floor: 500, Version: lead}})
-	if got := find[WriteShard](b); got.Shard.Epoch <= 500+epochBand+1 {
+	b.feed(LeadFound{Lead{Holder: "b", Floor: floor, Version: lead}})
+	if got := find[WriteShard](b); got.Shard.Epoch <= floor+epochBand+1 {
 		t.Errorf("it is claimed at epoch %d", got.Shard.Epoch)
+	}
+}
+
+// Home may have been set up again from nothing, and epochs may have been used of which nobody here knows.
+func TestI2ARecordMadeByHandIsClaimedAboveAFloorThatWasRaisedAMomentAgo(t *testing.T) {
+	b := newBench(t)
+	b.v++
+	b.feed(LeadSeen{Lead{Holder: "b", Floor: 5, Version: b.v}})
+	b.feed(ShardSeen{Shard{ID: west, Assignee: "a", Version: b.v}})
+	b.live(b.r.cfg.BuryTime, "")
+	find[FindLead](b)
+	b.feed(LeadFound{b.r.lead})
+	none[WriteShard](b)
+	raise, now := find[WriteLead](b), b.r.era()
+	if raise.Lead.Holder != "b" || raise.Lead.Floor != now {
+		t.Errorf("it writes %+v, want b as before and a floor of %d, the time by now", raise.Lead, now)
+	}
+	b.commit(raise.Seq)
+	find[FindLead](b)
+	b.feed(LeadFound{b.r.lead})
+	if got := find[WriteShard](b); got.Shard.Epoch <= now {
+		t.Errorf("it is claimed at epoch %d, want one above %d", got.Shard.Epoch, now)
 	}
 }
 
