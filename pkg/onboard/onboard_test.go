@@ -268,6 +268,25 @@ func TestRemovalDeletesOnlyWhatWasMadeHereAndNoAPI(t *testing.T) {
 	}
 }
 
+func TestTokensOfAnAccountThatIsLeftAreToldOfUnlessTheReplicasRunWithIt(t *testing.T) {
+	for name, c := range map[string]struct {
+		ours   bool
+		stays  string
+		tokens bool
+	}{
+		"made here": {true, "", false}, "made by kubectl": {false, "", true}, "at home": {false, "the replicas run with it", false},
+	} {
+		var live []*unstructured.Unstructured
+		for _, o := range objectsOf(t, everywhere) {
+			live = append(live, asServed(o, c.ours))
+		}
+		keep := func(*unstructured.Unstructured) string { return c.stays }
+		if got := leavesTokens(decideRemoval(live, keep), keep); got != c.tokens {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
 // tokenUntil looks like a token of a service account.
 func tokenUntil(expires time.Time) string {
 	claims := fmt.Sprintf(`{"iat":%d,"exp":%d}`, now.Add(-time.Hour).Unix(), expires.Unix())

@@ -207,7 +207,7 @@ func (o Onboarder) clean(ctx context.Context, atHome string, there client.Client
 	if err != nil {
 		return r, fmt.Errorf("cluster %s: %w", o.Name, err)
 	}
-	if slices.ContainsFunc(made, func(s step) bool { return leavesTokens(s) && keep(s.Object) == "" }) {
+	if leavesTokens(made, keep) {
 		r.Notes = append(r.Notes, fmt.Sprintf("tokens of the service account that is left stay valid until they expire, or "+
 			"until it is deleted: kubectl -n %s delete serviceaccount %s", accountNamespace, accountName))
 	}
@@ -222,10 +222,12 @@ func (o Onboarder) clean(ctx context.Context, atHome string, there client.Client
 	return r, nil
 }
 
-// leavesTokens reports whether a step leaves the service account because Add didn't create it. (Where the replicas run
-// with it, it must stay; SECURITY.md says how they get another.)
-func leavesTokens(s step) bool {
-	return s.Action == left && s.Object.GetKind() == kindAccount && !ours(s.Object)
+// leavesTokens reports whether the service account is left because Add didn't create it. (Where the replicas run with it,
+// it must stay; SECURITY.md says how they get another.)
+func leavesTokens(made []step, keep func(*unstructured.Unstructured) string) bool {
+	return slices.ContainsFunc(made, func(s step) bool {
+		return s.Action == left && s.Object.GetKind() == kindAccount && !ours(s.Object) && keep(s.Object) == ""
+	})
 }
 
 // kept returns a function that says why an object stays although it is ours: the replicas run with it, or the
