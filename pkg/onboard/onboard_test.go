@@ -274,7 +274,8 @@ func TestTokensOfAnAccountThatIsLeftAreToldOfUnlessTheReplicasRunWithIt(t *testi
 		stays  string
 		tokens bool
 	}{
-		"made here": {true, "", false}, "made by kubectl": {false, "", true}, "at home": {false, "the replicas run with it", false},
+		"made here": {true, "", false}, "made by kubectl": {false, "", true},
+		"at home": {false, "the replicas run with it", false},
 	} {
 		var live []*unstructured.Unstructured
 		for _, o := range objectsOf(t, everywhere) {

@@ -222,8 +222,8 @@ func (o Onboarder) clean(ctx context.Context, atHome string, there client.Client
 	return r, nil
 }
 
-// leavesTokens reports whether the service account is left because Add didn't create it. (Where the replicas run with it,
-// it must stay; SECURITY.md says how they get another.)
+// leavesTokens reports whether the service account is left because Add didn't create it. (Where the replicas run with
+// it, it must stay; SECURITY.md says how they get another.)
 func leavesTokens(made []step, keep func(*unstructured.Unstructured) string) bool {
 	return slices.ContainsFunc(made, func(s step) bool {
 		return s.Action == left && s.Object.GetKind() == kindAccount && !ours(s.Object) && keep(s.Object) == ""
