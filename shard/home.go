@@ -176,7 +176,11 @@ func (h *home) read(r driver.Read) {
 		if err != nil && bound.Err() == nil {
 			h.trouble.tell("Read", err)
 		}
-		h.mail.put(driver.Found{Number: r.Number, What: in, At: at})
+		put := h.mail.put
+		if r.Of.Lease == h.id {
+			put = h.mail.putUrgent // if it waits for long, it allows nothing any more
+		}
+		put(driver.Found{Number: r.Number, What: in, At: at})
 	})
 }
 

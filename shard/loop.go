@@ -21,39 +21,6 @@ import (
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
-// clock reads the process's two clocks.
-type clock struct{ start time.Time } // the monotonic clock's origin
-
-func (c clock) now() ownership.Instant {
-	now := time.Now()
-	return ownership.Instant{Mono: now.Sub(c.start), Wall: time.Duration(now.UnixNano())}
-}
-
-// lease holds the instant until which one incarnation may act. The loop sets it, and gates check it at every passage.
-// It is safe for concurrent use.
-type lease struct {
-	clock clock
-	until atomic.Pointer[ownership.Instant] // nil while not a member
-}
-
-// valid reports whether the incarnation may act at this very moment.
-func (l *lease) valid() bool {
-	until := l.until.Load()
-	if until == nil {
-		return false
-	}
-	now := l.clock.now()
-	return now.Mono < until.Mono && now.Wall < until.Wall
-}
-
-func (l *lease) set(until ownership.Instant) {
-	if until == (ownership.Instant{}) {
-		l.until.Store(nil)
-		return
-	}
-	l.until.Store(&until)
-}
-
 // loop feeds events to the driver and carries out its requests, at the home cluster and at the shards. Everything
 // that runs concurrently only puts events.
 type loop struct {

@@ -271,6 +271,9 @@ func TestAListMayTakeALeaseAndSetsNoPace(t *testing.T) {
 	}
 	b.d.pace = lease / 5
 	b.feed(Found{Number: lists()[1].number, What: ownership.Listing{}})
+	if n := len(lists()); n != 0 {
+		t.Errorf("%d lists are awaited that would show what is older", n)
+	}
 	if b.d.pace >= lease/5 {
 		t.Errorf("a list that is answered at once says nothing of a slow home cluster: %v", b.d.pace)
 	}

@@ -81,7 +81,9 @@ func (d *Driver) vouches(asked, came ownership.Instant) {
 	case came == ownership.Instant{}:
 		came = d.now
 	}
-	d.vouch.until = came.Add(vouchFor)
+	if until := came.Add(vouchFor); until.AtLeast(d.vouch.until) > 0 { // each is a proof by itself
+		d.vouch.until = until
+	}
 }
 
 // vouchAnswered handles the read of a Lease of this process. (A Lease that is too old has ended the incarnation before

@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"slices"
 	"time"
 
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
@@ -145,6 +146,9 @@ func (d *Driver) found(e Found) {
 	case ownership.Listing:
 		seen.Asked = p.asked.Add(1)
 		what = seen
+		d.pending = slices.DeleteFunc(d.pending, func(q pending) bool { // what it shows would be older
+			return q.of.All && q.asked.AtLeast(p.asked) <= 0
+		})
 		d.lookAll(seen)
 	case ownership.LeadGone, ownership.LeaseGone:
 		if d.newest(p.of) > p.known {

@@ -294,8 +294,9 @@ func disbelieve(req *http.Request, res *http.Response) {
 	if len(partsOf(req.URL.Path)) == 0 || streams(req.URL.Path) {
 		return // it is about no object
 	}
-	binary := strings.HasPrefix(res.Header.Get("Content-Type"), "application/vnd.kubernetes.")
-	if binary || res.Header.Get("Audit-Id") != "" {
+	prefix, _, _ := cutAPI(req.URL.Path)
+	audited := res.Header.Get("Audit-Id") != "" && !strings.HasSuffix(prefix, "/proxy") // else it is the outer server's
+	if audited || strings.HasPrefix(res.Header.Get("Content-Type"), "application/vnd.kubernetes.") {
 		return
 	}
 	const longest = 64 << 10 // of a Status that says that an object isn't there
