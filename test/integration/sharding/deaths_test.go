@@ -81,7 +81,9 @@ func TestADeathThatAPodProvesDoesNotWaitForTheLease(t *testing.T) {
 	r := newRig(t)
 	const long = 15 * time.Second
 	flag := "--lease-duration=" + long.String()
-	survivor, victim := r.startInPod("w1", flag), r.startInPod("w2", flag)
+	survivor := r.startInPod("w1", flag)
+	r.settle() // one that finds what another holds would watch it for a lease duration before it took anything
+	victim := r.startInPod("w2", flag)
 	r.settle()
 	r.serves()
 	// A kubelet's report of the death of an incarnation that doesn't exist must not count for the one that does.
