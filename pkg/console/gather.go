@@ -219,15 +219,7 @@ func (g Gatherer) Why(ctx context.Context, object Object, workload *rest.Config)
 	if q.Snapshot, err = g.snapshot(ctx, home); err != nil {
 		return Question{}, err
 	}
-	unnamed := object.Kind == kindDeployment && object.Cluster == ""
-	if unnamed {
-		object.Cluster = kubeconfig.HomeName
-	}
-	if q.Object.Cluster, err = theCluster(q.Snapshot, object.Cluster); err != nil {
-		if unnamed {
-			err = errors.New("home isn't a cluster of this fleet: replicas copy its Deployments only with " +
-				"--deployment-source=home; if they copy those of another cluster, name it by --cluster")
-		}
+	if q.Object.Cluster, err = clusterOf(q.Snapshot, object); err != nil {
 		return Question{}, err
 	}
 	given := workload != nil
@@ -323,6 +315,19 @@ func (g Gatherer) workload(ctx context.Context, home client.Client, name keyspac
 		return nil, fmt.Errorf("Secret of cluster %s can't be used from here (so give --kubeconfig): %w", name, err)
 	}
 	return access.REST()
+}
+
+// clusterOf returns the cluster of an object: home for a Deployment whose cluster wasn't named.
+func clusterOf(s Snapshot, object Object) (keyspace.ClusterName, error) {
+	if object.Kind != kindDeployment || object.Cluster != "" {
+		return theCluster(s, object.Cluster)
+	}
+	home, err := theCluster(s, kubeconfig.HomeName)
+	if err != nil {
+		err = errors.New("home isn't a cluster of this fleet: replicas copy its Deployments only with " +
+			"--deployment-source=home; if they copy those of another cluster, name it by --cluster")
+	}
+	return home, err
 }
 
 // theCluster returns the cluster that is meant.

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -317,6 +318,21 @@ func TestAnObjectIsNamedByKindAndName(t *testing.T) {
 		if (err == nil) != (kind != "") || err == nil && o != (Object{Kind: kind, Name: "x"}) {
 			t.Errorf("%q: %v, %v", text, o, err)
 		}
+	}
+}
+
+// Where replicas don't copy from home, a Deployment's cluster isn't known unless it is named: no mistyped flag.
+func TestADeploymentIsLookedForAtHomeUnlessItsClusterIsNamed(t *testing.T) {
+	var typed *UsageError
+	if _, err := clusterOf(healthy(), Object{Kind: kindDeployment}); err == nil || errors.As(err, &typed) ||
+		!strings.Contains(err.Error(), "--deployment-source") {
+		t.Errorf("home is no cluster of the fleet: %v", err)
+	}
+	if _, err := clusterOf(healthy(), Object{Kind: kindDeployment, Cluster: "north"}); !errors.As(err, &typed) {
+		t.Errorf("an unknown cluster is named: %v", err)
+	}
+	if got, err := clusterOf(healthy(), Object{Kind: kindDeployment, Cluster: "west"}); err != nil || got != "west" {
+		t.Errorf("another cluster: %v, %v", got, err)
 	}
 }
 

@@ -40,8 +40,8 @@ type step struct {
 
 func command(args ...string) step { return step{args: args} }
 
-// goTest runs tests in a module; args are packages and flags. The budget of the suite bounds them, twice that on a slow
-// machine; one package may use it all.
+// goTest runs tests in a module; args are packages and flags. The suite's budget bounds them. The limit of go test is
+// for each package, and above every budget, doubled as on a slow machine.
 func goTest(dir string, args ...string) step {
 	return step{dir: dir, args: append([]string{"go", "test", "-json", "-timeout=45m"}, args...), tests: true}
 }

@@ -103,8 +103,8 @@ func TestOnlyAnAnswerSaysWhatBecameOfAWrite(t *testing.T) {
 	}
 }
 
-// What a proxy answers while it knows no way to the API server is no word about an object.
-func TestA404IsTheAPIServersWordOnlyIfItIsAStatus(t *testing.T) {
+// A proxy answers so while it knows no way to the API server.
+func TestA404OfAProxyIsNoWordAboutAnObject(t *testing.T) {
 	const json, text, object = "application/json", "text/plain", "/api/v1/namespaces/shop/pods/a"
 	const none, away, status, lost = "404 page not found", http.StatusServiceUnavailable, `{"kind": "Status"}`,
 		http.StatusNotFound
@@ -122,10 +122,10 @@ func TestA404IsTheAPIServersWordOnlyIfItIsAStatus(t *testing.T) {
 		"behind a path":              {http.MethodPatch, "/clusters/west" + object, text, none, away},
 		"behind another API server": {http.MethodGet, "/apis/m/v1/clusters/west/proxy" + object, text, none + " audited",
 			away},
-		"a group that isn't served":    {http.MethodGet, "/apis/example.com/v1", text, none, lost},
-		"a Pod's own answer":           {http.MethodGet, object + "/proxy/page", text, "no such page", lost},
-		"an object that there is":      {http.MethodGet, object, json, "{}", http.StatusOK},
-		"a deletion that isn't wanted": {http.MethodDelete, object, text, "conflict", http.StatusConflict},
+		"a group that isn't served":      {http.MethodGet, "/apis/example.com/v1", text, none, lost},
+		"a Pod's own answer":             {http.MethodGet, object + "/proxy/page", text, "no such page", lost},
+		"an object that there is":        {http.MethodGet, object, json, "{}", http.StatusOK},
+		"what a proxy refuses otherwise": {http.MethodDelete, object, text, "conflict", http.StatusConflict},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, _ := newTestGate(t)

@@ -127,6 +127,19 @@ func TestAClockNeverRunsBackOnItsMonotonicSide(t *testing.T) {
 	}
 }
 
+// The tally of a record's writes begins anew with its holder, so a move that ended leaves nothing there.
+func TestAShardThatChangesHandsInQuietFailsTheRun(t *testing.T) {
+	for moves, fails := range []bool{false, true} {
+		w := &world{script: true, out: io.Discard}
+		w.reset(Schedule{Nodes: 2, Faulty: 1 << 60, Lag: time.Millisecond})
+		w.Moves += moves
+		w.checkQuiet()
+		if got := strings.Contains(w.failure, "change hands"); got != fails {
+			t.Errorf("after %d moves: %q", moves, w.failure)
+		}
+	}
+}
+
 func TestTwoShardsThatCoverOneSlotAreNeverHeldAtOnceWhateverTheirNames(t *testing.T) {
 	for _, c := range []struct {
 		name, held, other string
