@@ -40,6 +40,9 @@ func (d *Driver) release() {
 			l.inFlight++
 			d.write(p, d.patience())
 		}
+		if l.inFlight == room[i] && taken < len(l.waiting) {
+			d.vouchAhead()
+		}
 		l.waiting = l.waiting[taken:] // not copied: thousands may wait, and each answer makes room
 	}
 }

@@ -50,15 +50,30 @@ func needsProof(e ownership.Effect, again bool) bool {
 	return false
 }
 
-// vouched reports whether such a write may be sent now. If not, it requests the proof: first for the Leases of earlier
-// incarnations, then for this incarnation's own.
+// vouched reports whether such a write may be sent now. If not, it requests the proof.
 func (d *Driver) vouched() bool {
-	v := &d.vouch
-	if d.now.AtMost(v.until) < 0 {
+	if d.now.AtMost(d.vouch.until) < 0 {
 		return true
 	}
+	d.prove()
+	return false
+}
+
+// vouchAhead requests the next proof once half of the time of the last is over. It is called while writes wait for
+// room: if the next were requested only when the last has expired, nothing could be sent until a slow home cluster
+// answers.
+func (d *Driver) vouchAhead() {
+	if d.now.AtMost(d.vouch.until) >= -vouchFor/2 {
+		d.prove()
+	}
+}
+
+// prove requests a proof, unless one is under way: first for the Leases of earlier incarnations, then for this
+// incarnation's own.
+func (d *Driver) prove() {
+	v := &d.vouch
 	if v.asked || d.now.AtLeast(v.at) < 0 || !d.Valid(d.now) { // the own Lease must exist before earlier ones are read
-		return false
+		return
 	}
 	v.asked = true
 	if len(d.past) > 0 {
@@ -66,7 +81,6 @@ func (d *Driver) vouched() bool {
 	} else {
 		d.read(pending{why: vouching}, Subject{Lease: d.id})
 	}
-	return false
 }
 
 // vouches extends the proof after an answer that a restored home cluster couldn't have given. came is when it came

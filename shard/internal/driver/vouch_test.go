@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
+	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
 // taking returns a process that wants to claim a shard, when it last renewed its lease too long ago.
@@ -98,6 +99,39 @@ func TestR5AnAnswerThatMayHaveWaitedWhileTheProcessStoodStillIsNoProof(t *testin
 			}
 			b.feed(b.ownLease(find[Read](b)))
 			writing[ownership.WriteShard](b)
+		})
+	}
+}
+
+// More claims than may be in flight take the whole answer time of the home cluster, not the parts of it for which
+// there is proof.
+func TestWhileClaimsWaitForRoomTheNextProofIsRequestedAhead(t *testing.T) {
+	for name, c := range map[string]struct {
+		shards int
+		after  time.Duration
+		asks   bool
+	}{
+		"early":        {room[ownership.Takeovers] + 2, vouchFor/2 - 1, false},
+		"half is over": {room[ownership.Takeovers] + 2, vouchFor / 2, true},
+		"none waits":   {room[ownership.Takeovers] + 1, vouchFor / 2, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := joined(t)
+			b.unvouched = true
+			b.pass(lease / 4)
+			b.answer(find[Write](b), ownership.Committed) // the renewal proves it for now
+			for _, p := range keyspace.Partition(8)[:c.shards] {
+				b.feed(Seen{What: b.record(ownership.Shard{
+					ID: keyspace.ShardID{Cluster: "west", Prefix: p}, Assignee: "a-1", Epoch: 4, UID: "u",
+				})})
+			}
+			claims := all[Write](b)
+			b.now = b.now.Add(c.after)
+			b.answer(claims[0], ownership.Committed)
+			writing[ownership.WriteShard](b)
+			if _, asks := b.vouching(); asks != c.asks {
+				t.Errorf("%v after the last proof the next is requested: %v", c.after, asks)
+			}
 		})
 	}
 }
