@@ -223,6 +223,9 @@ func (w *world) checkQuiet() {
 			w.fail(nil, "quiet: a record is deleted")
 			continue
 		}
+		if w.waits(of.Shard.Cluster) {
+			continue // a process of the previous version doesn't know that the record is retired, and plans it
+		}
 		if t := w.tallies[w.shardIndex(of.Shard)]; t.writes > 0 || t.plans > 0 {
 			w.fail(nil, "quiet: the record of %s still changes", of.Shard)
 		}
