@@ -55,22 +55,22 @@ func (d *Driver) vouched() bool {
 	if d.now.AtMost(d.vouch.until) < 0 {
 		return true
 	}
-	d.prove()
+	d.requestProof()
 	return false
 }
 
-// vouchAhead requests the next proof once half of the time of the last is over. It is called while writes wait for
-// room: if the next were requested only when the last has expired, nothing could be sent until a slow home cluster
-// answers.
+// vouchAhead requests the next proof if half of the time of the last is over. It is called at each event while writes
+// wait for room: if the next were requested only when the last has expired, nothing could be sent until a slow home
+// cluster answers. Nothing wakes the driver for it, so if no write is answered in that half, the read is waited for.
 func (d *Driver) vouchAhead() {
 	if d.now.AtMost(d.vouch.until) >= -vouchFor/2 {
-		d.prove()
+		d.requestProof()
 	}
 }
 
-// prove requests a proof, unless one is under way: first for the Leases of earlier incarnations, then for this
+// requestProof requests a proof, unless one is under way: first for the Leases of earlier incarnations, then for this
 // incarnation's own.
-func (d *Driver) prove() {
+func (d *Driver) requestProof() {
 	v := &d.vouch
 	if v.asked || d.now.AtLeast(v.at) < 0 || !d.Valid(d.now) { // the own Lease must exist before earlier ones are read
 		return
