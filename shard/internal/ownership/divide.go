@@ -147,9 +147,10 @@ func (r *Replica) fill(prefixes []keyspace.Prefix, l Layout, p keyspace.Prefix, 
 }
 
 // sinceLong reports whether records that were deleted before the first listing can be made again, because their old
-// holders have stopped by now. A fleet that this replica founded has no such records.
+// holders have stopped by now. A fleet that this replica founded has no such records. But its first listing may have
+// been old, and where layouts don't order what is made, nothing else shows that a record was missing from it.
 func (r *Replica) sinceLong() bool {
-	if r.founded || r.now.AtLeast(r.syncedAt) >= r.cfg.BuryTime {
+	if (r.founded && !r.mixed()) || r.now.AtLeast(r.syncedAt) >= r.cfg.BuryTime {
 		return true
 	}
 	r.lookAt = r.syncedAt.Add(r.cfg.BuryTime)

@@ -209,6 +209,25 @@ func TestNoRecordIsMadeBesideOneThatIsBeingMade(t *testing.T) {
 	}
 }
 
+// The founder's first listing may have been old. A layout shows what it lacks, as the watch shows it after all older
+// records; beside a replica that knows no layouts there is none.
+func TestAFounderWaitsBesideAReplicaThatKnowsNoLayouts(t *testing.T) {
+	b := newBench(t)
+	b.feed(LayoutGone{Cluster: "west"})
+	b.feed(LeaseSeen{Lease{ID: "c", Replica: "c", Duration: 100 * lease, Protocol: 2, Version: 60}})
+	b.coordinates()
+	if made := all[CreateShard](b); len(made) > 0 {
+		t.Errorf("%v is made at once", made)
+	}
+	for range 5 {
+		b.renewed(lease / 2)
+	}
+	b.coordinates()
+	if made := all[CreateShard](b); len(made) != 1 {
+		t.Errorf("%v is made after %v, want one record", made, b.r.cfg.BuryTime)
+	}
+}
+
 // A cluster was made anew before it had a record, so that its health changes no shard.
 func TestAClusterMadeAnewIsDividedOnceItCanBeUsed(t *testing.T) {
 	b := newBench(t)
