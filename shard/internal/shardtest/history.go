@@ -78,7 +78,7 @@ func (w *world) replaceHistory(f *Fault) {
 		}
 	}
 	w.replaced++
-	if len(s.leases) == 0 && !slices.ContainsFunc(s.shards, held) {
+	if !slices.ContainsFunc(s.leases, settled) && !slices.ContainsFunc(s.shards, held) {
 		w.keepOut()
 	}
 	w.pumpAll()
@@ -138,6 +138,10 @@ func (n *node) sawAll() bool {
 }
 
 func held(sh ownership.Shard) bool { return sh.Holder != "" }
+
+// settled reports whether a lease is of a replica that isn't just starting. Who starts sees by such a lease that home
+// isn't new.
+func settled(l ownership.Lease) bool { return !l.Fresh }
 
 // stopped reports whether the snapshot shows no fleet, a fleet that left in order, or a record that was never held.
 func (s snapshot) stopped() bool {
