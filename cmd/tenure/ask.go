@@ -69,6 +69,13 @@ func (q *question) complete(cmd *cobra.Command, getenv func(string) string,
 
 // declare adds the flags that say where the home cluster is. contextFlag is the name of the flag for its context.
 func (q *homeFlags) declare(cmd *cobra.Command, contextFlag string, getenv func(string) string) {
+	q.declareHome(cmd, contextFlag, getenv)
+	cmd.Flags().StringVar(&q.fleet, "fleet", "", "`name` of the fleet, if it isn't the default one")
+	fromEnvironment(cmd.Flags().Lookup("fleet"), envName("fleet"), getenv)
+}
+
+// declareHome adds those flags without the name of the fleet.
+func (q *homeFlags) declareHome(cmd *cobra.Command, contextFlag string, getenv func(string) string) {
 	q.contextFlag = contextFlag
 	fs := cmd.Flags()
 	fs.StringVar(&q.homeKubeconfig, "home-kubeconfig", "",
@@ -76,17 +83,26 @@ func (q *homeFlags) declare(cmd *cobra.Command, contextFlag string, getenv func(
 	fs.StringVar(&q.context, contextFlag, "", "`context` of --home-kubeconfig")
 	fs.StringVar(&q.homeNamespace, "namespace", shard.DefaultNamespace,
 		"`namespace` of the home cluster that holds Leases, Shards and kubeconfig Secrets")
-	fs.StringVar(&q.fleet, "fleet", "", "`name` of the fleet, if it isn't the default one")
 	// These commands are often run in a replica's container, which may have these variables.
-	for _, name := range []string{"home-kubeconfig", "namespace", "fleet"} {
+	for _, name := range []string{"home-kubeconfig", "namespace"} {
 		fromEnvironment(fs.Lookup(name), envName(name), getenv)
 	}
 }
 
-func isTerminal(w io.Writer) bool {
+// columns returns how wide a terminal is, and 0 for what isn't one.
+func columns(w io.Writer) int {
 	f, ok := w.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
+	if !ok || !term.IsTerminal(int(f.Fd())) {
+		return 0
+	}
+	if wide, _, err := term.GetSize(int(f.Fd())); err == nil && wide > 0 {
+		return max(wide, leastColumns)
+	}
+	return leastColumns
 }
+
+// leastColumns is the width of a terminal that doesn't say its own, or is narrower.
+const leastColumns = 80
 
 func newStatus(getenv func(string) string) *cobra.Command {
 	skip := false
@@ -171,7 +187,7 @@ func newPlan(getenv func(string) string) *cobra.Command {
 		}
 		plan, err := console.Foresee(s, wish)
 		if err != nil {
-			return usage(err)
+			return err
 		}
 		return q.show(plan, len(plan.Unplaced) == 0, func(s *console.Screen) error { return s.Plan(plan) })
 	})
@@ -219,14 +235,15 @@ func (q *question) gatherer(askClusters bool) (console.Gatherer, error) {
 	return g, err
 }
 
-// connection returns the connection that kubectl would make. But a file that is given and leads nowhere is an error:
-// kubectl would take the cluster that it runs in.
+// connection returns the connection that kubectl would make. But a file that is given, also by $KUBECONFIG, and leads
+// nowhere is an error: kubectl would take the cluster that it runs in.
 func connection(kubeconfig, context string) (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = kubeconfig
 	overrides := &clientcmd.ConfigOverrides{CurrentContext: context}
 	loading := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)
-	if kubeconfig != "" {
+	named := os.Getenv(clientcmd.RecommendedConfigPathEnvVar)
+	if kubeconfig != "" || named != "" {
 		all, err := rules.Load()
 		if err != nil {
 			return nil, err
@@ -234,9 +251,17 @@ func connection(kubeconfig, context string) (*rest.Config, error) {
 		loading = clientcmd.NewNonInteractiveClientConfig(*all, context, overrides, rules)
 	}
 	config, err := loading.ClientConfig()
-	if kubeconfig != "" && clientcmd.IsEmptyConfig(err) {
+	switch {
+	case !clientcmd.IsEmptyConfig(err):
+	case kubeconfig != "":
 		return nil, fmt.Errorf("file %s has no current-context, or it leads to no cluster: set it, or name another context",
 			kubeconfig)
+	case named != "":
+		return nil, fmt.Errorf("$%s is %q: there is no such file, or it has no current-context: correct it, or give the "+
+			"file by the flag", clientcmd.RecommendedConfigPathEnvVar, named)
+	default:
+		return nil, fmt.Errorf("$%s isn't set, %s doesn't exist or has no current-context, and this isn't a Pod: give the "+
+			"file by the flag", clientcmd.RecommendedConfigPathEnvVar, clientcmd.RecommendedHomeFile)
 	}
 	if err == nil {
 		config.UserAgent = "tenure/" + version + " (console)"
@@ -247,7 +272,8 @@ func connection(kubeconfig, context string) (*rest.Config, error) {
 // screen returns the screen for a command's answer.
 func screen(cmd *cobra.Command, getenv func(string) string) *console.Screen {
 	to := cmd.OutOrStdout()
-	return &console.Screen{To: to, Colour: isTerminal(to) && getenv("NO_COLOR") == "" && getenv("TERM") != "dumb"}
+	wide := columns(to)
+	return &console.Screen{To: to, Columns: wide, Colour: wide > 0 && getenv("NO_COLOR") == "" && getenv("TERM") != "dumb"}
 }
 
 // show writes an answer in the format that was asked for.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,53 +13,59 @@ import (
 
 func TestABadQuestionIsOneClearLineAndExitCodeTwo(t *testing.T) {
 	for args, want := range map[string]string{
-		"status --nonsense":                      "-nonsense",
-		"status -o yaml":                         "--output yaml: must be text or json",
-		"status --namespace=":                    `--namespace ""`,
-		"status --namespace a/b":                 `--namespace "a/b"`,
-		"plan --fleet a=b":                       `--fleet "a=b"`,
-		"why at/a --object-namespace=":           `--object-namespace ""`,
-		"page --plain --service-account viewer":  "--service-account: not with --plain",
-		"page --metrics-port 0":                  "--metrics-port 0: must be from 1 to 65535",
-		"page --listen 0.0.0.0:0":                "--listen 0.0.0.0:0: must be a loopback address",
-		"page --listen 127.0.0.1":                "--listen 127.0.0.1: address 127.0.0.1: missing port",
-		"page --selector a=(":                    `--selector "a=(": `,
-		"page --namespace=":                      `--namespace ""`,
-		"cluster list --namespace=":              `--namespace ""`,
-		"cluster add west --namespaces=":         "--namespaces: names none",
-		"cluster remove west --wait -1s":         "--wait -1s: must not be negative",
-		"trace at/a --limit 0":                   "--limit 0: must be at least 1",
-		"trace at/a --since -1h":                 "--since -1h0m0s: must be above 0",
-		"trace west":                             "want the ID of a trace",
-		"trace pod/a":                            "want the ID of a trace",
-		"trace slowest --service=":               "--service: must not be empty",
-		"trace slowest --jaeger localhost:16686": `--jaeger "localhost:16686": must be a URL`,
-		"status extra":                           `unexpected argument "extra"`,
-		"why":                                    "name one object",
-		"why at/a at/b":                          "name one object",
-		"why pod/a":                              "want at/NAME or deployment/NAME",
-		"why at/default/a":                       `NAME "default/a"`,
-		"plan --replicas -1":                     "--replicas -1: must not be negative",
-		"plan --replicas 0":                      "--replicas 0: must be at least 1",
-		"plan --replicas 1000000000":             "--replicas 1000000000: must be at most 1000",
-		"plan --replicas many":                   "replicas",
-		"status --home-kubeconfig /no/such/file": "/no/such/file",
-		"cluster":                                "name a command",
-		"cluster ad":                             `unexpected argument "ad": did you mean add`,
-		"cluster add":                            "name one cluster",
-		"cluster add West":                       `NAME "West"`,
-		"cluster add west --server west:6443":    `--server "west:6443": must be https://HOST:PORT`,
-		"cluster add west --server http://west":  `--server "http://west": must be https://HOST:PORT`,
-		"cluster add home":                       "choose another name",
-		"cluster add west --role pods":           "--role pods: must be of [ats deployments deployment-source]",
-		"cluster add west --role=":               "--role: must name at least one",
-		"cluster add west --namespaces a,B":      `--namespaces "B"`,
-		"cluster add west --namespaces a,*":      `--namespaces "*": means all`,
-		"cluster check west --role=":             "--role: must name at least one",
-		"cluster add west --token-lifetime 1m":   "--token-lifetime 1m0s: must be from 10m0s",
-		"cluster add west --wait -1s":            "--wait -1s: must not be negative",
-		"cluster add west -o yaml":               "needs --dry-run=client",
-		"cluster add west --dry-run server":      "--dry-run server: must be none or client",
+		"status --nonsense":                                 "-nonsense",
+		"status -o yaml":                                    "--output yaml: must be text or json",
+		"status --namespace=":                               `--namespace ""`,
+		"status --namespace a/b":                            `--namespace "a/b"`,
+		"plan --fleet a=b":                                  `--fleet "a=b"`,
+		"why at/a --object-namespace=":                      `--object-namespace ""`,
+		"page --plain --service-account viewer":             "--service-account: not with --plain",
+		"page --metrics-port 0":                             "--metrics-port 0: must be from 1 to 65535",
+		"page --listen 0.0.0.0:0":                           "--listen 0.0.0.0:0: must be a loopback address",
+		"page --listen 127.0.0.1":                           "--listen 127.0.0.1: address 127.0.0.1: missing port",
+		"page --selector a=(":                               `--selector "a=(": `,
+		"page --namespace=":                                 `--namespace ""`,
+		"cluster list --namespace=":                         `--namespace ""`,
+		"cluster add west --namespaces=":                    "--namespaces: names none",
+		"cluster remove west --wait -1s":                    "--wait -1s: must not be negative",
+		"trace at/a --limit 0":                              "--limit 0: must be at least 1",
+		"trace at/a --since -1h":                            "--since -1h0m0s: must be above 0",
+		"trace west":                                        "want the ID of a trace",
+		"trace pod/a":                                       "want the ID of a trace",
+		"trace slowest --limit 3":                           "--limit: has no effect on slowest",
+		"trace west/01 --cluster east":                      "--cluster: has no effect on west/01",
+		"trace 0123456789abcdef0123456789abcdef --since 2h": "--since: has no effect on 0123",
+		"trace slowest --service=":                          "--service: must not be empty",
+		"trace slowest --jaeger localhost:16686":            `--jaeger "localhost:16686": must be a URL`,
+		"status extra":                                      `unexpected argument "extra"`,
+		"why":                                               "name one object",
+		"why at/a at/b":                                     "name one object",
+		"why pod/a":                                         "want at/NAME or deployment/NAME",
+		"why at/default/a":                                  `NAME "default/a"`,
+		"plan --replicas -1":                                "--replicas -1: must not be negative",
+		"plan --replicas 0":                                 "--replicas 0: must be at least 1",
+		"plan --replicas 1000000000":                        "--replicas 1000000000: must be at most 1000",
+		"plan --replicas many":                              "replicas",
+		"status --home-kubeconfig /no/such/file":            "/no/such/file",
+		"help statu":                                        `unexpected argument "statu": did you mean status?`,
+		"help cluster ad":                                   `unexpected argument "ad": did you mean add?`,
+		"page --fleet night":                                "unknown flag: --fleet",
+		"cluster":                                           "name a command",
+		"cluster ad":                                        `unexpected argument "ad": did you mean add`,
+		"cluster add":                                       "name one cluster",
+		"cluster add West":                                  `NAME "West"`,
+		"cluster add west --server west:6443":               `--server "west:6443": must be https://HOST:PORT`,
+		"cluster add west --server http://west":             `--server "http://west": must be https://HOST:PORT`,
+		"cluster add home":                                  "choose another name",
+		"cluster add west --role pods":                      "--role pods: must be of [ats deployments deployment-source]",
+		"cluster add west --role=":                          "--role: must name at least one",
+		"cluster add west --namespaces a,B":                 `--namespaces "B"`,
+		"cluster add west --namespaces a,*":                 `--namespaces "*": means all`,
+		"cluster check west --role=":                        "--role: must name at least one",
+		"cluster add west --token-lifetime 1m":              "--token-lifetime 1m0s: must be from 10m0s",
+		"cluster add west --wait -1s":                       "--wait -1s: must not be negative",
+		"cluster add west -o yaml":                          "needs --dry-run=client",
+		"cluster add west --dry-run server":                 "--dry-run server: must be none or client",
 		"cluster add west --dry-run client -o yaml --namespace=":               `--namespace ""`,
 		"cluster add west --dry-run client -o yaml --kubeconfig /no/such/file": "(--kubeconfig, --context)",
 		"cluster rotate west --token-lifetime 9000h":                           "to 8760h",
@@ -160,6 +167,25 @@ func TestEachQuestionHasHelp(t *testing.T) {
 		if code := run(t.Context(), append(strings.Fields(name), "--help"), noEnv, &out, &errs); code != 0 ||
 			!strings.Contains(out.String(), "-home-kubeconfig") {
 			t.Errorf("tenure %s --help: exit code %d, %q", name, code, out.String())
+		}
+	}
+}
+
+// kubectl would take the cluster that it runs in.
+func TestAKubeconfigVariableThatLeadsNowhereIsNamed(t *testing.T) {
+	empty := filepath.Join(t.TempDir(), "empty.yaml")
+	if err := os.WriteFile(empty, []byte("apiVersion: v1\nkind: Config\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+	t.Setenv("KUBERNETES_SERVICE_PORT", "1")
+	for _, path := range []string{"/no/such/file", empty} {
+		t.Setenv("KUBECONFIG", path)
+		var out, errs strings.Builder
+		want := fmt.Sprintf("$KUBECONFIG is %q: there is no such file, or it has no current-context", path)
+		if code := run(t.Context(), []string{"status"}, noEnv, &out, &errs); code != exitUsage ||
+			!strings.Contains(errs.String(), want) {
+			t.Errorf("exit code %d, %s; want %q", code, errs.String(), want)
 		}
 	}
 }

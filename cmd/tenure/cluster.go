@@ -63,7 +63,7 @@ func (a *adminFlags) declare(cmd *cobra.Command, about string) {
 	fs.StringVar(&a.context, "context", "", "`context` of --kubeconfig")
 }
 
-const usualDefault = "(default: $KUBECONFIG or ~/.kube/config)"
+const usualDefault = "(default: $KUBECONFIG, ~/.kube/config, or in-cluster)"
 
 // onboarder connects to the clusters that a command needs.
 func onboarder(cmd *cobra.Command, name string, home *homeFlags, admin *adminFlags) (onboard.Onboarder, error) {
@@ -267,8 +267,8 @@ func printManifests(cmd *cobra.Command, name, namespace string, admin *adminFlag
 		return fmt.Errorf("printing the Secret: %w", err)
 	}
 	fmt.Fprintf(&out, "# All of the above is for cluster %s. The home cluster gets the Secret below. It holds a token, "+
-		"so it belongs into\n"+
-		"# no repository: once the above is applied, tenure cluster add %[1]s writes it, and finds nothing else to do.\n#\n",
+		"so don't commit\n"+
+		"# it: once the above is applied, tenure cluster add %[1]s writes it, and finds nothing else to do.\n#\n",
 		name)
 	for line := range strings.Lines(string(text)) {
 		out.WriteString("# " + line)

@@ -107,7 +107,8 @@ func (o *options) declare(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.drainTimeout, "drain-timeout", shard.DefaultDrainTimeout,
 		"how long running reconciles may delay a move before they are cancelled")
 	fs.DurationVar(&o.removalGrace, "cluster-removal-grace", shard.DefaultRemovalGrace,
-		"how long a cluster whose Secret or file was deleted is served on; one that comes back meanwhile is a change")
+		"how long a cluster is still served after its Secret or file was deleted; "+
+			"if that comes back meanwhile, the cluster counts as changed, not as removed")
 	fs.IntVar(&o.weight, "weight", 1, "this replica's share of the work, relative to the others'")
 	fs.IntVar(&o.workers, "workers", 16, "reconciles of each kind that run at a time for one cluster; for all together, "+
 		"and for the cluster of the Deployments that are copied, it is up to eight times as many")
@@ -168,10 +169,26 @@ func readEnvironment(fs *pflag.FlagSet) error {
 			return
 		}
 		if err := f.Value.Set(from[1]); err != nil {
-			errs = append(errs, fmt.Errorf("invalid value %q for environment variable %s: %w", from[1], from[0], err))
+			errs = append(errs, fmt.Errorf("invalid value %q for environment variable %s: %w%s", from[1], from[0], err,
+				wanted(f)))
 		}
 	})
 	return errors.Join(errs...)
+}
+
+// wanted says what the values of a flag look like, where the parsers of Go's types don't.
+func wanted(f *pflag.Flag) string {
+	switch f.Value.Type() {
+	case "duration":
+		return ": give a number and a unit, such as 90s, 10m or 720h"
+	case "int", "int64", "int32", "uint64":
+		return ": give a whole number"
+	case "float32", "float64":
+		return ": give a number"
+	case "bool":
+		return ": give true or false"
+	}
+	return ""
 }
 
 // mostWorkers bounds the workers of a cluster. Each controller has eight times as many goroutines.

@@ -24,7 +24,7 @@ func (k *kubeconfigFlags) declare(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&k.allow, "kubeconfig-allow", nil,
 		"`what` kubeconfigs of clusters may do beyond reaching a server over "+
 			"TLS: "+strings.Join(kubeconfig.Words(), ", ")+
-			"; exec and files give who may write such Secrets and files what this replica has")
+			"; with exec or files, anyone who may write such a Secret or file gets all that this replica can read and do")
 	fs.StringSliceVar(&k.servers, "kubeconfig-servers", nil, "`servers` that kubeconfigs of clusters may name, such as "+
 		"*.example.com:6443 or 10.0.0.0/8 (default: all)")
 	fs.StringVar(&k.folder, "kubeconfig-folder", "",

@@ -19,6 +19,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/tenure-dev/tenure/pkg/console"
@@ -75,7 +76,12 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 func newRoot(getenv func(string) string, manage func(context.Context, *options, io.Writer) error) *cobra.Command {
 	root := newManager(getenv, manage)
 	root.SilenceErrors, root.SilenceUsage, root.SuggestionsMinimumDistance = true, true, 2
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		if bad := (*pflag.InvalidValueError)(nil); errors.As(err, &bad) {
+			err = fmt.Errorf("%w%s", err, wanted(bad.GetFlag()))
+		}
+		return usage(err)
+	})
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		if cmd.HasParent() { // the manager has a log; without one, controller-runtime prints a stack after 30 s
 			ctrl.SetLogger(logr.Discard())
@@ -87,6 +93,15 @@ func newRoot(getenv func(string) string, manage func(context.Context, *options, 
 			Use: "version", Short: "print the version", Args: noArguments(""),
 			Run: func(cmd *cobra.Command, _ []string) { fmt.Fprintln(cmd.OutOrStdout(), stamp(debug.ReadBuildInfo())) },
 		})
+	root.InitDefaultHelpCmd()
+	if help, _, err := root.Find([]string{"help"}); err == nil {
+		help.Args = func(_ *cobra.Command, args []string) error {
+			if about, rest, _ := root.Find(args); len(rest) > 0 {
+				return noArguments("there is no such command")(about, rest)
+			}
+			return nil
+		}
+	}
 	return root
 }
 

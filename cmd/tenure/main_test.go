@@ -86,7 +86,14 @@ func TestABadCommandLineIsOneClearLineAndExitCodeTwo(t *testing.T) {
 		"account not a name": {args: []string{"--at-service-account=A_B"}, want: `--at-service-account "A_B"`},
 		"a benchmark's hook": {args: []string{"--injected-work=1s"}, want: "injected-work"},
 		"a planted fault":    {args: []string{"--plant=exit"}, want: "plant"},
-		"bad environment":    {env: map[string]string{"TENURE_WORKERS": "many"}, want: "TENURE_WORKERS"},
+		"bad environment": {env: map[string]string{"TENURE_WORKERS": "many"},
+			want: "TENURE_WORKERS: strconv.ParseInt: parsing \"many\": invalid syntax: give a whole number"},
+		"no unit":        {args: []string{"--lease-duration=10"}, want: "give a number and a unit, such as 90s"},
+		"a day":          {args: []string{"--at-active-deadline=30d"}, want: "give a number and a unit, such as 90s"},
+		"no truth value": {args: []string{"--metrics-secure=ja"}, want: "give true or false"},
+		"a user, and no restriction": {args: []string{"--at-security=none", "--at-run-as-user=1000"},
+			want: "--at-run-as-user 1000: only with --at-security=restricted"},
+		"replication without a source": {args: []string{"--create-namespaces"}, want: "only with --deployment-source"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -159,7 +166,7 @@ func TestNothingIsReplicatedUnlessAskedForAndOurOwnNamespacesNever(t *testing.T)
 			o.copying.config(o.namespace).CreateNamespaces)
 	}
 	o = optionsOf(t, map[string]string{"TENURE_REPLICATION_FORBIDDEN_NAMESPACES": "infra-*,vault"}, "--replica=r1",
-		"--namespace=ops", "--create-namespaces", "--replication-scalers=keda,robusta")
+		"--namespace=ops", "--deployment-source=home", "--create-namespaces", "--replication-scalers=keda,robusta")
 	config := o.copying.config(o.namespace)
 	if got := strings.Join(config.Scalers, " "); got != "kube-controller-manager k3s kubelite keda robusta" {
 		t.Errorf("scalers %q", got)

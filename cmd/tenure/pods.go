@@ -53,6 +53,9 @@ func (p *podFlags) defaults() (at.PodDefaults, error) {
 	d.ServiceAccountName, d.ActiveDeadline = p.serviceAccount, p.deadline
 	d.Requests, d.Limits = corev1.ResourceList(p.requests), corev1.ResourceList(p.limits)
 	switch {
+	case !p.restricted && p.user != ptr.Deref(d.SecurityContext.RunAsUser, imageUser):
+		return d, fmt.Errorf("--at-run-as-user %d: only with --at-security=restricted; an At's own securityContext can name "+
+			"a user", p.user)
 	case !p.restricted:
 		d.SecurityContext = corev1.SecurityContext{}
 	case p.user == imageUser:

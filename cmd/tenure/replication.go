@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -75,6 +76,10 @@ func (f *replicationFlags) validate() error {
 	}
 	if err := replication.ValidateForbidden(f.forbidden); err != nil {
 		return fmt.Errorf("--replication-forbidden-namespaces: %w", err)
+	}
+	if f.source == noSource && (f.createNamespaces || len(f.forbidden) > 0 || len(f.scalers) > 0) {
+		return errors.New("--create-namespaces, --replication-forbidden-namespaces and --replication-scalers: only with " +
+			"--deployment-source, which names the cluster whose Deployments are replicated")
 	}
 	return nil
 }

@@ -20,6 +20,13 @@ import (
 // traceTimeout bounds a question to Jaeger, which may have to send more than a thousand traces.
 const traceTimeout = time.Minute
 
+// slowest is the argument that asks for the slowest reconcile. Jaeger can't sort by duration, so the newest slowestOf
+// traces are looked at.
+const (
+	slowest   = "slowest"
+	slowestOf = 1500
+)
+
 // traceOptions is the command line of tenure trace.
 type traceOptions struct {
 	url       string
@@ -38,7 +45,7 @@ func newTrace(getenv func(string) string) *cobra.Command {
 		Use:   "trace ID|at/NAME|deployment/NAME|SHARD|slowest",
 		Short: "traces of an object, a shard or the slowest reconcile, from Jaeger",
 		Long: "Prints traces from Jaeger as trees: one by its ID, the reconciles of an At or a Deployment, the handoffs\n" +
-			"of a shard such as west/01, or the slowest reconcile.",
+			"of a shard such as west/01, or the slowest reconcile of the newest 1500 traces since --since.",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return usagef("name one trace, at/NAME, deployment/NAME, shard, or slowest, not %q", args)
@@ -53,6 +60,11 @@ func newTrace(getenv func(string) string) *cobra.Command {
 				return usagef("--since %v: must be above 0, such as 1h for the last hour", o.last)
 			}
 			o.what = args[0]
+			for _, name := range o.useless() {
+				if cmd.Flags().Changed(name) {
+					return usagef("--%s: has no effect on %s; leave it out", name, o.what)
+				}
+			}
 			q, err := o.query()
 			if err != nil {
 				return usage(err)
@@ -72,6 +84,22 @@ func newTrace(getenv func(string) string) *cobra.Command {
 	return cmd
 }
 
+// useless names the flags that change nothing of the answer.
+func (o *traceOptions) useless() []string {
+	if _, err := trace.TraceIDFromHex(o.what); err == nil {
+		return []string{"object-namespace", "cluster", "service", "since", "limit"}
+	}
+	if o.what == slowest {
+		return []string{"limit"}
+	}
+	if _, err := keyspace.ParseShardID(o.what); err == nil {
+		if _, err := console.ParseObject(o.what); err != nil {
+			return []string{"object-namespace", "cluster"}
+		}
+	}
+	return nil
+}
+
 // query returns the query for Jaeger, or an error if the arguments name nothing that could have a trace.
 func (o *traceOptions) query() (q jaeger.Query, err error) {
 	if to, err := url.Parse(o.url); err != nil || to.Host == "" || to.Scheme != "http" && to.Scheme != "https" {
@@ -86,8 +114,8 @@ func (o *traceOptions) query() (q jaeger.Query, err error) {
 	shard, notShard := keyspace.ParseShardID(o.what)
 	switch {
 	case notTrace == nil:
-	case o.what == "slowest":
-		q.Limit = 1500 // Jaeger can't sort by duration: look at many
+	case o.what == slowest:
+		q.Limit = slowestOf
 	case notObject == nil && object.Kind == "at":
 		q.Operation = "reconcile At"
 	case notObject == nil:
@@ -97,9 +125,6 @@ func (o *traceOptions) query() (q jaeger.Query, err error) {
 	default:
 		return q, fmt.Errorf("%q: want the ID of a trace (32 hexadecimal digits), at/NAME, deployment/NAME, a shard such as "+
 			"west/01, or slowest", o.what)
-	}
-	if notObject != nil {
-		return q, nil
 	}
 	for tag, value := range map[string]string{
 		"k8s.object.name": object.Name, "k8s.namespace.name": o.namespace, "k8s.cluster.name": o.cluster,
@@ -138,7 +163,7 @@ func (o *traceOptions) find(ctx context.Context, client *jaeger.Client, q jaeger
 	if err != nil {
 		return nil, err
 	}
-	if o.what == "slowest" {
+	if o.what == slowest {
 		traces = jaeger.Slowest(traces)
 	}
 	if len(traces) == 0 {

@@ -35,6 +35,9 @@ func TestTracesAreAskedForByWhatTheyAreAbout(t *testing.T) {
 		"west/01": {"handoff west/01", map[string]string{}},
 		"west/":   {"handoff west/", map[string]string{}},
 		"slowest": {"", map[string]string{}},
+		"slowest -n y --cluster west": {"", map[string]string{
+			"k8s.namespace.name": "y", "k8s.cluster.name": "west",
+		}},
 	} {
 		operation = "(none)"
 		var out, errs strings.Builder

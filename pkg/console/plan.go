@@ -27,6 +27,8 @@ type Plan struct {
 	Unplaced []keyspace.ShardID `json:"unplaced,omitempty"`
 	// Assumed says what was made up.
 	Assumed []string `json:"assumed,omitempty"`
+	// Unread is what couldn't be read. A replica whose Lease is among it looks as if it were missing.
+	Unread []string `json:"unread,omitempty"`
 }
 
 // Planned is one replica before and after.
@@ -62,7 +64,7 @@ func Foresee(s Snapshot, wish Wish) (Plan, error) {
 	for _, e := range v.entries {
 		objects[e.ID] = e.Objects
 	}
-	p := Plan{Moves: []PlanMove{}, Assumed: assumed}
+	p := Plan{Moves: []PlanMove{}, Assumed: assumed, Unread: slices.Concat(s.Unread, v.members.unread)}
 	replicas := v.planReplicas(changes)
 	staying := map[protocol.Incarnation]plan.Replica{}
 	for _, r := range replicas {

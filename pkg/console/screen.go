@@ -9,12 +9,15 @@ import (
 	"github.com/tenure-dev/tenure/pkg/text"
 )
 
-// width is how many columns any terminal has.
+// width is how many columns any terminal has. Texts are wrapped at it.
 const width = 80
 
 // Screen writes answers for a person.
 type Screen struct {
 	To io.Writer
+	// Columns is how wide the terminal is. In tables that are wider, names are cut. 0 means that it isn't a terminal:
+	// nothing is cut in tables then.
+	Columns int
 	// Colour turns escape sequences on.
 	Colour bool
 	err    error
@@ -85,7 +88,7 @@ func flag(is bool, yes string, c cell) cell { c.text += map[bool]string{true: ye
 // narrowest is the width at which a column of names isn't cut any further.
 const narrowest = 8
 
-// table writes rows in aligned columns. Where they don't fit, the widest columns of names are cut.
+// table writes rows in aligned columns. Where a terminal has no room for them, the widest columns of names are cut.
 func (s *Screen) table(titles []string, rows [][]cell) {
 	widths := make([]int, len(titles))
 	total := 2 * (len(widths) - 1)
@@ -97,7 +100,7 @@ func (s *Screen) table(titles []string, rows [][]cell) {
 		}
 		total += widths[i]
 	}
-	for ; total > width && len(rows) > 0; total-- {
+	for ; s.Columns > 0 && total > s.Columns && len(rows) > 0; total-- {
 		widest := -1
 		for i, w := range widths {
 			if !rows[0][i].right && w > narrowest && (widest < 0 || w > widths[widest]) {

@@ -29,7 +29,7 @@ func recordsOf(shards ...tenurev1alpha1.Shard) inspect.Records {
 func show(t *testing.T, colour bool, write func(*Screen) error) string {
 	t.Helper()
 	var text strings.Builder
-	if err := write(&Screen{To: &text, Colour: colour}); err != nil {
+	if err := write(&Screen{To: &text, Columns: width, Colour: colour}); err != nil {
 		t.Fatal(err)
 	}
 	return text.String()
@@ -198,6 +198,23 @@ func TestTextFromElsewhereCannotSteerTheTerminal(t *testing.T) {
 			case strings.HasPrefix(line, "fake line"), text.Line(line, len(line)) != line:
 				t.Errorf("%s: %q", name, line)
 			}
+		}
+	}
+}
+
+// Who pipes a screen into grep looks for whole names.
+func TestOnlyATerminalHasNamesCut(t *testing.T) {
+	const name = "tenure-6d4b9c7f8d-4xk2p-vhdkz2"
+	titles, rows := []string{"REPLICA", "BUILD", "LAST"}, [][]cell{
+		{left(name), left("v0.1.0-22-g0ab45e1"), left(name + " to " + name)}}
+	for columns, whole := range map[int]bool{0: true, width: false, 200: true} {
+		shown := show(t, false, func(s *Screen) error {
+			s.Columns = columns
+			s.table(titles, rows)
+			return s.err
+		})
+		if strings.Contains(shown, name+" to "+name) != whole {
+			t.Errorf("with %d columns:\n%s", columns, shown)
 		}
 	}
 }

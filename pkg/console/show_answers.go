@@ -28,6 +28,7 @@ func (s *Screen) Why(w Why) error {
 			s.wrap("            -> ", dim, l.Do)
 		}
 	}
+	s.unread(w.Unread)
 	return s.err
 }
 
@@ -73,6 +74,7 @@ func (s *Screen) Plan(p Plan) error {
 	}
 	s.line()
 	s.table([]string{"REPLICA", "STATE", "SHARDS", "AFTER", "LOAD", "AFTER", "OBJECTS AFTER"}, rows)
+	s.unread(p.Unread)
 	if len(p.Moves) == 0 {
 		return s.err
 	}

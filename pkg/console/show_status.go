@@ -30,11 +30,15 @@ func (s *Screen) Status(f Fleet) error {
 	s.clusters(f)
 	s.waiting(f)
 	s.moves(f)
-	for _, what := range f.Unread {
+	s.unread(f.Unread)
+	return s.err
+}
+
+func (s *Screen) unread(all []string) {
+	for _, what := range all {
 		s.line()
 		s.wrap("not read: ", dim, what)
 	}
-	return s.err
 }
 
 func (s *Screen) head(f Fleet) {

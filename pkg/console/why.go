@@ -33,6 +33,8 @@ type Why struct {
 	// reconcile that wrote its status.
 	Due     *time.Time `json:"due,omitempty"`
 	TraceID string     `json:"traceID,omitempty"`
+	// Unread is what couldn't be read, and so isn't judged.
+	Unread []string `json:"unread,omitempty"`
 }
 
 // Link is one step of the chain.
@@ -50,6 +52,7 @@ func Explain(q Question) Why {
 	w := &why{Why: Why{Object: q.Object.String(), Namespace: q.Object.Namespace, Cluster: q.Object.Cluster},
 		now: q.Snapshot.Now, barred: q.Barred}
 	v := look(q.Snapshot)
+	w.Unread = slices.Concat(q.Snapshot.Unread, v.members.unread)
 	w.cluster(v)
 	if obj := w.object(q); obj != nil && !w.copied(q.Deployment) {
 		e := w.shard(v, obj)

@@ -159,7 +159,10 @@ func (f *Folder) scan() (found map[string]file, wrong map[string]string, err err
 		}
 		name := entry.Name()
 		for _, suffix := range suffixes {
-			name = strings.TrimSuffix(name, suffix)
+			if short, ends := strings.CutSuffix(name, suffix); ends {
+				name = short
+				break
+			}
 		}
 		// The rule of tenure cluster add, but without dots: west.bak must not become another cluster.
 		if name == HomeName {

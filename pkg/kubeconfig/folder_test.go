@@ -199,17 +199,18 @@ func TestAFolderThatIsNotThereIsNotOpened(t *testing.T) {
 
 func TestFilesThatGiveNoClusterAreReportedWithTheRule(t *testing.T) {
 	r := newFolderRig(t, map[string]string{"West.yaml": "1", "west.bak": "2", "a.yaml": "3",
-		"a.kubeconfig": "4", "home": "5"})
+		"a.kubeconfig": "4", "home": "5", "b.kubeconfig.yaml": "6"})
 	r.looks(3, "add a=4")
 	for path, rule := range map[string]string{
-		"West.yaml": "lower case", "west.bak": "dots", "a.yaml": "a.kubeconfig", "home": "rename the file",
+		"West.yaml": "lower case", "b.kubeconfig.yaml": "dots",
+		"west.bak": "dots", "a.yaml": "a.kubeconfig", "home": "rename the file",
 	} {
 		if n := r.logged(filepath.Join(r.path, path), rule); n != 1 {
 			t.Errorf("%s was reported %d times with %q, want once: %q", path, n, rule, r.log)
 		}
 	}
-	if n := testutil.ToFloat64(folderProblems); n != 4 {
-		t.Errorf("%v problems in the metric, want 4", n)
+	if n := testutil.ToFloat64(folderProblems); n != 5 {
+		t.Errorf("%v problems in the metric, want 5", n)
 	}
 }
 

@@ -199,12 +199,13 @@ func (o Onboarder) awaitService(ctx context.Context, home client.Client, within 
 // awaitRelease waits until no replica that may be alive holds a shard of the cluster. With within 0 it looks once.
 func (o Onboarder) awaitRelease(ctx context.Context, home client.Client, within time.Duration) (Service, error) {
 	var s Service
-	told, seen := false, &console.Renewals{}
+	read, told, seen := false, false, &console.Renewals{}
 	err := poll(ctx, within, func() (bool, error) {
 		_, fleet, err := o.records(ctx, home, seen)
 		if err != nil {
 			return false, err
 		}
+		read = true
 		if s = serving(fleet, o.Name); s.Taken == 0 || within <= 0 {
 			return true, nil
 		}
@@ -214,10 +215,15 @@ func (o Onboarder) awaitRelease(ctx context.Context, home client.Client, within 
 		}
 		return false, nil
 	})
-	if err != nil {
-		err = fmt.Errorf("cluster %s has no Secret now, but as far as is known replicas of fleet %q still hold shards "+
-			"of it: %s: see whether a file of their --kubeconfig-folder has its name, and their logs, and run this again (%w)",
-			o.Name, o.Fleet, s, err)
+	switch {
+	case err == nil:
+	case !read:
+		err = fmt.Errorf("cluster %s has no Secret now; whether replicas still hold shards of it isn't known, since the "+
+			"fleet can't be read: %w", o.Name, err)
+	default:
+		err = fmt.Errorf("cluster %s has no Secret now, but as far as is known replicas still hold shards of it: %s: see "+
+			"whether a file of their --kubeconfig-folder has its name, whether their --cluster-removal-grace is longer than "+
+			"--wait, and their logs, and run this again (%w)", o.Name, s, err)
 	}
 	return s, err
 }

@@ -174,11 +174,16 @@ func (o Onboarder) Add(ctx context.Context, a AddOptions) (r Report, err error) 
 		r.Changed = false
 		return r, nil
 	}
-	if err := p.note(ctx, home); err != nil {
+	noted, err := o.note(ctx, home, &p)
+	if err != nil {
 		return Report{}, fmt.Errorf("writing %s: %w", secret, err)
 	}
 	if made, err := carryOut(ctx, there, p.steps); err != nil {
-		return summarize(o.Name, made), fmt.Errorf("cluster %s: %w", o.Name, err)
+		r = summarize(o.Name, made)
+		if noted {
+			r.line("home", secret, "%s: what it says of the cluster", updated)
+		}
+		return r, fmt.Errorf("cluster %s: %w", o.Name, err)
 	}
 	if err := awaitAPI(ctx, o.Workload); err != nil {
 		return r, fmt.Errorf("cluster %s: %w", o.Name, err)
@@ -202,19 +207,20 @@ func (o Onboarder) Add(ctx context.Context, a AddOptions) (r Report, err error) 
 	return r, nil
 }
 
-// note writes what is wanted to the Secret that is there, before anything else is changed. If this run is cut short,
-// the next one completes it, unless its flags say otherwise.
-func (p *intent) note(ctx context.Context, home client.Client) error {
-	if p.known.Own == nil || p.verdict.Action != updated {
-		return nil
+// note writes what is wanted to the Secret that is there, before anything else is changed, and reports whether that
+// changed it. If this run is cut short, the next one completes it, unless its flags say otherwise. If there is no
+// Secret yet, note makes sure that one may be made.
+func (o Onboarder) note(ctx context.Context, home client.Client, p *intent) (bool, error) {
+	if p.known.Own == nil {
+		return false, home.Create(ctx, newSecret(o.Namespace, o.Name, p.target.UID, p.access), client.DryRunAll)
 	}
 	noted := p.known.Own.DeepCopy()
 	annotate(noted, p.target.UID, p.access)
-	if maps.Equal(noted.Annotations, p.known.Own.Annotations) {
-		return nil
+	if p.verdict.Action != updated || maps.Equal(noted.Annotations, p.known.Own.Annotations) {
+		return false, nil
 	}
 	p.known.Own = noted
-	return home.Update(ctx, noted)
+	return true, home.Update(ctx, noted)
 }
 
 // addSecret does what was decided about the Secret, with a token if it needs one. What is wanted is noted already.

@@ -361,7 +361,7 @@ func TestAFleetThatCannotBeReadIsNeitherDeadNorHolding(t *testing.T) {
 		t.Errorf("serving: %v", err)
 	}
 	_, err = o.awaitRelease(t.Context(), reader, 10*time.Millisecond)
-	if err == nil || strings.Contains(err.Error(), "is deleted") || !strings.Contains(err.Error(), "--kubeconfig-folder") {
+	if err == nil || strings.Contains(err.Error(), "is deleted") || !strings.Contains(err.Error(), "isn't known") {
 		t.Errorf("letting go: %v", err)
 	}
 }
