@@ -102,7 +102,8 @@ func (v *survey) imagine(wish Wish) (changes map[protocol.Incarnation]string, as
 		if live := v.liveNames(); !found && len(live) == 0 {
 			return nil, nil, fmt.Errorf("--drain %s: no replica is alive", name)
 		} else if !found {
-			return nil, nil, fmt.Errorf("--drain %s: no live replica has that name; there are %s", name, list(live, ""))
+			return nil, nil, &UsageError{Text: fmt.Sprintf("--drain %s: no live replica has that name; there are %s", name,
+				list(live, ""))}
 		}
 	}
 	if wish.Replicas == 0 {

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -113,13 +114,15 @@ func TestAPlanWithoutAnybodySaysWhatWouldBeUnplaced(t *testing.T) {
 	}
 }
 
-func TestDrainingNobodyIsAMistake(t *testing.T) {
-	if _, err := Foresee(healthy(), Wish{Drain: []string{"r7"}}); err == nil || !strings.Contains(err.Error(), "r0, r1") {
-		t.Errorf("got %v, want one that names the replicas", err)
+func TestDrainingNobodyIsAMistakeIfThereIsSomebody(t *testing.T) {
+	var mistake *UsageError
+	_, err := Foresee(healthy(), Wish{Drain: []string{"r7"}})
+	if !errors.As(err, &mistake) || !strings.Contains(err.Error(), "r0, r1") {
+		t.Errorf("got %v, want a mistake that names the replicas", err)
 	}
-	if _, err := Foresee(Snapshot{}, Wish{Drain: []string{"r7"}}); err == nil ||
-		!strings.Contains(err.Error(), "no replica is alive") {
-		t.Errorf("got %v, want one that says that there is none", err)
+	_, err = Foresee(Snapshot{}, Wish{Drain: []string{"r7"}})
+	if errors.As(err, &mistake) || err == nil || !strings.Contains(err.Error(), "no replica is alive") {
+		t.Errorf("got %v, want no mistake, but that there is none", err)
 	}
 }
 
