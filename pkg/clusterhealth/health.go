@@ -172,6 +172,9 @@ func (h *Health) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 		}
 		found.usable = found.usable || served
 	}
+	if ctx.Err() != nil {
+		return ctrl.Result{}, nil // the process ends, which says nothing about the cluster
+	}
 	h.tell(ctx, secret, found)
 	if found.reason == ReasonBadConfig && use == nil { // nothing changes before the Secret; only its event is repeated
 		return ctrl.Result{RequeueAfter: eventEvery}, nil

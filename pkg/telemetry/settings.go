@@ -3,6 +3,8 @@ package telemetry
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"math"
@@ -12,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -204,6 +207,10 @@ func (r *reader) resource() (service string, attributes map[string]string) {
 			r.bad("OTEL_RESOURCE_ATTRIBUTES", "entry %d isn't key=value", i+1)
 			continue
 		}
+		if !utf8.ValidString(key + value) {
+			r.bad("OTEL_RESOURCE_ATTRIBUTES", "entry %d isn't UTF-8, and a collector would refuse all traces", i+1)
+			continue
+		}
 		attributes[key] = value
 	}
 	service = attributes["service.name"]
@@ -291,11 +298,29 @@ func (r *reader) connection() {
 		}
 		r.headers(prefix + "HEADERS")
 	}
-	for _, file := range []string{"CERTIFICATE", "CLIENT_CERTIFICATE", "CLIENT_KEY"} {
-		if name, value := r.either(file); name != "" {
-			if _, err := os.Stat(value); err != nil {
-				r.bad(name, "%v", err)
-			}
+	r.certificates()
+}
+
+// certificates reports files that the exporter would ignore: it would trust other authorities then, or say nothing of
+// who it is.
+func (r *reader) certificates() {
+	if name, file := r.either("CERTIFICATE"); name != "" {
+		if text, err := os.ReadFile(file); err != nil {
+			r.bad(name, "%v", err)
+		} else if !x509.NewCertPool().AppendCertsFromPEM(text) {
+			r.bad(name, "%s holds no certificate in PEM form", file)
+		}
+	}
+	certificate, file := r.either("CLIENT_CERTIFICATE")
+	key, keyFile := r.either("CLIENT_KEY")
+	switch {
+	case certificate == "" && key == "":
+	case strings.TrimSuffix(certificate, "CERTIFICATE") != strings.TrimSuffix(key, "KEY"):
+		r.bad(cmp.Or(certificate, key), "a client's certificate and its key need each other, both with TRACES_ in their "+
+			"names or both without")
+	default:
+		if _, err := tls.LoadX509KeyPair(file, keyFile); err != nil {
+			r.bad(certificate, "%v", err)
 		}
 	}
 }

@@ -1,7 +1,11 @@
 package telemetry
 
 import (
+	"encoding/pem"
 	"fmt"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -91,6 +95,19 @@ func TestABatchIsNoLargerThanTheQueue(t *testing.T) {
 	}
 }
 
+func TestAnAuthorityInPEMFormIsAccepted(t *testing.T) {
+	server := httptest.NewTLSServer(nil)
+	defer server.Close()
+	file := filepath.Join(t.TempDir(), "ca.crt")
+	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadSettings(environment(somewhere, "OTEL_EXPORTER_OTLP_CERTIFICATE="+file)); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestWhatMakesNoSenseIsNamedInOneLineWithoutItsSecrets(t *testing.T) {
 	for variable, says := range map[string]string{
 		"OTEL_TRACES_SAMPLER=sometimes":                             "must be always_on",
@@ -104,8 +121,12 @@ func TestWhatMakesNoSenseIsNamedInOneLineWithoutItsSecrets(t *testing.T) {
 		"OTEL_EXPORTER_OTLP_HEADERS=a=b,Authorization: secret==":    "entry 2 isn't key=value",
 		"OTEL_EXPORTER_OTLP_TRACES_HEADERS=authorization=secret%zz": "entry 1 isn't key=value",
 		"OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE=/nonexistent/ca.crt": "no such file",
+		"OTEL_EXPORTER_OTLP_CERTIFICATE=settings_test.go":           "holds no certificate",
+		"OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE=settings_test.go":    "need each other",
+		"OTEL_EXPORTER_OTLP_TRACES_CLIENT_KEY=settings_test.go":     "need each other",
 		"OTEL_EXPORTER_OTLP_INSECURE=secret?":                       "neither true nor false",
 		"OTEL_RESOURCE_ATTRIBUTES=a=1,secret":                       "entry 2 isn't key=value",
+		"OTEL_RESOURCE_ATTRIBUTES=a=1,team=%ff":                     "entry 2 isn't UTF-8",
 		"OTEL_PROPAGATORS=b3":                                       "tracecontext",
 		"OTEL_BSP_MAX_QUEUE_SIZE=0":                                 "above 0",
 		"OTEL_BSP_MAX_EXPORT_BATCH_SIZE=99999":                      "must not be greater",

@@ -2,6 +2,7 @@ package handoff
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -216,6 +217,31 @@ func TestMovesThatAreCalledOffLeaveNothingBehind(t *testing.T) {
 	w.Renewed(time.Second)
 	if w.open.Load() != 0 {
 		t.Error("reconciles still have to ask")
+	}
+}
+
+// A holder that had begun to drain goes on in the same epoch, whose trace has its root already.
+func TestAHolderThatKeepsItsShardMovesNothing(t *testing.T) {
+	s := &story{t: t, id: shardID(t, "west/01")}
+	w := s.watcher()
+	s.activated(w, 5, 3)
+	s.reconciled(w)
+	before := s.trace(5)
+	w.Closed(s.id, 5)
+	s.step(w, shard.StepDrain, 6, "")
+	w.Activated(shard.Activation{Shard: s.id, Epoch: 5, Kind: protocol.Resumed, Record: "record", Objects: 3,
+		Gap: 5 * time.Millisecond})
+	s.reconciled(w)
+	if diff := cmp.Diff(before, s.trace(5)); diff != "" {
+		t.Errorf("-before +after:\n%s", diff)
+	}
+	if n := testutil.ToFloat64(w.moves.WithLabelValues(string(protocol.Resumed), "done")); n != 0 {
+		t.Errorf("%v moves are counted", n)
+	}
+	w.Closed(s.id, 5)
+	s.step(w, shard.StepHandOff, 6, "to")
+	if got := s.trace(6); !slices.Contains(got, "hand off") || slices.Contains(got, "drain") {
+		t.Errorf("the next move's trace has %v", got)
 	}
 }
 

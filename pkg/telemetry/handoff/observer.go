@@ -57,7 +57,7 @@ func NewWatcher() *Watcher {
 		served: map[string]tenure{}, steps: map[string]*pending{}, arrivals: map[string]*arrival{},
 		moves: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tenure_shard_moves_total",
-			Help: "Shards that came here, by kind (join, planned, exit, crash), and writes of steps that failed (the step as " +
+			Help: "Shards that came here, by kind (Join, Planned, Exit, Crash), and writes of steps that failed (the step as " +
 				"kind, result rejected or unknown).",
 		}, []string{"kind", "result"}),
 		gap: prometheus.NewHistogramVec(telemetry.NewLatency("tenure_handoff_gap_seconds",
@@ -169,6 +169,13 @@ func (w *Watcher) handedOff(name string, s shard.Step) {
 
 // Activated implements [shard.Observer].
 func (w *Watcher) Activated(a shard.Activation) {
+	if a.Kind == protocol.Resumed { // nothing moved: the tenure that its trace tells of goes on
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.served[a.Shard.String()] = tenure{epoch: a.Epoch}
+		w.drop(a.Shard.String())
+		return
+	}
 	a.Kind = cmp.Or(a.Kind, protocol.Join)
 	w.moves.WithLabelValues(string(a.Kind), "done").Inc()
 	traceID, root := IDs(string(a.Record), a.Shard, a.Epoch)
