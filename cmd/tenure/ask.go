@@ -89,20 +89,18 @@ func (q *homeFlags) declareHome(cmd *cobra.Command, contextFlag string, getenv f
 	}
 }
 
-// columns returns how wide a terminal is, and 0 for what isn't one.
+// columns returns how wide a terminal is, and 0 for what isn't one. One that doesn't say its width counts as narrow.
 func columns(w io.Writer) int {
 	f, ok := w.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) {
 		return 0
 	}
-	if wide, _, err := term.GetSize(int(f.Fd())); err == nil && wide > 0 {
-		return max(wide, leastColumns)
+	wide, _, err := term.GetSize(int(f.Fd()))
+	if err != nil {
+		return 1
 	}
-	return leastColumns
+	return max(wide, 1)
 }
-
-// leastColumns is the width of a terminal that doesn't say its own, or is narrower.
-const leastColumns = 80
 
 func newStatus(getenv func(string) string) *cobra.Command {
 	skip := false

@@ -44,8 +44,8 @@ func newTrace(getenv func(string) string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "trace ID|at/NAME|deployment/NAME|SHARD|slowest",
 		Short: "traces of an object, a shard or the slowest reconcile, from Jaeger",
-		Long: "Prints traces from Jaeger as trees: one by its ID, the reconciles of an At or a Deployment, the handoffs\n" +
-			"of a shard such as west/01, or the slowest reconcile of the newest 1500 traces since --since.",
+		Long: fmt.Sprintf("Prints traces from Jaeger as trees: one by its ID, the reconciles of an At or a Deployment, the "+
+			"handoffs\nof a shard such as west/01, or the slowest reconcile of the newest %d traces since --since.", slowestOf),
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return usagef("name one trace, at/NAME, deployment/NAME, shard, or slowest, not %q", args)

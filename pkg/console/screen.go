@@ -15,8 +15,8 @@ const width = 80
 // Screen writes answers for a person.
 type Screen struct {
 	To io.Writer
-	// Columns is how wide the terminal is. In tables that are wider, names are cut. 0 means that it isn't a terminal:
-	// nothing is cut in tables then.
+	// Columns is how wide the terminal is; less than 80 counts as 80. In tables that are wider, names are cut. 0 means
+	// that it isn't a terminal: nothing is cut in tables then.
 	Columns int
 	// Colour turns escape sequences on.
 	Colour bool
@@ -100,7 +100,7 @@ func (s *Screen) table(titles []string, rows [][]cell) {
 		}
 		total += widths[i]
 	}
-	for ; s.Columns > 0 && total > s.Columns && len(rows) > 0; total-- {
+	for room := max(s.Columns, width); s.Columns > 0 && total > room && len(rows) > 0; total-- {
 		widest := -1
 		for i, w := range widths {
 			if !rows[0][i].right && w > narrowest && (widest < 0 || w > widths[widest]) {

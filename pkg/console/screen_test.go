@@ -207,7 +207,7 @@ func TestOnlyATerminalHasNamesCut(t *testing.T) {
 	const name = "tenure-6d4b9c7f8d-4xk2p-vhdkz2"
 	titles, rows := []string{"REPLICA", "BUILD", "LAST"}, [][]cell{
 		{left(name), left("v0.1.0-22-g0ab45e1"), left(name + " to " + name)}}
-	for columns, whole := range map[int]bool{0: true, width: false, 200: true} {
+	for columns, whole := range map[int]bool{0: true, 1: false, width: false, 200: true} {
 		shown := show(t, false, func(s *Screen) error {
 			s.Columns = columns
 			s.table(titles, rows)
