@@ -176,7 +176,7 @@ func (h *Health) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 		return ctrl.Result{}, nil // the process ends, which says nothing about the cluster
 	}
 	h.tell(ctx, secret, found)
-	if found.reason == ReasonBadConfig && use == nil { // nothing changes before the Secret; only its event is repeated
+	if found.reason == ReasonBadConfig && use == nil && !found.passing { // only its event is repeated until it changes
 		return ctrl.Result{RequeueAfter: eventEvery}, nil
 	}
 	return ctrl.Result{RequeueAfter: lookEvery}, nil
@@ -188,6 +188,7 @@ type finding struct {
 	reason, note string
 	usable       bool
 	busy         bool         // it has too many requests to serve this one
+	passing      bool         // the Secret may become usable without a change ([kubeconfig.Passing])
 	shared       *rest.Config // the configuration in use, if it is the Secret's
 }
 
@@ -260,7 +261,7 @@ func look(ctx context.Context, secret *corev1.Secret, policy kubeconfig.Policy, 
 	closes bool) finding {
 	access, err := kubeconfig.OfSecret(secret, policy)
 	if err != nil {
-		return finding{reason: ReasonBadConfig, note: err.Error()}
+		return finding{reason: ReasonBadConfig, note: err.Error(), passing: kubeconfig.Passing(err)}
 	}
 	cfg, err := access.REST()
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -20,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
@@ -108,6 +110,26 @@ func server(t *testing.T, code *atomic.Int64) *rest.Config {
 // over asks over a connection.
 func over(cfg *rest.Config) func(context.Context) error {
 	return func(ctx context.Context) error { return ask(ctx, cfg, false) }
+}
+
+// A file that a Secret names may come at any time, and changes no Secret.
+func TestASecretWhoseFileIsMissingIsLookedAtAgainSoon(t *testing.T) {
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "later", UID: "u"},
+		Data: map[string][]byte{kubeconfig.Key: []byte(fmt.Sprintf(
+			"clusters: [{name: c, cluster: {server: 'https://one'}}]\nusers: [{name: u, user: {tokenFile: %q}}]\n"+
+				"contexts: [{name: x, context: {cluster: c, user: u}}]\ncurrent-context: x", filepath.Join(t.TempDir(), "token")))},
+	}
+	h := New(Config{Namespace: "n", Policy: kubeconfig.Policy{Files: true}})
+	h.client, h.log = fake.NewClientBuilder().WithObjects(secret).Build(), logr.Discard()
+	t.Cleanup(func() { h.forget("later") })
+	result, err := h.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(secret)})
+	if err != nil || result.RequeueAfter != lookEvery {
+		t.Errorf("%v, %v; want to be asked again after %v", result, err, lookEvery)
+	}
+	if ok, _ := h.Usable("later"); ok {
+		t.Error("it is usable without its token")
+	}
 }
 
 func TestWhatAnAnswerSaysOfACluster(t *testing.T) {

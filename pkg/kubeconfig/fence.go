@@ -69,7 +69,8 @@ func (s *secrets) Get(ctx context.Context, key client.ObjectKey, obj client.Obje
 		s.gone(key)
 		return err
 	}
-	if access, err := OfSecret(secret, s.policy); err == nil {
+	access, refusal := OfSecret(secret, s.policy)
+	if refusal == nil {
 		kubeconfig, err := access.Kubeconfig()
 		if err != nil {
 			return err
@@ -77,13 +78,14 @@ func (s *secrets) Get(ctx context.Context, key client.ObjectKey, obj client.Obje
 		s.last[key] = &handedOut{kubeconfig: kubeconfig}
 	}
 	last := s.last[key]
-	if last == nil {
-		// Package clusterhealth reports why a Secret is refused. An error here would be retried again and again.
-		return apierrors.NewNotFound(corev1.Resource("secrets"), key.Name)
-	}
-	if last.away != nil { // it is back, and refused
+	switch {
+	case last != nil && last.away != nil: // it is back, and refused
 		last.away.Stop()
 		last.away = nil
+	case Passing(refusal): // an error is tried again, and leaves a cluster that is connected as it is
+		return refusal
+	case last == nil: // package clusterhealth reports why
+		return apierrors.NewNotFound(corev1.Resource("secrets"), key.Name)
 	}
 	secret.Data = map[string][]byte{Key: last.kubeconfig}
 	return nil

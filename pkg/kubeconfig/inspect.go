@@ -55,6 +55,8 @@ type Refused struct {
 	File string
 	// allowable reports whether another policy would allow everything that is refused.
 	allowable bool
+	// passing reports whether files that can't be used may be the reason.
+	passing bool
 }
 
 // Allowable reports whether all that an error refuses is what a [Policy] can allow. A process with another policy may
@@ -62,6 +64,13 @@ type Refused struct {
 func Allowable(err error) bool {
 	r := (*Refused)(nil)
 	return errors.As(err, &r) && r.allowable
+}
+
+// Passing reports whether what an error refuses may become usable by itself: a file that the kubeconfig names can't be
+// read, or holds nothing usable yet.
+func Passing(err error) bool {
+	r := (*Refused)(nil)
+	return errors.As(err, &r) && r.passing
 }
 
 func (r *Refused) Error() string {
@@ -119,11 +128,11 @@ func Inspect(text []byte, policy Policy) (*Access, error) {
 	// This finds what is left: fields that contradict each other, and files that can't be read.
 	config, err := access.REST()
 	if err != nil {
-		return nil, refused(err.Error())
+		return nil, &Refused{Reasons: []string{err.Error()}, passing: access.namesFiles()}
 	}
 	if _, err := rest.TLSConfigFor(config); err != nil { // not wrapped: it can quote the text, too
-		return nil, refused("its credentials can't be used: check exec.apiVersion, and that certificate and key belong " +
-			"together")
+		return nil, &Refused{Reasons: []string{"its credentials can't be used: check exec.apiVersion, and that certificate " +
+			"and key belong together"}, passing: access.namesFiles()}
 	}
 	return access, nil
 }
@@ -425,4 +434,19 @@ func (a *Access) REST() (*rest.Config, error) {
 			"--kubeconfig FILE version")
 	}
 	return c, Pin(c)
+}
+
+// namesFiles reports whether credentials or certificates are in files.
+func (a *Access) namesFiles() bool {
+	for _, c := range a.config.Clusters {
+		if c.CertificateAuthority != "" {
+			return true
+		}
+	}
+	for _, u := range a.config.AuthInfos {
+		if u.TokenFile+u.ClientCertificate+u.ClientKey != "" {
+			return true
+		}
+	}
+	return false
 }

@@ -13,6 +13,8 @@ import (
 	"math/big"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -317,6 +319,47 @@ func TestARefusedSecretReadsLikeTheLastGoodOneOrAsIfItWereNotThere(t *testing.T)
 			t.Errorf("another kind: %v", err)
 		}
 	})
+}
+
+// A file that isn't there yet is no reason to give a Secret up: the provider tries an error again.
+func TestAFileThatASecretNamesMayComeLater(t *testing.T) {
+	home := fake.NewClientBuilder().Build()
+	s := newSecrets(home, Policy{Files: true}, time.Second)
+	token := filepath.Join(t.TempDir(), "token")
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "west"}}
+	read := func() error {
+		t.Helper()
+		return s.Get(t.Context(), client.ObjectKeyFromObject(secret), &corev1.Secret{})
+	}
+	names := func(file string) {
+		t.Helper()
+		c := clientcmdapi.NewConfig()
+		c.Clusters["c"], c.AuthInfos["c"] = &clientcmdapi.Cluster{Server: "https://one"}, &clientcmdapi.AuthInfo{TokenFile: file}
+		c.Contexts["c"], c.CurrentContext = &clientcmdapi.Context{Cluster: "c", AuthInfo: "c"}, "c"
+		secret.Data = map[string][]byte{Key: write(t, c)}
+		if err := errors.Join(client.IgnoreNotFound(home.Delete(t.Context(), secret)),
+			home.Create(t.Context(), &corev1.Secret{ObjectMeta: secret.ObjectMeta, Data: secret.Data})); err != nil {
+			t.Fatal(err)
+		}
+	}
+	names(token)
+	if err := read(); err == nil || apierrors.IsNotFound(err) || !Passing(err) || strings.Contains(err.Error(), token) {
+		t.Errorf("without the file: %v", err)
+	}
+	if err := os.WriteFile(token, []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := read(); err != nil {
+		t.Errorf("with the file: %v", err)
+	}
+	names(token + "-new")
+	if err := read(); !Passing(err) {
+		t.Errorf("the Secret names another file, which isn't there: %v; an error leaves the cluster as it is", err)
+	}
+	secret.Data[Key] = []byte("what?")
+	if _, err := OfSecret(secret, Policy{Files: true}); err == nil || Passing(err) {
+		t.Errorf("what no time mends: %v", err)
+	}
 }
 
 // What comes out of an inspection holds nothing that the policy forbids, whatever goes in.

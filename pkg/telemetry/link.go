@@ -32,7 +32,8 @@ type Clusters interface {
 }
 
 // Clusters returns the same clusters for use by reconcilers. If a traced reconcile reads an object through them, its
-// trace links to the trace that wrote the object. While tracing is off, Clusters returns inner.
+// trace links to the trace that wrote the object, unless that was with Apply. While tracing is off, Clusters returns
+// inner.
 func (t *Telemetry) Clusters(inner Clusters) Clusters {
 	if t.pipeline == nil {
 		return inner

@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
+	"github.com/tenure-dev/tenure/pkg/budget"
 	"github.com/tenure-dev/tenure/pkg/text"
 )
 
@@ -39,7 +40,8 @@ type pipeline struct {
 	full    bool                    // spans were dropped since the last batch because the queue was full
 	closed  bool                    // nothing is accepted any more
 
-	trouble  string // what is wrong with the collector, "" for nothing; used by run alone
+	trouble  string // what is wrong with the collector by the log, "" for nothing; run alone uses this and news
+	news     *budget.Budget
 	sent     prometheus.Counter
 	dropped  *prometheus.CounterVec
 	overflow prometheus.Counter
@@ -49,6 +51,7 @@ type pipeline struct {
 func newPipeline(settings Settings, exporter sdktrace.SpanExporter, log logr.Logger) *pipeline {
 	p := &pipeline{
 		settings: settings, exporter: exporter, log: log, enough: make(chan struct{}, 1),
+		news: budget.New(budget.Config{Burst: 1, Every: time.Minute, PerSecond: 1}),
 		sent: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "tenure_trace_spans_sent_total", Help: "Spans that the trace collector took.",
 		}),
@@ -155,10 +158,15 @@ func (p *pipeline) send(ctx context.Context, batch []sdktrace.ReadOnlySpan, full
 	p.is("", nil)
 }
 
-// is records what is wrong with the collector, and logs it if it is news.
+// is logs what is wrong with the collector if it is news: of a collector that comes and goes, once a minute.
 func (p *pipeline) is(trouble string, err error) {
 	if trouble == p.trouble {
 		return
+	}
+	if trouble != "" {
+		if _, ok := p.news.Take(trouble, time.Now()); !ok {
+			return
+		}
 	}
 	p.trouble = trouble
 	switch {

@@ -59,22 +59,26 @@ func newFleet(t *testing.T) *fleet {
 			Labels: map[string]string{tenurev1alpha1.RoleLabel: tenurev1alpha1.RoleCoordinator}},
 		Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder},
 	})
-	for offset, cluster := range []string{"west", "east"} { // balanced over both
-		f.usable.WithLabelValues(cluster, "Usable").Set(1)
-		for i, prefix := range keyspace.Partition(3) {
-			id := keyspace.ShardID{Cluster: keyspace.ClusterName(cluster), Prefix: prefix}
-			since := metav1.NewMicroTime(time.Now().Add(-time.Hour))
-			who := fmt.Sprintf("r%d-abc234", (i+offset)%3)
-			f.records.Shards = append(f.records.Shards, tenurev1alpha1.Shard{
-				ObjectMeta: metav1.ObjectMeta{Name: id.RecordName("")},
-				Spec:       tenurev1alpha1.ShardSpec{Cluster: cluster, Prefix: prefix.String(), Assignee: who},
-				Status: tenurev1alpha1.ShardStatus{Holder: who, Epoch: 3, Phase: tenurev1alpha1.ShardHeld, Objects: 25,
-					LoadMilli: 40, HeldSince: &since},
-			})
-		}
-	}
+	f.add("west", 3, 0)
+	f.add("east", 3, 1) // balanced over both
 	f.bump()
 	return f
+}
+
+// add adds a cluster of 2^bits shards, which the replicas from the first on hold in turns.
+func (f *fleet) add(cluster string, bits, first int) {
+	f.usable.WithLabelValues(cluster, "Usable").Set(1)
+	for i, prefix := range keyspace.Partition(bits) {
+		id := keyspace.ShardID{Cluster: keyspace.ClusterName(cluster), Prefix: prefix}
+		since := metav1.NewMicroTime(time.Now().Add(-time.Hour))
+		who := fmt.Sprintf("r%d-abc234", (i+first)%3)
+		f.records.Shards = append(f.records.Shards, tenurev1alpha1.Shard{
+			ObjectMeta: metav1.ObjectMeta{Name: id.RecordName("")},
+			Spec:       tenurev1alpha1.ShardSpec{Cluster: cluster, Prefix: prefix.String(), Assignee: who},
+			Status: tenurev1alpha1.ShardStatus{Holder: who, Epoch: 3, Phase: tenurev1alpha1.ShardHeld, Objects: 25,
+				LoadMilli: 40, HeldSince: &since},
+		})
+	}
 }
 
 // bump gives all records a new version, as if everybody had renewed.

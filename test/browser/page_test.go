@@ -3,6 +3,7 @@
 package browser
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -79,7 +80,18 @@ func TestThePageShowsHandoffsAsTheyHappenAndWhatIsWrong(t *testing.T) {
 }
 
 func TestTheMapIsUsedWithTheKeyboardAlone(t *testing.T) {
-	f := newFleet(t)
+	t.Run("all", func(t *testing.T) { useKeyboard(t, newFleet(t)) })
+	t.Run("of a fleet with too many clusters to show", func(t *testing.T) {
+		f := newFleet(t)
+		for i := range 250 {
+			f.add(fmt.Sprintf("x%03d", i), 0, i)
+		}
+		useKeyboard(t, f)
+	})
+}
+
+func useKeyboard(t *testing.T, f *fleet) {
+	t.Helper()
 	c, _ := open(t, f, 1000, 800)
 	c.key("Tab")
 	if got := c.eval(`document.activeElement.className`); got != "skip" {

@@ -77,7 +77,8 @@ func TestValuesDoWhatTheySayAndNothingElse(t *testing.T) {
 	changed, err := render(t, map[string]any{
 		"image": "r/t:v1", "replicas": 5, "args": []any{"--lease-duration=5s", "--log-level=debug"},
 		"requests": map[string]any{"cpu": "1"}, "memory": map[string]any{"limit": "2Gi"},
-		"priorityClassName": "tenure", "env": []any{map[string]any{"name": "A", "value": "b"}},
+		"priorityClassName": "tenure", "terminationGracePeriodSeconds": 90,
+		"env": []any{map[string]any{"name": "A", "value": "b"}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -88,10 +89,10 @@ func TestValuesDoWhatTheySayAndNothingElse(t *testing.T) {
 	pod := spec["template"].(map[string]any)["spec"].(map[string]any)
 	container := pod["containers"].([]any)[0].(map[string]any)
 	args := container["args"].([]any)
-	got := []any{spec["replicas"], pod["priorityClassName"], container["image"], args[len(args)-2:],
+	got := []any{spec["replicas"], pod["priorityClassName"], pod["terminationGracePeriodSeconds"], container["image"], args[len(args)-2:],
 		container["resources"]}
 	want := []any{
-		int64(5), "tenure", "r/t:v1", []any{"--lease-duration=5s", "--log-level=debug"},
+		int64(5), "tenure", int64(90), "r/t:v1", []any{"--lease-duration=5s", "--log-level=debug"},
 		map[string]any{"limits": map[string]any{"memory": "2Gi"}, "requests": map[string]any{"cpu": "1", "memory": "128Mi"}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -98,6 +98,8 @@ var places = []struct{ is, becomes string }{
 			"toYaml .Values.requests | nindent 12 }}\n"},
 	{`(?m)^(      serviceAccountName: .*\n)`, "      {{- with .Values.priorityClassName }}\n      priorityClassName: {{ " +
 		". | quote }}\n      {{- end }}\n$1"},
+	{`(?m)^      terminationGracePeriodSeconds: \d+$`,
+		"      terminationGracePeriodSeconds: {{ .Values.terminationGracePeriodSeconds }}"},
 }
 
 func parameters(deployment string) (string, error) {

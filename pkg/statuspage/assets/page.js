@@ -160,7 +160,7 @@ function showMap(view) {
   }
   if (wanted.length === 0) map.textContent = "No workload clusters.";
   const left = [view.leftClusters && plural(view.leftClusters, "cluster"), view.left && plural(view.left, "shard")].filter(Boolean);
-  if (left.length) map.append(make("p", "quiet", left.join(" and ") + " more; tenure status -o json has all."));
+  setText(byId("map-left"), left.length ? left.join(" and ") + " more; tenure status -o json has all." : "");
   const focused = document.activeElement;
   if (focused && focused.dataset.text) setText(byId("detail"), focused.dataset.text);
 }

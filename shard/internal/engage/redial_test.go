@@ -69,14 +69,20 @@ func (f *freezer) freeze() {
 }
 
 func TestARequestGoesOverAnotherConnectionOnceOneHasDied(t *testing.T) {
+	arrived, over := make(chan struct{}, 2), make(chan struct{})
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/slow" {
-			<-r.Context().Done()
+			arrived <- struct{}{}
+			select {
+			case <-r.Context().Done():
+			case <-over:
+			}
 		}
 	}))
 	server.EnableHTTP2 = true
 	server.StartTLS()
 	defer server.Close()
+	defer close(over)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -122,6 +128,9 @@ func TestARequestGoesOverAnotherConnectionOnceOneHasDied(t *testing.T) {
 	if n := between.dials.Load(); n != 1 {
 		t.Fatalf("%d connections to a server that answers", n)
 	}
+	<-arrived
+	go func() { _ = get("/slow", time.Minute) }() // so that the connection is in use and can't be closed
+	<-arrived
 	between.freeze()
 	if err := get("/", 500*time.Millisecond); err == nil {
 		t.Fatal("a dead connection answers")
