@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
@@ -18,8 +19,9 @@ import (
 // connections. If a cluster has a connection, an offer replaces it once the offer is known to work; see [judgeOffer]. A
 // cluster that the provider takes away is gone after a grace. It is safe for concurrent use.
 type clusterSet struct {
-	log   logr.Logger
-	grace time.Duration
+	log     logr.Logger
+	grace   time.Duration
+	primary func(keyspace.ClusterName) []client.Object // the kinds that credentials should be able to list
 
 	mu       sync.Mutex // guards all below
 	clusters map[keyspace.ClusterName]*site
@@ -63,6 +65,7 @@ func newClusterSet(log logr.Logger, grace time.Duration, limits kubeconfig.Limit
 		clusters: map[keyspace.ClusterName]*site{},
 		traffic:  map[keyspace.ClusterName]*engage.Traffic{},
 		changed:  func() {},
+		primary:  func(keyspace.ClusterName) []client.Object { return nil },
 	}
 }
 

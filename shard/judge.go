@@ -28,6 +28,9 @@ const (
 	// restsAfter is how many intervals (clusterJudge.every) pass until connections that are idle are closed, for a
 	// cluster without shards here.
 	restsAfter = 4
+	// troubleKept is for how long the verdict on a cluster that can't be used outlives it. If the cluster comes back at
+	// once, the driver may not see that it was gone, and only another look tells it that the cluster can be used.
+	troubleKept = time.Minute
 	// looksPerSecond bounds how often this process looks at all clusters together. With more clusters than that allows,
 	// each is looked at less often.
 	looksPerSecond = 50
@@ -57,6 +60,7 @@ type clusterVerdict struct {
 	looked  time.Time // when it was last looked at
 	next    time.Time // when it is looked at next, unless it answers something before
 	rested  time.Time // when connections that aren't in use were last closed
+	gone    time.Time // since when there is no such cluster; zero if there is
 	known   bool
 	trouble error // why it can't be used, nil if it can
 }
@@ -94,8 +98,15 @@ func (j *clusterJudge) due(now time.Time) (names []keyspace.ClusterName) {
 	all := j.clusters.all()
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	for name := range j.verdicts {
-		if _, there := all[name]; !there {
+	for name, v := range j.verdicts {
+		_, there := all[name]
+		switch {
+		case there:
+			v.gone = time.Time{}
+		case v.gone.IsZero():
+			v.gone = now
+		}
+		if !there && (v.trouble == nil || now.Sub(v.gone) >= troubleKept) {
 			delete(j.verdicts, name)
 		}
 	}

@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -68,6 +69,47 @@ func TestOnlyAClusterOfWhichSomethingIsHeldKeepsAConnection(t *testing.T) {
 	ask("held")
 	if n := opened["held"].Load(); n != 1 {
 		t.Errorf("%d connections to the cluster that is held, one after the other", n)
+	}
+}
+
+// The driver may miss that a cluster was gone for a moment, and then takes it for unusable until it is told otherwise.
+func TestAClusterThatComesBackIsLookedAtIfItCouldNotBeUsed(t *testing.T) {
+	clusters, roster := newClusterSet(logr.Discard(), 0, kubeconfig.Limits{}), newRoster(Config{})
+	add := func(s *fakeServer) (remove func()) {
+		t.Helper()
+		ctx, cancel := context.WithCancel(t.Context())
+		if err := clusters.add(ctx, "west", fakeCluster{config: &rest.Config{Host: "https://a", Transport: s}}); err != nil {
+			t.Fatal(err)
+		}
+		way := clusters.all()["west"].way
+		return func() { cancel(); clusters.remove("west", way) }
+	}
+	told := map[bool]int{}
+	j := newJudge(clusters, roster, 20*time.Second, logr.Discard(),
+		func(e driver.Event) { told[e.(driver.Health).Usable]++ }, func(do func()) { do() })
+	remove := add(&fakeServer{code: -1})
+	j.look(t.Context(), "west")
+	for range 2 {
+		remove()
+		now := time.Now()
+		if names := j.due(now); len(names) > 0 {
+			t.Errorf("%q are to be looked at, and nothing is there", names)
+		}
+		remove = add(&fakeServer{uid: "w"})
+		for _, name := range j.due(now.Add(time.Second)) {
+			j.look(t.Context(), name)
+		}
+	}
+	if told[false] != 1 || told[true] != 1 {
+		t.Errorf("the driver was told %v: want once that it can't be used, and once that it can", told)
+	}
+	remove()
+	add(&fakeServer{code: -1})
+	j.look(t.Context(), "west")
+	clusters.remove("west", clusters.all()["west"].way)
+	j.due(time.Now())
+	if j.due(time.Now().Add(troubleKept)); len(j.verdicts) != 0 {
+		t.Error("a verdict on a cluster that is gone is kept for ever")
 	}
 }
 

@@ -128,8 +128,9 @@ func (m *Manager) Clusters() []multicluster.ClusterName {
 
 // Unfenced returns a cluster of [Manager.Clusters] as the provider gave it. No gate stops writes through its client,
 // whoever holds the object's shard. So use it only for objects that belong to no shard; inside a guarded reconcile,
-// write through GetCluster. Call it anew each time, since the provider replaces the cluster with its credentials. It
-// fails with multicluster.ErrClusterNotFound, and is safe for concurrent use.
+// write through GetCluster. Call it anew each time, since the provider replaces the cluster with its credentials. If it
+// has a cache, that stands still while the provider's latest credentials don't work: read with GetAPIReader. It fails
+// with multicluster.ErrClusterNotFound, and is safe for concurrent use.
 func (m *Manager) Unfenced(name multicluster.ClusterName) (cluster.Cluster, error) {
 	if c, _ := m.node.clusters.known(keyspace.ClusterName(name)); c.Cluster != nil {
 		return c.Cluster, nil

@@ -59,6 +59,7 @@ func newNode(cfg Config, kinds string, home *rest.Config, log logr.Logger) *node
 		roster: newRoster(cfg), clock: clock{time.Now()},
 		leaving: make(chan struct{}), finished: make(chan struct{}),
 	}
+	n.clusters.primary = n.roster.primary
 	n.status.Store(&Status{Replica: cfg.Replica})
 	return n
 }

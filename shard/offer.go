@@ -147,6 +147,14 @@ func (cs *clusterSet) identifyOnce(ctx context.Context, name keyspace.ClusterNam
 	}
 	e := evidence{sameServer: inUse.via.SameServer(offered.via), inUse: inUse.uid}
 	e.offered, e.err = whose(ctx, offered.via, &p.offered)
+	if e.err == nil && e.offered == e.inUse {
+		_, err := offered.via.Count(ctx, cs.primary(name))
+		if apierrors.IsForbidden(err) && !cas.ByProxy(err) {
+			if _, before := inUse.via.Count(ctx, cs.primary(name)); !apierrors.IsForbidden(before) {
+				e.err = err // these credentials can do less
+			}
+		}
+	}
 	if apierrors.IsForbidden(e.err) && e.inUse != "" {
 		_, err := inUse.via.Identify(ctx)
 		e.lost = apierrors.IsUnauthorized(err)

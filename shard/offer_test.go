@@ -24,7 +24,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 )
 
@@ -71,6 +73,10 @@ type fakeServer struct {
 	code int // of all answers, 0 for 200, -1 for none
 	// proxy makes its refusals those of a proxy, which don't come as a Status.
 	proxy bool
+	// body is what it answers to everything; "" for what an API server does.
+	body string
+	// keepsPods: Pods may not be listed.
+	keepsPods atomic.Bool
 	// mended: from now on it answers as it should.
 	mended atomic.Bool
 	mu     sync.Mutex // guards code and proxy once it is used
@@ -82,7 +88,9 @@ func (s *fakeServer) becomes(code int, proxy bool) {
 	s.code, s.proxy = code, proxy
 }
 
-func (s *fakeServer) RoundTrip(*http.Request) (*http.Response, error) {
+func (s *fakeServer) CloseIdleConnections() {}
+
+func (s *fakeServer) RoundTrip(req *http.Request) (*http.Response, error) {
 	s.mu.Lock()
 	code, proxy := cmp.Or(s.code, http.StatusOK), s.proxy
 	s.mu.Unlock()
@@ -92,11 +100,20 @@ func (s *fakeServer) RoundTrip(*http.Request) (*http.Response, error) {
 	if code < 0 {
 		return nil, errors.New("connection refused")
 	}
+	if strings.HasSuffix(req.URL.Path, "/pods") && s.keepsPods.Load() {
+		code = http.StatusForbidden
+	}
 	body := &corev1.Namespace{}
 	body.APIVersion, body.Kind, body.Name, body.UID = "v1", "Namespace", "kube-system", s.uid
 	header := http.Header{"Content-Type": {"application/json"}, "By": {s.name}}
 	text, _ := json.Marshal(body)
 	switch {
+	case code == http.StatusOK && s.body != "" && !s.mended.Load():
+		text = []byte(s.body)
+	case code == http.StatusOK && req.URL.Path == "/api/v1":
+		text = []byte(`{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"pods","namespaced":true,"kind":"Pod"}]}`)
+	case code == http.StatusOK && strings.HasSuffix(req.URL.Path, "/pods"):
+		text = []byte(`{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","items":[]}`)
 	case code == http.StatusOK:
 	case proxy:
 		header.Set("Content-Type", "text/plain")
@@ -117,7 +134,7 @@ type fakeCluster struct {
 }
 
 func (c fakeCluster) GetConfig() *rest.Config    { return c.config }
-func (c fakeCluster) GetScheme() *runtime.Scheme { return runtime.NewScheme() }
+func (c fakeCluster) GetScheme() *runtime.Scheme { return scheme.Scheme }
 
 // offering is a set of clusters with a provider that gives one connection to west after the other.
 type offering struct {
@@ -133,6 +150,7 @@ const testGrace = 10 * time.Second
 // offered starts with west at https://a, behind credentials "1".
 func offered(t *testing.T) *offering {
 	o := &offering{clusterSet: newClusterSet(logr.Discard(), testGrace, kubeconfig.Limits{}), t: t, take: func() {}}
+	o.primary = func(keyspace.ClusterName) []client.Object { return []client.Object{&corev1.Pod{}} }
 	o.give("a", &fakeServer{name: "1", uid: "w"})
 	o.start(t.Context(), func(f func()) { go f() }, func() { o.told.Add(1) })
 	synctest.Wait()
@@ -218,6 +236,51 @@ func TestWhatIsBrokenChangesNothingAndIsReported(t *testing.T) {
 			t.Errorf("still refused: %s", why)
 		}
 	})
+}
+
+// Whatever answers JSON isn't an API server yet, let alone another cluster.
+func TestAnAnswerWithoutAUIDIsNoCluster(t *testing.T) {
+	for _, body := range []string{`{}`, `{"kind":"Status","apiVersion":"v1","status":"Success"}`} {
+		synctest.Test(t, func(t *testing.T) {
+			o := offered(t)
+			wrong := &fakeServer{name: "2", uid: "w", body: body}
+			o.give("b", wrong)
+			time.Sleep(time.Hour)
+			synctest.Wait()
+			o.expect(body, true, true, "1")
+			wrong.mended.Store(true)
+			time.Sleep(2 * lastAskPause)
+			synctest.Wait()
+			o.expect("once it is the cluster's", true, false, "2")
+		})
+	}
+}
+
+// Credentials that may not even list what is to be reconciled are no successors of some that may.
+func TestCredentialsWithoutRightsReplaceNoneThatHaveThem(t *testing.T) {
+	for _, host := range []string{"a", "b"} {
+		synctest.Test(t, func(t *testing.T) {
+			o := offered(t)
+			poor := &fakeServer{name: "2", uid: "w"}
+			poor.keepsPods.Store(true)
+			o.give(host, poor)
+			time.Sleep(time.Hour)
+			synctest.Wait()
+			o.expect("without rights", true, true, "1")
+			if o.status()["west"].Refused == "" {
+				t.Error("nothing says that the new credentials are refused")
+			}
+			poor.keepsPods.Store(false)
+			time.Sleep(2 * lastAskPause)
+			synctest.Wait()
+			o.expect("with rights", true, host == "a", "2")
+			poor.keepsPods.Store(true)
+			poorer := &fakeServer{name: "3", uid: "w"}
+			poorer.keepsPods.Store(true)
+			o.give(host, poorer)
+			o.expect("no rights before and after", true, host == "a", "3")
+		})
+	}
 }
 
 func TestAnotherServerOfTheSameClusterIsAnotherWay(t *testing.T) {
@@ -420,7 +483,7 @@ func TestAConnectionInUseIsIdentifiedWhateverBecomesOfAnOffer(t *testing.T) {
 // awayAtFirst has a proxy come up before the cluster behind it, long after the connection was given.
 func awayAtFirst(o *offering, code int) {
 	o.t.Helper()
-	away := &fakeServer{code: -1}
+	away := &fakeServer{uid: "l", code: -1}
 	late := fakeCluster{config: &rest.Config{Host: "https://late", Transport: away}}
 	if err := o.add(o.t.Context(), "late", late); err != nil {
 		o.t.Fatal(err)

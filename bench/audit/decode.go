@@ -141,7 +141,7 @@ func newBody(e *Event, o object, status objectStatus, requested bool) *Body {
 	if e.IsLease() {
 		leaving := m.Annotations["tenure.dev/leaving"]
 		b.Holder, b.Leaving = o.Spec.HolderIdentity, leaving != "" && leaving != "false"
-		b.SealedBy = m.Annotations["tenure.dev/sealed-by"]
+		b.Unfit, b.SealedBy = m.Annotations["tenure.dev/unfit"], m.Annotations["tenure.dev/sealed-by"]
 	}
 	if e.IsShardRecord() && o.Spec.Layout == nil { // a layout has no holder
 		b.Shard = &ShardState{

@@ -75,9 +75,11 @@ type Body struct {
 	Phase    string
 	// Pod is the Pod name in an At's status.
 	Pod string
-	// Holder is a Lease's. Leaving is its mark of a clean exit. SealedBy is the incarnation that sealed it.
+	// Holder is a Lease's. Leaving is its mark of a clean exit. Unfit says which clusters it can't serve, in the form of
+	// the annotation. SealedBy is the incarnation that sealed it.
 	Holder   string
 	Leaving  bool
+	Unfit    string
 	SealedBy string
 	// Shard is set for Shard records.
 	Shard *ShardState

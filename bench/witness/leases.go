@@ -2,6 +2,8 @@ package witness
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/tenure-dev/tenure/bench/audit"
 )
@@ -10,6 +12,7 @@ import (
 type leaseLife struct {
 	bodied  bool // some write of it is logged with its body
 	leaving bool
+	unfit   []unfitness
 	// over is the request that ended the incarnation: the seal, or its own deletion of the Lease.
 	over  *span
 	place place
@@ -17,6 +20,21 @@ type leaseLife struct {
 	// sealed is when the first request that may have sealed the Lease arrived, whatever its outcome; never if there was
 	// none.
 	sealed int64
+}
+
+// unfitness is a renewal that says which clusters the incarnation can't serve, in the form of the annotation.
+type unfitness struct {
+	said     int64
+	clusters string
+}
+
+// names reports whether it names a cluster.
+func (u unfitness) names(cluster string) bool {
+	list, butThese := strings.CutPrefix(u.clusters, "!")
+	listed := slices.ContainsFunc(strings.Split(list, ","), func(name string) bool {
+		return strings.TrimSuffix(name, "+") == cluster
+	})
+	return listed != butThese
 }
 
 // coordWrite is one committed coordination write of a replica.
@@ -46,6 +64,9 @@ func (l *ledger) addLease(e *Event, a agent) {
 		life.bodied = life.bodied || !b.Requested
 		life.leaving = life.leaving || b.Leaving
 		seals = b.SealedBy != ""
+		if b.Unfit != "" {
+			life.unfit = append(life.unfit, unfitness{e.Received, b.Unfit})
+		}
 	}
 	if seals {
 		life.sealed = min(life.sealed, e.Received)
@@ -88,10 +109,14 @@ func (l *ledger) judgeSeals() {
 	}
 }
 
-// ended reports whether an incarnation's Lease may have ended before a write was answered.
-func (l *ledger) ended(incarnation string, w recordWrite) bool {
+// givesUp reports whether, before a write was answered, an incarnation's Lease may have ended, or it may have said,
+// since a time, that it can't serve a cluster.
+func (l *ledger) givesUp(incarnation, cluster string, since int64, w recordWrite) bool {
 	life := l.leases[incarnation]
-	return life != nil && life.over != nil && life.over.start < w.end
+	return life != nil && (life.over != nil && life.over.start < w.end ||
+		slices.ContainsFunc(life.unfit, func(u unfitness) bool {
+			return u.said >= since && u.said < w.end && u.names(cluster)
+		}))
 }
 
 // judgeClaim checks that a holder that another replica replaced had been sealed before.

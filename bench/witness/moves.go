@@ -69,7 +69,7 @@ func (t *tally) add(shard Shard, step Step, was ShardState, w recordWrite) {
 	if t.open != nil {
 		released := t.open.steps[StepRelease] > 0
 		another := step == StepPlan && !back || released && step == StepHandoff && w.state.Holder != was.Assignee
-		if another && (!released || t.m.l.ended(was.Assignee, w)) { // its new holder has left, too
+		if another && (!released || t.m.l.givesUp(was.Assignee, was.Cluster, t.open.first.start, w)) {
 			t.finish(shard, -1)
 		}
 	}

@@ -81,6 +81,7 @@ func set(t testing.TB, e *Event, field string) {
 		"phase": func(s string) { e.Body.Phase = s }, "uid": func(s string) { e.Body.UID = s },
 		"of":   func(s string) { e.Body.CopyOf = s },
 		"slot": func(s string) { e.Body.Slot = s }, "sealed": func(s string) { e.Body.SealedBy = s },
+		"unfit":     func(s string) { e.Body.Unfit = s },
 		"owner":     func(s string) { e.Body.OwnerUID = s },
 		"server":    func(s string) { e.Body.Holder = s },
 		"replicate": func(string) { e.Body.Replicated = true },
@@ -277,6 +278,14 @@ func TestWhatIsProofAndWhatIsNot(t *testing.T) {
 		{"… and claimed by another", held + released +
 			"8-9 ~b delete lease:b\n10-11 ~c patch rec:west/ h=c e=2 to=b rv=14\n12-13 ~c patch rec:west/ h=c e=2 to=c rv=15",
 			nil},
+		{"released to one that says that it can't serve the cluster, and planned for another", held + released +
+			"8-9 ~b patch lease:b unfit=east,west+\n10-11 ~c patch rec:west/ e=1 to=c rv=14\n" +
+			"12-13 ~c patch rec:west/ h=c e=2 to=c rv=15", nil},
+		{"… that it can serve that one alone", held + released +
+			"8-9 ~b patch lease:b unfit=!west\n10-11 ~c patch rec:west/ e=1 to=c rv=14\n" +
+			"12-13 ~c patch rec:west/ h=c e=2 to=c rv=15", all(CostlyMove)},
+		{"… that it couldn't before it was chosen", held + "0-1 ~b patch lease:b unfit=west\n" + released +
+			"10-11 ~c patch rec:west/ e=1 to=c rv=14\n12-13 ~c patch rec:west/ h=c e=2 to=c rv=15", all(CostlyMove)},
 		{"released to one that stays, and claimed by another", held + released +
 			"10-11 ~c patch rec:west/ h=c e=2 to=b rv=14\n12-13 ~c patch rec:west/ h=c e=2 to=c rv=15", all(CostlyMove)},
 		{"released to one that stays, and planned for another", held + released +

@@ -334,7 +334,8 @@ func TestAFileThatASecretNamesMayComeLater(t *testing.T) {
 	names := func(file string) {
 		t.Helper()
 		c := clientcmdapi.NewConfig()
-		c.Clusters["c"], c.AuthInfos["c"] = &clientcmdapi.Cluster{Server: "https://one"}, &clientcmdapi.AuthInfo{TokenFile: file}
+		c.Clusters["c"] = &clientcmdapi.Cluster{Server: "https://one"}
+		c.AuthInfos["c"] = &clientcmdapi.AuthInfo{TokenFile: file}
 		c.Contexts["c"], c.CurrentContext = &clientcmdapi.Context{Cluster: "c", AuthInfo: "c"}, "c"
 		secret.Data = map[string][]byte{Key: write(t, c)}
 		if err := errors.Join(client.IgnoreNotFound(home.Delete(t.Context(), secret)),

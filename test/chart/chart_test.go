@@ -89,8 +89,8 @@ func TestValuesDoWhatTheySayAndNothingElse(t *testing.T) {
 	pod := spec["template"].(map[string]any)["spec"].(map[string]any)
 	container := pod["containers"].([]any)[0].(map[string]any)
 	args := container["args"].([]any)
-	got := []any{spec["replicas"], pod["priorityClassName"], pod["terminationGracePeriodSeconds"], container["image"], args[len(args)-2:],
-		container["resources"]}
+	got := []any{spec["replicas"], pod["priorityClassName"], pod["terminationGracePeriodSeconds"], container["image"],
+		args[len(args)-2:], container["resources"]}
 	want := []any{
 		int64(5), "tenure", int64(90), "r/t:v1", []any{"--lease-duration=5s", "--log-level=debug"},
 		map[string]any{"limits": map[string]any{"memory": "2Gi"}, "requests": map[string]any{"cpu": "1", "memory": "128Mi"}},

@@ -2,6 +2,7 @@ package engage
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -18,6 +19,7 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/transport"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
@@ -57,11 +59,12 @@ func Connect(real cluster.Cluster) (*Connection, error) {
 	if config.Dial == nil && config.Transport == nil {
 		config.Dial = dial(&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second})
 	}
-	transport, err := kubeconfig.TransportFor(config)
-	if err != nil {
+	by := &way{}
+	config.WrapTransport = transport.Wrappers(by.remember, config.WrapTransport)
+	if by.RoundTripper, err = kubeconfig.TransportFor(config); err != nil {
 		return nil, fmt.Errorf("building the transport of %s: %w", server.Host, err)
 	}
-	c.way.Store(&transport)
+	c.way.Store(by)
 	c.config = rest.AnonymousClientConfig(real.GetConfig())
 	c.config.Host, c.config.TLSClientConfig = server.String(), rest.TLSClientConfig{}
 	c.config.Proxy, c.config.Dial = nil, nil
@@ -77,12 +80,11 @@ func Connect(real cluster.Cluster) (*Connection, error) {
 // Replace makes all requests from now on use the credentials and the TLS settings of another connection to the same
 // server.
 func (c *Connection) Replace(by *Connection) {
-	last := c.way.Swap(by.way.Load())
-	utilnet.CloseIdleConnectionsFor(*last)
+	c.way.Swap(by.way.Load()).rest()
 }
 
 // Rest closes connections that are open and idle. The next request opens one again.
-func (c *Connection) Rest() { utilnet.CloseIdleConnectionsFor(*c.way.Load()) }
+func (c *Connection) Rest() { c.way.Load().rest() }
 
 // SameServer reports whether two connections lead to the same address and name.
 func (c *Connection) SameServer(other *Connection) bool {
@@ -97,7 +99,7 @@ func (c *Connection) Config() *rest.Config { return rest.CopyConfig(c.config) }
 const identifyTimeout = 5 * time.Second
 
 // Identify asks the cluster for its identity: the UID of its namespace kube-system, which stays the same for its
-// whole life.
+// whole life. An answer without a UID is an error: whatever speaks JSON could give it.
 func (c *Connection) Identify(ctx context.Context) (types.UID, error) {
 	ctx, cancel := context.WithTimeout(ctx, identifyTimeout)
 	defer cancel()
@@ -106,8 +108,11 @@ func (c *Connection) Identify(ctx context.Context) (types.UID, error) {
 		return "", err
 	}
 	system, err := client.Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
-	if err != nil {
+	switch {
+	case err != nil:
 		return "", err
+	case system.UID == "":
+		return "", errors.New("the answer has no UID: is this an API server?")
 	}
 	return system.UID, nil
 }
@@ -147,9 +152,23 @@ func (c *Connection) Count(ctx context.Context, kinds []client.Object) (objects 
 
 // replaceable is a transport that sends requests through the one that was stored last.
 type replaceable struct {
-	atomic.Pointer[http.RoundTripper]
+	atomic.Pointer[way]
 }
 
 func (r *replaceable) RoundTrip(req *http.Request) (*http.Response, error) {
-	return (*r.Load()).RoundTrip(req)
+	return r.Load().RoundTrip(req)
 }
+
+// way is a transport of one set of credentials.
+type way struct {
+	http.RoundTripper
+	inner http.RoundTripper // the one that has connections: a program's own wrapper may not tell what it wraps
+}
+
+func (w *way) remember(inner http.RoundTripper) http.RoundTripper {
+	w.inner = inner
+	return inner
+}
+
+// rest closes connections that are open and idle.
+func (w *way) rest() { utilnet.CloseIdleConnectionsFor(w.inner) }

@@ -28,6 +28,9 @@ type configured struct {
 func (c configured) GetConfig() *rest.Config    { return c.config }
 func (c configured) GetScheme() *runtime.Scheme { return runtime.NewScheme() }
 
+// opaque is a wrapper that doesn't tell what it wraps, as programs have them.
+type opaque struct{ http.RoundTripper }
+
 // tlsServer is an API server that knows its namespace kube-system, and notes which token came over which connection,
 // and how many of these are open.
 func tlsServer(t *testing.T) (connect func(token string) *Connection, came func() []string, open *atomic.Int64) {
@@ -78,6 +81,7 @@ func tlsServer(t *testing.T) (connect func(token string) *Connection, came func(
 		t.Helper()
 		c, err := Connect(configured{config: &rest.Config{
 			Host: server.URL + "/below/", BearerToken: token, TLSClientConfig: rest.TLSClientConfig{CAData: authority},
+			WrapTransport: func(by http.RoundTripper) http.RoundTripper { return opaque{by} },
 		}})
 		if err != nil {
 			t.Fatal(err)
@@ -147,6 +151,21 @@ func TestWhatIsIdleIsClosedAtRestAndWhenCredentialsAreReplaced(t *testing.T) {
 				t.Fatalf("%s: a connection is left open", what)
 			}
 		}
+	}
+}
+
+func TestAnAnswerWithoutAUIDIdentifiesNothing(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{}`)
+	}))
+	t.Cleanup(server.Close)
+	c, err := Connect(configured{config: &rest.Config{Host: server.URL}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if uid, err := c.Identify(t.Context()); err == nil {
+		t.Errorf("it is taken for cluster %q", uid)
 	}
 }
 

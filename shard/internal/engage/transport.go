@@ -108,7 +108,7 @@ func (f *fence) RoundTrip(req *http.Request) (*http.Response, error) {
 		end()
 		return nil, ofWaiting(req.Context(), began, sent, err)
 	}
-	bounded := &countedBody{ReadCloser: res.Body, bytes: new(atomic.Uint64), page: &page{most: largestObject}}
+	bounded := &countedBody{ReadCloser: res.Body, page: &page{most: largestObject}}
 	res.Body = &releasingBody{ReadCloser: bounded, release: func() { release(); end() }}
 	return res, nil
 }
@@ -169,7 +169,7 @@ func (b *Breaker) send(ctx context.Context, req *http.Request, base http.RoundTr
 		tellRetryAfter(caller, res)
 		if !begins {
 			w.hears()
-			res.Body = &countedBody{ReadCloser: res.Body, bytes: new(atomic.Uint64), heard: w.hears}
+			res.Body = &countedBody{ReadCloser: res.Body, heard: w.hears}
 		}
 		return res, release, nil
 	case caller.Err() == nil: // not given up by the caller
@@ -205,7 +205,7 @@ func (u *unfenced) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	counted := &countedBody{ReadCloser: res.Body, bytes: new(atomic.Uint64)}
+	counted := &countedBody{ReadCloser: res.Body}
 	if !watches(req) && !causeOf(res.StatusCode).unusable() {
 		counted.heard = u.breaker.heard
 	}
@@ -346,14 +346,16 @@ func mutates(method string) bool {
 // countedBody counts the bytes that are read from it.
 type countedBody struct {
 	io.ReadCloser
-	bytes *atomic.Uint64
-	heard func() // called for each piece; may be nil
-	page  *page  // bounds it; nil for no bound
+	bytes *atomic.Uint64 // they are added to this; nil to count none
+	heard func()         // called for each piece; may be nil
+	page  *page          // bounds it; nil for no bound
 }
 
 func (b *countedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	b.bytes.Add(uint64(n))
+	if b.bytes != nil {
+		b.bytes.Add(uint64(n))
+	}
 	if n > 0 && b.heard != nil {
 		b.heard()
 	}

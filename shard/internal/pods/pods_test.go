@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -174,6 +175,28 @@ func TestWhoMayNotReadPodsSaysSoOnceAndAsksAgain(t *testing.T) {
 	}
 	cancel()
 	<-done
+}
+
+// A list is given up after a while and tried again, which asks the server no sooner.
+func TestWhoMayNotReadPodsAsksRarely(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := fake.NewSimpleClientset()
+		lists := 0
+		c.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+			lists++
+			return true, nil, apierrors.NewForbidden(corev1.Resource("pods"), "", nil)
+		})
+		w, err := newWatch(c, "n", "of=us", live, lookAgain, logr.Discard())
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 5*lookAgain/2)
+		defer cancel()
+		w.Run(ctx)
+		if lists != 3 {
+			t.Errorf("asked %d times within %v, want 3", lists, 5*lookAgain/2)
+		}
+	})
 }
 
 func live(lw toolscache.ListerWatcher) toolscache.ListerWatcher {

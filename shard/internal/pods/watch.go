@@ -40,28 +40,32 @@ func NewWatch(rc *rest.Config, namespace, selector string, live lively, log logr
 
 func newWatch(c kubernetes.Interface, namespace, selector string, live lively, again time.Duration,
 	log logr.Logger) (*Watch, error) {
-	pods, told := c.CoreV1().Pods(namespace), false
-	// Every watch begins with a list, where missing rights are noticed and retried rarely.
+	pods := c.CoreV1().Pods(namespace)
+	// Every watch begins with a list, where missing rights are noticed. The list is tried again soon, and the server asked
+	// rarely.
+	var refused error
+	var asked time.Time
 	informer := toolscache.NewSharedIndexInformer(live(&toolscache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
-			opts.LabelSelector = selector
-			for {
-				list, err := pods.List(ctx, opts)
-				if !apierrors.IsForbidden(err) {
-					told = false
-					return list, err
-				}
-				if !told {
-					told = true
-					log.Info("Pods can't be read: a dead replica is noticed only when its lease runs out", "namespace", namespace,
-						"error", err.Error())
-				}
+			if refused != nil {
 				select {
-				case <-time.After(again):
+				case <-time.After(again - time.Since(asked)):
 				case <-ctx.Done():
-					return nil, ctx.Err()
+					return nil, refused
 				}
 			}
+			opts.LabelSelector = selector
+			list, err := pods.List(ctx, opts)
+			if !apierrors.IsForbidden(err) {
+				refused = nil
+				return list, err
+			}
+			if refused == nil {
+				log.Info("Pods can't be read: a dead replica is noticed only when its lease runs out", "namespace", namespace,
+					"error", err.Error())
+			}
+			refused, asked = err, time.Now()
+			return nil, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 			opts.LabelSelector = selector
