@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -142,7 +143,7 @@ func TestRotatedBrokenAndMovedCredentialsAreNotNoticed(t *testing.T) {
 	lists := 0
 	for _, e := range r.audited("west") {
 		between := e.Arrived().After(changed[0]) && e.Arrived().Before(changed[moves])
-		if e.IsAt() && e.Ours() && e.Verb == "list" && between {
+		if e.IsAt() && e.Ours() && e.Verb == "list" && between && !asksForOne.MatchString(e.URI) {
 			lists++
 		}
 	}
@@ -181,6 +182,9 @@ func TestRotatedBrokenAndMovedCredentialsAreNotNoticed(t *testing.T) {
 		return nil
 	})
 }
+
+// asksForOne matches the address of a list that only shows whether new credentials may list.
+var asksForOne = regexp.MustCompile(`[?&]limit=1(&|$)`)
 
 // worst returns how late a cluster's Ats were at worst before the first of some changes and after each, by the
 // cluster's own audit log, less the time that its API server took for their requests.
