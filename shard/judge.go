@@ -99,14 +99,14 @@ func (j *clusterJudge) due(now time.Time) (names []keyspace.ClusterName) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for name, v := range j.verdicts {
-		_, there := all[name]
-		switch {
-		case there:
+		if _, there := all[name]; there {
 			v.gone = time.Time{}
-		case v.gone.IsZero():
+			continue
+		}
+		if v.gone.IsZero() {
 			v.gone = now
 		}
-		if !there && (v.trouble == nil || now.Sub(v.gone) >= troubleKept) {
+		if v.trouble == nil || now.Sub(v.gone) >= troubleKept {
 			delete(j.verdicts, name)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-dev/tenure/pkg/text"
 	"github.com/tenure-dev/tenure/shard/internal/cas"
@@ -39,7 +40,7 @@ type evidence struct {
 	sameServer bool
 	inUse      types.UID // of the cluster in use, "" if it isn't known
 	offered    types.UID // of the one that is offered
-	err        error     // why offered isn't known
+	err        error     // why offered isn't known, or can do less than the one in use
 	lost       bool      // the credentials in use are refused by now
 }
 
@@ -53,7 +54,7 @@ func judgeOffer(e evidence) offerVerdict {
 	case e.err == nil:
 		return another
 	case apierrors.IsForbidden(e.err), apierrors.IsNotFound(e.err):
-		// the credentials are accepted, but the cluster doesn't say which one it is
+		// the credentials are accepted, but may not do enough: ask which cluster it is, or list what is divided
 		switch {
 		case e.inUse != "" && !e.lost:
 			return refuse
@@ -123,6 +124,19 @@ func whose(ctx context.Context, via *engage.Connection, refusing *time.Time) (ty
 	return "", err
 }
 
+// doesLess returns why an offered connection may not list kinds that the one in use may list; nil if it may, if neither
+// may, or if the credentials in use are refused by now.
+func doesLess(ctx context.Context, kinds []client.Object, offered, inUse *engage.Connection) error {
+	_, err := offered.Count(ctx, kinds)
+	if !apierrors.IsForbidden(err) || cas.ByProxy(err) {
+		return nil
+	}
+	if _, before := inUse.Count(ctx, kinds); apierrors.IsForbidden(before) || apierrors.IsUnauthorized(before) {
+		return nil
+	}
+	return err
+}
+
 // identifyOnce returns the longest pause before the next question; 0 if there is nothing left to ask.
 func (cs *clusterSet) identifyOnce(ctx context.Context, name keyspace.ClusterName, way uint64,
 	p *patience) (longest time.Duration) {
@@ -148,12 +162,7 @@ func (cs *clusterSet) identifyOnce(ctx context.Context, name keyspace.ClusterNam
 	e := evidence{sameServer: inUse.via.SameServer(offered.via), inUse: inUse.uid}
 	e.offered, e.err = whose(ctx, offered.via, &p.offered)
 	if e.err == nil && e.offered == e.inUse {
-		_, err := offered.via.Count(ctx, cs.primary(name))
-		if apierrors.IsForbidden(err) && !cas.ByProxy(err) {
-			if _, before := inUse.via.Count(ctx, cs.primary(name)); !apierrors.IsForbidden(before) {
-				e.err = err // these credentials can do less
-			}
-		}
+		e.err = doesLess(ctx, cs.primary(name), offered.via, inUse.via)
 	}
 	if apierrors.IsForbidden(e.err) && e.inUse != "" {
 		_, err := inUse.via.Identify(ctx)

@@ -279,6 +279,11 @@ func TestCredentialsWithoutRightsReplaceNoneThatHaveThem(t *testing.T) {
 			poorer.keepsPods.Store(true)
 			o.give(host, poorer)
 			o.expect("no rights before and after", true, host == "a", "3")
+			poorer.becomes(http.StatusUnauthorized, false)
+			last := &fakeServer{name: "4", uid: "w"}
+			last.keepsPods.Store(true)
+			o.give("c", last)
+			o.expect("no rights, at another server, and those in use are refused", true, false, "4")
 		})
 	}
 }

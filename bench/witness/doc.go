@@ -1,7 +1,8 @@
 // Package witness judges the invariants I1, I2, I4, I5 and I7 from the API servers' audit logs alone. It uses nothing
 // that a replica says about itself, except what each write has to carry in its User-Agent: shard, epoch and
-// incarnation. Chaos, demo, bench and the integration tests call it. It imports package audit and no code of the
-// subject's, except the names of the kinds of moves.
+// incarnation; and, to tell one move's writes from another's, of which clusters its Lease says that it can't serve
+// them. Chaos, demo, bench and the integration tests call it. It imports package audit and no code of the subject's,
+// except the names of the kinds of moves.
 //
 // [Read] finds and reads logs; [Judge] is the pure judgement. A cluster has the name of the folder that holds its log.
 // Memory grows by a small record for each write, not with the size of the logs.
@@ -64,7 +65,6 @@
 // unserved time is the part of the gap in which a key waited: an At that was due, or a Deployment that somebody changed
 // and whose copies had to follow. The writes of a move are those to the record from the plan on, including reports of
 // load. A plan that was changed before the handoff, or after its assignee had left or had said that it can't serve the
-// cluster, is a move of its own, called off.
-// Steady state is every second of a replica's life that is more than two seconds away from such a write, and from the
-// creation or deletion of a Lease.
+// cluster, is a move of its own, called off. Steady state is every second of a replica's life that is more than two
+// seconds away from such a write, and from the creation or deletion of a Lease.
 package witness

@@ -2,6 +2,7 @@ package witness
 
 import (
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -22,19 +23,22 @@ type leaseLife struct {
 	sealed int64
 }
 
-// unfitness is a renewal that says which clusters the incarnation can't serve, in the form of the annotation.
+// unfitness is a renewal that says of which clusters the incarnation takes no shard, in the form of the annotation.
 type unfitness struct {
 	said     int64
 	clusters string
 }
 
-// names reports whether it names a cluster.
-func (u unfitness) names(cluster string) bool {
+// of reports whether it says so of a cluster.
+func (u unfitness) of(cluster string) bool {
 	list, butThese := strings.CutPrefix(u.clusters, "!")
-	listed := slices.ContainsFunc(strings.Split(list, ","), func(name string) bool {
-		return strings.TrimSuffix(name, "+") == cluster
-	})
-	return listed != butThese
+	for text := range strings.SplitSeq(list, ",") {
+		encoded, keeps := strings.CutSuffix(text, "+")
+		if name, err := url.PathUnescape(encoded); err == nil && name == cluster {
+			return keeps || !butThese
+		}
+	}
+	return butThese
 }
 
 // coordWrite is one committed coordination write of a replica.
@@ -115,7 +119,7 @@ func (l *ledger) givesUp(incarnation, cluster string, since int64, w recordWrite
 	life := l.leases[incarnation]
 	return life != nil && (life.over != nil && life.over.start < w.end ||
 		slices.ContainsFunc(life.unfit, func(u unfitness) bool {
-			return u.said >= since && u.said < w.end && u.names(cluster)
+			return u.said >= since && u.said < w.end && u.of(cluster)
 		}))
 }
 

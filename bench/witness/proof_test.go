@@ -281,6 +281,9 @@ func TestWhatIsProofAndWhatIsNot(t *testing.T) {
 		{"released to one that says that it can't serve the cluster, and planned for another", held + released +
 			"8-9 ~b patch lease:b unfit=east,west+\n10-11 ~c patch rec:west/ e=1 to=c rv=14\n" +
 			"12-13 ~c patch rec:west/ h=c e=2 to=c rv=15", nil},
+		{"… that it only keeps what it has of that one", held + released +
+			"8-9 ~b patch lease:b unfit=!east,we%73t+\n10-11 ~c patch rec:west/ e=1 to=c rv=14\n" +
+			"12-13 ~c patch rec:west/ h=c e=2 to=c rv=15", nil},
 		{"… that it can serve that one alone", held + released +
 			"8-9 ~b patch lease:b unfit=!west\n10-11 ~c patch rec:west/ e=1 to=c rv=14\n" +
 			"12-13 ~c patch rec:west/ h=c e=2 to=c rv=15", all(CostlyMove)},

@@ -31,8 +31,6 @@ const (
 	maxPEM     = 64 << 10 // of certificates
 	maxKey     = 16 << 10
 	maxValues  = 64 // entries of a list or map in a user: groups, arguments
-	// maxRefusals is how many refusals an error lists: it has to fit into an event.
-	maxRefusals = 4
 )
 
 // Label marks the Secrets of clusters. Key is the key of their data that holds the kubeconfig.
@@ -45,44 +43,6 @@ const (
 type Access struct {
 	config *clientcmdapi.Config
 	server *url.URL
-}
-
-// Refused says why a kubeconfig isn't used: what is wrong with which field and what to do about it, for each of up to
-// four fields. It repeats nothing of what is in them.
-type Refused struct {
-	Reasons []string
-	// File is the path of the file that the kubeconfig is from, "" for a Secret.
-	File string
-	// allowable reports whether another policy would allow everything that is refused.
-	allowable bool
-	// passing reports whether files that can't be used may be the reason.
-	passing bool
-}
-
-// Allowable reports whether all that an error refuses is what a [Policy] can allow. A process with another policy may
-// use that kubeconfig.
-func Allowable(err error) bool {
-	r := (*Refused)(nil)
-	return errors.As(err, &r) && r.allowable
-}
-
-// Passing reports whether what an error refuses may become usable by itself: a file that the kubeconfig names can't be
-// read, or holds nothing usable yet.
-func Passing(err error) bool {
-	r := (*Refused)(nil)
-	return errors.As(err, &r) && r.passing
-}
-
-func (r *Refused) Error() string {
-	shown := r.Reasons[:min(len(r.Reasons), maxRefusals)]
-	text := "kubeconfig: " + strings.Join(shown, "; ")
-	if r.File != "" {
-		text = "file " + r.File + ": " + text
-	}
-	if more := len(r.Reasons) - len(shown); more > 0 {
-		text += fmt.Sprintf("; and %d more", more)
-	}
-	return text
 }
 
 // OfSecret inspects the kubeconfig in a Secret, which may stand for a file ([FileOf]). All errors are a *Refused.
@@ -106,8 +66,6 @@ func OfSecret(secret *corev1.Secret, policy Policy) (*Access, error) {
 	}
 	return access, err
 }
-
-func refused(reasons ...string) *Refused { return &Refused{Reasons: reasons} }
 
 // Inspect reads a kubeconfig and keeps what the policy allows of its current context. Nothing that it names is opened,
 // run or asked, but for files where the policy allows them. All errors are a *Refused.

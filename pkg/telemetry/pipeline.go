@@ -40,7 +40,7 @@ type pipeline struct {
 	full    bool                    // spans were dropped since the last batch because the queue was full
 	closed  bool                    // nothing is accepted any more
 
-	trouble  string // what is wrong with the collector by the log, "" for nothing; run alone uses this and news
+	trouble  string // what the log says is wrong with the collector, "" for nothing; run alone uses this and news
 	news     *budget.Budget
 	sent     prometheus.Counter
 	dropped  *prometheus.CounterVec
