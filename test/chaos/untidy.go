@@ -16,8 +16,6 @@ import (
 const untidy = "untidy"
 
 const (
-	// untidyRate is the load, in Ats per second.
-	untidyRate = 20
 	// calmWindows are looked at before anything is done: what comes later is held against the worst of them.
 	calmWindows = 20
 	// bumpRevision is by how much a restored home's revision is raised: by more than it can have grown since.
