@@ -187,5 +187,8 @@ func TestAKubeconfigVariableThatLeadsNowhereIsNamed(t *testing.T) {
 			!strings.Contains(errs.String(), want) {
 			t.Errorf("exit code %d, %s; want %q", code, errs.String(), want)
 		}
+		if home, err := homeConfig(&options{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("a replica takes %v, %v for home; want %q", home, err, want)
+		}
 	}
 }

@@ -279,7 +279,7 @@ func printManifests(cmd *cobra.Command, name, namespace string, admin *adminFlag
 
 func newClusterList(getenv func(string) string) *cobra.Command {
 	skip := false
-	cmd := &cobra.Command{Use: "list", Short: "the fleet's clusters: servers, credentials, who serves them",
+	cmd := &cobra.Command{Use: "list", Short: "the fleet's clusters: servers, credentials, how many replicas serve them",
 		Args: noArguments("")}
 	cmd.Flags().BoolVar(&skip, "skip-clusters", false, "don't ask the workload clusters whether they can be used")
 	q := &question{}

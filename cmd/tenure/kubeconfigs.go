@@ -59,7 +59,7 @@ func (k *kubeconfigFlags) join(mgr mcmanager.Manager, namespace string, log logr
 	}
 	folder, err := kubeconfig.OpenFolder(k.folder, namespace, log)
 	if err != nil {
-		return nil, fmt.Errorf("--kubeconfig-folder: %w", err)
+		return nil, usagef("--kubeconfig-folder: %v", err)
 	}
 	return folder.Join(mgr)
 }

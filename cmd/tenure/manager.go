@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 	clientmetrics "k8s.io/client-go/tools/metrics"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -151,17 +152,18 @@ func (o *options) watchThrough(sharded *shard.Manager, watched *clusterhealth.Co
 
 func alive(*http.Request) error { return nil }
 
-// homeConfig finds the home cluster.
+// homeConfig finds the home cluster: by the flag, by $KUBECONFIG, or, as controller-runtime does, the cluster that this
+// process runs in or else that of kubectl.
 func homeConfig(o *options) (*rest.Config, error) {
 	var home *rest.Config
 	var err error
-	if o.homeKubeconfig != "" {
+	if o.homeKubeconfig != "" || os.Getenv(clientcmd.RecommendedConfigPathEnvVar) != "" {
 		home, err = connection(o.homeKubeconfig, "")
 	} else {
 		home, err = ctrl.GetConfig()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("configuration of the home cluster (see --home-kubeconfig): %w", err)
+		return nil, usagef("configuration of the home cluster (see --home-kubeconfig): %v", err)
 	}
 	return home, tune(home)
 }

@@ -172,7 +172,7 @@ func (o Onboarder) awaitService(ctx context.Context, home client.Client, within 
 	err := poll(ctx, within, func() (bool, error) {
 		_, now, err := o.records(ctx, home, seen)
 		if err != nil {
-			return false, err
+			return !read && apierrors.IsForbidden(err), err // without the right to look, waiting is of no use
 		}
 		fleet, read = now, true
 		s := serving(fleet, o.Name)
@@ -203,7 +203,7 @@ func (o Onboarder) awaitRelease(ctx context.Context, home client.Client, within 
 	err := poll(ctx, within, func() (bool, error) {
 		_, fleet, err := o.records(ctx, home, seen)
 		if err != nil {
-			return false, err
+			return !read && apierrors.IsForbidden(err), err
 		}
 		read = true
 		if s = serving(fleet, o.Name); s.Taken == 0 || within <= 0 {

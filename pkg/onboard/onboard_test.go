@@ -356,13 +356,17 @@ func TestAFleetThatCannotBeReadIsNeitherDeadNorHolding(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = o.awaitService(t.Context(), reader, 10*time.Millisecond)
+	began := time.Now()
+	_, err = o.awaitService(t.Context(), reader, time.Minute)
 	if err == nil || strings.Contains(err.Error(), "is alive") || !strings.Contains(err.Error(), "isn't known") {
 		t.Errorf("serving: %v", err)
 	}
-	_, err = o.awaitRelease(t.Context(), reader, 10*time.Millisecond)
+	_, err = o.awaitRelease(t.Context(), reader, time.Minute)
 	if err == nil || strings.Contains(err.Error(), "is deleted") || !strings.Contains(err.Error(), "isn't known") {
 		t.Errorf("letting go: %v", err)
+	}
+	if took := time.Since(began); took > 20*time.Second {
+		t.Errorf("it took %v to learn that it may not look", took)
 	}
 }
 

@@ -235,7 +235,7 @@ func TestEachMissedTargetIsFoundAndASoundAccountMeetsAll(t *testing.T) {
 		"a short gap in the log, a long one by the audit logs": {func(*account) {},
 			&witness.Report{Handoffs: []witness.Handoff{
 				{Kind: protocol.Planned, Time: after(50), UnservedMs: &long}, {Kind: protocol.Planned, Time: after(51)},
-			}}, "keys due at a planned handoff, by the audit logs"},
+			}}, "keys due at handoffs (Planned), by the audit logs"},
 		"such a gap in a storm": {func(*account) {}, &witness.Report{Handoffs: []witness.Handoff{
 			{Kind: protocol.Planned, Time: after(90), UnservedMs: &long},
 		}}, ""},
@@ -257,7 +257,7 @@ func TestEachMissedTargetIsFoundAndASoundAccountMeetsAll(t *testing.T) {
 			for range 9 {
 				a.logs = append(a.logs, a.logs[6])
 			}
-		}, rate(1), "keys due at a planned handoff, by the audit logs, p99: no sample"},
+		}, rate(1), "keys due at handoffs (Planned), by the audit logs, p99: no sample"},
 		"no At that an untidy fault could delay": {func(a *account) { odd(a); a.ats = a.ats[:2] }, rate(1),
 			"odd (1): longest wait of an At: no sample"},
 		"one that it did delay": {odd, rate(1), "odd (1): longest wait of an At: 40s"},

@@ -66,8 +66,7 @@ func (a *account) targets(report *witness.Report) (all []target) {
 	for _, kind := range []protocol.MoveKind{protocol.Planned, protocol.Exit} {
 		promised := kind == protocol.Planned && handoff && planned.N >= dueWithin
 		waited := spreadOf(a.audited(report, kind))
-		add("keys due at a "+strings.ToLower(string(kind))+" handoff, by the audit logs, p99", promised, waited, waited.P99,
-			auditedP99)
+		add("keys due at handoffs ("+string(kind)+"), by the audit logs, p99", promised, waited, waited.P99, auditedP99)
 	}
 	crashes, _ := a.unserved("SIGKILL", true)
 	crash := spreadOf(crashes)

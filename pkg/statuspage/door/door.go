@@ -159,6 +159,10 @@ func (o Options) pod(ctx context.Context, clients kubernetes.Interface) (string,
 			return p.Name, nil
 		}
 	}
+	if len(pods.Items) == 0 {
+		return "", fmt.Errorf("there is no Pod with %s in namespace %s: --namespace and --selector say where replicas are",
+			o.Selector, o.Namespace)
+	}
 	return "", fmt.Errorf("none of the %d Pods with %s in namespace %s is ready: --pod names one all the same",
 		len(pods.Items), o.Selector, o.Namespace)
 }
@@ -227,6 +231,9 @@ func (o Options) caller(ctx context.Context, home *rest.Config,
 	return transport.HTTPWrappersForConfig(config, base)
 }
 
+const noToken = "the replica takes no token of yours: a client certificate is none. --service-account NAME looks with a " +
+	"service account's"
+
 // try asks for the page once, and says in plain words why it can't be had.
 func (o Options) try(ctx context.Context, caller http.RoundTripper, replica *url.URL) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -243,10 +250,11 @@ func (o Options) try(ctx context.Context, caller http.RoundTripper, replica *url
 	switch res.StatusCode {
 	case http.StatusOK:
 		return nil
-	case http.StatusUnauthorized, http.StatusInternalServerError:
-		// the latter is controller-runtime's answer to a bad token
-		return errors.New("the replica takes no token of yours: a client certificate is none. --service-account NAME looks " +
-			"with a service account's")
+	case http.StatusUnauthorized:
+		return errors.New(noToken)
+	case http.StatusInternalServerError: // controller-runtime's answer to a bad token, and to a home that can't tell
+		return errors.New(noToken + ". Or it may not ask the home cluster about tokens (cluster role tenure-metrics-auth): " +
+			"its log says so")
 	case http.StatusForbidden:
 		return errors.New("you may not look at the page: it takes the cluster role tenure-metrics-reader")
 	}

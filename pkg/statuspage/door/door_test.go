@@ -100,21 +100,28 @@ func TestOnlyWhoKnowsTheKeyGetsInAndSeesThePageAsTheCaller(t *testing.T) {
 }
 
 func TestWhyThePageCannotBeHadIsSaid(t *testing.T) {
-	for token, c := range map[string]struct {
-		code int
-		want string
+	for _, c := range []struct {
+		token string
+		code  int
+		want  string
 	}{
-		"":      {http.StatusOK, "--service-account NAME"},
-		"token": {http.StatusForbidden, "tenure-metrics-reader"},
+		{"", http.StatusOK, "--service-account NAME"},
+		{"token", http.StatusForbidden, "tenure-metrics-reader"},
+		{"token", http.StatusInternalServerError, "tenure-metrics-auth"},
 	} {
 		to, _ := replica(t, c.code)
-		caller, err := Options{}.caller(t.Context(), &rest.Config{Host: "https://home", BearerToken: token}, nil)
+		caller, err := Options{}.caller(t.Context(), &rest.Config{Host: "https://home", BearerToken: c.token}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if err := (Options{}).try(t.Context(), caller, to); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("with token %q: %v, want %q", token, err, c.want)
+			t.Errorf("with token %q: %v, want %q", c.token, err, c.want)
 		}
+	}
+	nobody := Options{Namespace: "here", Selector: "app=tenure"}
+	if _, err := nobody.pod(t.Context(), fake.NewClientset()); err == nil ||
+		!strings.Contains(err.Error(), "no Pod with app=tenure in namespace here") {
+		t.Errorf("where there is no replica: %v", err)
 	}
 	if _, err := (Options{Listen: "0.0.0.0:0"}).listen(); err == nil ||
 		!strings.Contains(err.Error(), "must be a loopback address") {

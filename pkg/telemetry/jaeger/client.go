@@ -125,7 +125,12 @@ func (c *Client) get(ctx context.Context, path string) ([]Trace, error) {
 	defer res.Body.Close()
 	switch {
 	case res.StatusCode == http.StatusNotFound:
-		return nil, nil
+		var a answer
+		if json.NewDecoder(io.LimitReader(res.Body, maxAnswer)).Decode(&a) == nil && len(a.Errors) > 0 {
+			return nil, nil // Jaeger has no such trace
+		}
+		return nil, fmt.Errorf("GET %s: %s: this is no Jaeger, or its API is below another path: --jaeger or "+
+			"TENURE_JAEGER_URL says where it is", req.URL.Path, res.Status)
 	case res.StatusCode != http.StatusOK:
 		text, _ := io.ReadAll(io.LimitReader(res.Body, 300)) // whatever it says is better than nothing
 		return nil, fmt.Errorf("GET %s: %s: %s", req.URL.Path, res.Status, strings.TrimSpace(string(text)))
@@ -144,7 +149,10 @@ func (c *Client) get(ctx context.Context, path string) ([]Trace, error) {
 }
 
 // answer is what Jaeger sends.
-type answer struct{ Data []wireTrace }
+type answer struct {
+	Data   []wireTrace
+	Errors []struct{ Code int }
+}
 
 type wireTrace struct {
 	TraceID   string

@@ -32,7 +32,7 @@ func serve(t *testing.T, answers map[string]string) *Client {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		text, ok := answers[r.URL.Path]
 		if !ok {
-			http.Error(w, "no such thing", http.StatusNotFound)
+			http.Error(w, `{"data":null,"errors":[{"code":404,"msg":"trace not found"}]}`, http.StatusNotFound)
 			return
 		}
 		_, _ = w.Write([]byte(text)) // the client notices
@@ -117,6 +117,17 @@ func TestWhatIsMissingOrBrokenIsSaid(t *testing.T) {
 	if found, err := c.Find(t.Context(), Query{Service: "tenure", Limit: 1, Since: time.Now(),
 		AtLeast: time.Second}); err != nil || len(found) != 0 {
 		t.Errorf("nothing to find: %v %v", found, err)
+	}
+	grafana := httptest.NewServer(http.NotFoundHandler())
+	defer grafana.Close()
+	for name, ask := range map[string]func(c *Client) error{
+		"one":    func(c *Client) error { _, err := c.Trace(t.Context(), "t1"); return err },
+		"search": func(c *Client) error { _, err := c.Find(t.Context(), Query{}); return err },
+	} {
+		if err := ask(&Client{URL: grafana.URL}); err == nil || errors.Is(err, ErrNotFound) ||
+			!strings.Contains(err.Error(), "--jaeger") {
+			t.Errorf("%s, at what is no Jaeger: %v", name, err)
+		}
 	}
 	gone := &Client{URL: "http://127.0.0.1:9"}
 	if _, err := gone.Find(t.Context(), Query{}); err == nil || !strings.Contains(err.Error(), "TENURE_JAEGER_URL") {

@@ -112,39 +112,6 @@ func LiveInformer(pause time.Duration, tell func(error)) func(toolscache.ListerW
 	}
 }
 
-// Noting is a transport that records for a [Live] list-watch which attempts weren't answered. It also keeps the
-// client itself from waiting for more than a few seconds, whatever a server asks for. Without it, attempts that
-// client-go repeats by itself go unnoticed: behind a load balancer no connection is refused.
-func Noting(base http.RoundTripper) http.RoundTripper { return &noting{base} }
-
-type noting struct{ base http.RoundTripper }
-
-func (n *noting) RoundTrip(req *http.Request) (*http.Response, error) {
-	if !watches(req) {
-		res, err := n.base.RoundTrip(req)
-		if err == nil {
-			tellRetryAfter(req.Context(), res)
-		}
-		return res, err
-	}
-	caller := req.Context()
-	ctx, release := outlast(caller, req)
-	res, err := n.base.RoundTrip(req.WithContext(ctx))
-	if caller.Err() == nil {
-		noteAttempt(caller, res, err)
-	}
-	if err != nil {
-		release()
-		return nil, err
-	}
-	tellRetryAfter(caller, res)
-	res.Body = &releasingBody{ReadCloser: res.Body, release: release}
-	return res, nil
-}
-
-// WrappedRoundTripper returns the inner transport.
-func (n *noting) WrappedRoundTripper() http.RoundTripper { return n.base }
-
 // watchServer begins a watch. If an attempt got no answer, it waits until the server answers, and returns errAway. If
 // the server has too many requests (429), it tells so and tries again: a reflector would pause for up to half a minute.
 func watchServer(ctx context.Context, lw toolscache.WatcherWithContext, opts metav1.ListOptions,

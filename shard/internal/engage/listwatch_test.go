@@ -522,29 +522,3 @@ func TestAWatchThatNobodyEndsIsGivenUp(t *testing.T) {
 		}
 	})
 }
-
-// Home's watches go another way than shards'.
-func TestAWatchOfHomeThatNobodyEndsIsGivenUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		hangs := servers(func(req *http.Request) (*http.Response, error) {
-			return &http.Response{StatusCode: http.StatusOK, Body: &drip{dripping{24 * time.Hour, 1}, req.Context()}}, nil
-		})
-		began := time.Now()
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
-			"https://home/api/v1/secrets?watch=true&timeoutSeconds=400", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		res, err := Noting(hangs).RoundTrip(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = io.ReadAll(res.Body)
-		if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took != 400*time.Second+watchGrace {
-			t.Errorf("it ended after %v: %v", took, err)
-		}
-		if err := res.Body.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-}

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -129,63 +128,68 @@ func (f *fence) send(ctx context.Context, req *http.Request) (_ *http.Response, 
 // release when the answer was read.
 func (b *Breaker) send(ctx context.Context, req *http.Request, base http.RoundTripper, agent string,
 	list bool) (_ *http.Response, release func(), _ error) {
-	caller := ctx
-	release = func() {}
-	var w *watching
-	begins, judged := watches(req), false
-	switch {
-	case begins: // a watch may be silent, until its time is over
-		ctx, release = outlast(ctx, req)
-	case list:
-		w = b.watchOver(ctx, req.URL.Path, listStallAfter, inquiry{})
-		ctx, release = w.ctx, w.end
-	default:
-		w = b.watchOver(ctx, req.URL.Path, stallAfter,
-			inquiry{base: base, to: req.URL, agent: cmp.Or(agent, req.UserAgent())})
-		ctx, release = w.ctx, w.end
-		judged = true
+	if watches(req) {
+		res, err := b.watch(signed(ctx, req, agent), base)
+		return res, func() {}, err
 	}
-	req = req.WithContext(ctx) // a RoundTripper must not change the caller's request
-	if agent != "" {
-		req.Header = req.Header.Clone()
-		req.Header.Set("User-Agent", agent)
+	patience, asks := listStallAfter, inquiry{}
+	if !list {
+		patience, asks = stallAfter, inquiry{base: base, to: req.URL, agent: cmp.Or(agent, req.UserAgent())}
 	}
+	w := b.watchOver(ctx, req.URL.Path, patience, asks)
 	sent := time.Now()
-	res, err := base.RoundTrip(req)
-	if begins && caller.Err() == nil {
-		noteAttempt(caller, res, err)
-	}
+	res, err := base.RoundTrip(signed(w.ctx, req, agent))
 	switch {
-	case err == nil && judged:
+	case err == nil && list:
+		b.answered(res)
+		tellRetryAfter(ctx, res)
+		w.hears()
+		res.Body = &countedBody{ReadCloser: res.Body, heard: w.hears}
+		return res, w.end, nil
+	case err == nil:
 		w.answers()
 		if res.StatusCode == http.StatusNotFound {
 			disbelieve(req, res)
 		}
-		b.judge(req, res, time.Since(sent), tellRetryAfter(caller, res))
-		headed, end := time.Now(), release
-		return res, func() { end(); b.took(time.Since(headed)) }, nil
-	case err == nil:
-		b.answered(res)
-		tellRetryAfter(caller, res)
-		if !begins {
-			w.hears()
-			res.Body = &countedBody{ReadCloser: res.Body, heard: w.hears}
-		}
-		return res, release, nil
-	case caller.Err() == nil: // not given up by the caller
+		b.judge(req, res, time.Since(sent), tellRetryAfter(ctx, res))
+		headed := time.Now()
+		return res, func() { w.end(); b.took(time.Since(headed)) }, nil
+	case ctx.Err() == nil: // not given up by the caller
 		b.failed()
-		cause := context.Cause(ctx)
-		if open, why := b.Open(); cause == nil && judged && open && why == Silence && wouldRepeat(req, err) {
+		cause := context.Cause(w.ctx)
+		if open, why := b.Open(); cause == nil && !list && open && why == Silence && wouldRepeat(req, err) {
 			cause = fmt.Errorf("%w: connections to it are closed", ErrStalled)
 		}
 		if cause != nil {
 			err = fmt.Errorf("%s %s: %w", req.Method, req.URL.Path, cause)
-		} else if asked := askedOf(caller); asked != nil {
+		} else if asked := askedOf(ctx); asked != nil {
 			asked.lost.Store(true)
 		}
 	}
-	release()
+	w.end()
 	return nil, nil, err
+}
+
+// signed returns a request with a context and a User-Agent, "" for its own. A RoundTripper must not change the caller's.
+func signed(ctx context.Context, req *http.Request, agent string) *http.Request {
+	req = req.WithContext(ctx)
+	if agent != "" {
+		req.Header = req.Header.Clone()
+		req.Header.Set("User-Agent", agent)
+	}
+	return req
+}
+
+// watch sends a request to watch, and judges the cluster by whether it is answered. A watch may be silent.
+func (b *Breaker) watch(req *http.Request, base http.RoundTripper) (*http.Response, error) {
+	res, err := beginWatch(req, base)
+	switch {
+	case err == nil:
+		b.answered(res)
+	case req.Context().Err() == nil: // not given up by the caller
+		b.failed()
+	}
+	return res, err
 }
 
 // Unfenced is a transport for the requests to one cluster that no shard sends. It judges the cluster as a shard's
@@ -315,28 +319,6 @@ func disbelieve(req *http.Request, res *http.Response) {
 func wouldRepeat(req *http.Request, err error) bool {
 	return req.Method == http.MethodGet &&
 		(utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err) || utilnet.IsHTTP2ConnectionLost(err))
-}
-
-// watchGrace is how much later than it was asked to a server may end a watch. What is between may keep a stream open
-// whose server has gone.
-const watchGrace = 30 * time.Second
-
-// outlast bounds a watch by the time after which the server is asked to end it, if it is. Call release at its end.
-func outlast(ctx context.Context, req *http.Request) (_ context.Context, release func()) {
-	seconds, err := strconv.Atoi(req.URL.Query().Get("timeoutSeconds"))
-	if err != nil || seconds <= 0 {
-		return ctx, func() {}
-	}
-	return context.WithTimeout(ctx, time.Duration(min(seconds, 24*3600))*time.Second+watchGrace)
-}
-
-// watches reports whether the answer to a request goes on until somebody ends it: a watch, or a log that is followed.
-func watches(req *http.Request) bool {
-	if req.Method != http.MethodGet {
-		return false
-	}
-	query := req.URL.Query()
-	return query.Get("watch") != "" || query.Get("follow") == "true"
 }
 
 func mutates(method string) bool {

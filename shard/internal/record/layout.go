@@ -59,11 +59,21 @@ func (s *Store) CheckSchema(ctx context.Context) error {
 		return nil
 	case byAdmission(err): // the fields were known, or the API server had refused them before
 		return nil
+	case lacksNamespace(err):
+		return fmt.Errorf("the home cluster has no namespace %s: create it, or name the one that config/ was applied with: %w",
+			s.namespace, err)
 	case apierrors.IsBadRequest(err), apierrors.IsInvalid(err), apierrors.IsNotFound(err):
 		return fmt.Errorf("the home cluster's CRD of Shards is older than this program, or missing: apply config/crd first "+
 			"(replicas of the previous version work under it, too): %w", err)
 	}
 	return fmt.Errorf("checking whether the home cluster's CRD of Shards is new enough: %w", err)
+}
+
+// lacksNamespace reports whether an object wasn't created since its namespace isn't there.
+func lacksNamespace(err error) bool {
+	var status apierrors.APIStatus
+	return apierrors.IsNotFound(err) && errors.As(err, &status) && status.Status().Details != nil &&
+		status.Status().Details.Kind == "namespaces"
 }
 
 // byAdmission reports whether a webhook or a policy refused a request, in the words of the API server: it gives them no

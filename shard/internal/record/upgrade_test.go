@@ -121,6 +121,8 @@ func TestACRDThatIsTooOldIsToldWithTheWayOut(t *testing.T) {
 		{"it knows none", apierrors.NewBadRequest(`strict decoding error: unknown field "spec.layout"`), false,
 			"apply config/crd"},
 		{"there is none", apierrors.NewNotFound(kind, ""), false, "apply config/crd"},
+		{"there is no namespace", apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "x"), false,
+			"no namespace " + namespace},
 		{"a webhook refuses", apierrors.NewBadRequest(`admission webhook "x" denied the request: no`), true, ""},
 		{"a policy refuses", apierrors.NewInvalid(tenurev1alpha1.GroupVersion.WithKind("Shard").GroupKind(), "x",
 			field.ErrorList{field.Forbidden(nil, "ValidatingAdmissionPolicy 'x' with binding 'x' denied request: no")}), true,

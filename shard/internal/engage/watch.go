@@ -1,0 +1,106 @@
+package engage
+
+import (
+	"context"
+	"io"
+	"math"
+	"net/http"
+	"strconv"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// watchGrace is how much later than it was asked to a server may end a watch.
+	watchGrace = 30 * time.Second
+	// watchSilence is for how long a watch with bookmarks may send nothing. API servers send one about once a minute.
+	watchSilence = 200 * time.Second
+)
+
+// Noting is a transport that records for a [Live] list-watch which attempts weren't answered. It also keeps the
+// client itself from waiting for more than a few seconds, whatever a server asks for. Without it, attempts that
+// client-go repeats by itself go unnoticed: behind a load balancer no connection is refused.
+func Noting(base http.RoundTripper) http.RoundTripper { return &noting{base} }
+
+type noting struct{ base http.RoundTripper }
+
+func (n *noting) RoundTrip(req *http.Request) (*http.Response, error) {
+	if watches(req) {
+		return beginWatch(req, n.base)
+	}
+	res, err := n.base.RoundTrip(req)
+	if err == nil {
+		tellRetryAfter(req.Context(), res)
+	}
+	return res, err
+}
+
+// WrappedRoundTripper returns the inner transport.
+func (n *noting) WrappedRoundTripper() http.RoundTripper { return n.base }
+
+// watches reports whether the answer to a request goes on until somebody ends it: a watch, or a log that is followed.
+func watches(req *http.Request) bool {
+	if req.Method != http.MethodGet {
+		return false
+	}
+	query := req.URL.Query()
+	return query.Get("watch") != "" || query.Get("follow") == "true"
+}
+
+// beginWatch sends a request to watch. What is between may keep a stream open whose server has gone, and answer for it
+// whatever a connection is asked. So the stream is given up when the server was to end it, and is ended when not even
+// a bookmark has come for watchSilence: a reflector resumes it then. A server that sends no bookmarks is asked a little
+// more often than it would be.
+func beginWatch(req *http.Request, base http.RoundTripper) (*http.Response, error) {
+	ctx, query := req.Context(), req.URL.Query()
+	longest := time.Duration(math.MaxInt64)
+	if seconds, err := strconv.Atoi(query.Get("timeoutSeconds")); err == nil && seconds > 0 {
+		longest = time.Duration(min(seconds, 24*3600))*time.Second + watchGrace
+	}
+	bounded, cancel := context.WithTimeout(ctx, longest)
+	res, err := base.RoundTrip(req.WithContext(bounded))
+	if ctx.Err() == nil {
+		noteAttempt(ctx, res, err)
+	}
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	tellRetryAfter(ctx, res)
+	w := &watchBody{ReadCloser: res.Body, cancel: cancel}
+	if query.Get("allowWatchBookmarks") == "true" {
+		w.quiet = time.AfterFunc(watchSilence, func() {
+			w.silent.Store(true)
+			cancel()
+		})
+	}
+	res.Body = w
+	return res, nil
+}
+
+// watchBody is the stream of a watch.
+type watchBody struct {
+	io.ReadCloser
+	cancel context.CancelFunc
+	quiet  *time.Timer // fires when the stream was silent for too long; nil if it may be
+	silent atomic.Bool
+}
+
+func (w *watchBody) Read(p []byte) (int, error) {
+	n, err := w.ReadCloser.Read(p)
+	if n > 0 && w.quiet != nil {
+		w.quiet.Reset(watchSilence)
+	}
+	if err != nil && w.silent.Load() {
+		err = io.EOF
+	}
+	return n, err
+}
+
+func (w *watchBody) Close() error {
+	if w.quiet != nil {
+		w.quiet.Stop()
+	}
+	defer w.cancel()
+	return w.ReadCloser.Close()
+}

@@ -1,0 +1,57 @@
+package engage
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Something between may answer for a server that has gone.
+func TestAWatchIsNotBelievedForEver(t *testing.T) {
+	const day = 24 * time.Hour
+	for name, c := range map[string]struct {
+		every time.Duration // something comes
+		query string
+		ends  time.Duration
+		err   error
+	}{
+		"silent, though bookmarks are due": {day, "timeoutSeconds=400&allowWatchBookmarks=true", watchSilence, nil},
+		"bookmarks come, and nobody ends it": {time.Minute, "timeoutSeconds=400&allowWatchBookmarks=true",
+			400*time.Second + watchGrace, context.DeadlineExceeded},
+		"bookmarks come, without an end": {time.Minute, "allowWatchBookmarks=true", time.Hour, nil},
+		"silent, and may be so":          {day, "timeoutSeconds=400", 400*time.Second + watchGrace, context.DeadlineExceeded},
+	} {
+		// The home cluster's watches go one way, those of shards and of what isn't fenced another.
+		for way, transport := range map[string]func(http.RoundTripper) http.RoundTripper{
+			"home":    Noting,
+			"cluster": func(base http.RoundTripper) http.RoundTripper { return Unfenced(base, &Breaker{}) },
+		} {
+			t.Run(name+", "+way, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					began := time.Now()
+					req, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
+						"https://home/api/v1/secrets?watch=true&"+c.query, nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					res, err := transport(&dripping{c.every, 60}).RoundTrip(req)
+					if err != nil {
+						t.Fatal(err)
+					}
+					_, err = io.ReadAll(res.Body)
+					if took := time.Since(began); !errors.Is(err, c.err) || took != c.ends {
+						t.Errorf("it ended after %v: %v; want %v and %v", took, err, c.ends, c.err)
+					}
+					if err := res.Body.Close(); err != nil {
+						t.Error(err)
+					}
+					time.Sleep(day) // no timer is left
+				})
+			})
+		}
+	}
+}
