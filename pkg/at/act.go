@@ -96,7 +96,9 @@ func (a *actor) writeStatus(ctx context.Context, at *cnatv1alpha1.At, status cna
 		return true, nil
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		// Somebody else wrote first, and the event of that write is on its way.
-		a.notes.unsure(at.UID, a.clock.Now())
+		if claims {
+			a.notes.unsure(at.UID, a.clock.Now())
+		}
 		return false, nil
 	default:
 		return false, fmt.Errorf("writing status %s of At %s: %w", status.Phase, client.ObjectKeyFromObject(at), err)
@@ -147,7 +149,7 @@ func (a *actor) makePod(ctx context.Context, at *cnatv1alpha1.At) (ctrl.Result, 
 	var showErr error
 	switch {
 	case isRefusal(err):
-		a.notes.claims(at.UID, claim, NoteUnused, a.clock.Now())
+		a.notes.refused(at, claim, a.clock.Now())
 		showErr = a.showRefusal(ctx, at, fmt.Sprintf("Pod %s was refused", pod.Name), err)
 	case codeOf(err) == http.StatusInternalServerError && at.Status.Restarts > 0:
 		// The server's own error, or that of a webhook. It may pass, and the Pod may be there, so it isn't shown the first

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -265,11 +266,30 @@ func TestARefusedPodIsShownOnceAndRetriedWithoutFurtherStatusWrites(t *testing.T
 }
 
 func TestARefusedPodIsMissedAfterItsDeadline(t *testing.T) {
+	t.Run("after a minute", func(t *testing.T) { isMissed(t, false, func(*bench) {}) })
+	t.Run("its cluster is away for long", func(t *testing.T) {
+		isMissed(t, false, func(b *bench) {
+			b.clock.Step(2 * noteLife)
+			b.subject.notes.unsure("another", b.clock.Now())
+		})
+	})
+	t.Run("somebody labels it", func(t *testing.T) { isMissed(t, true, func(*bench) {}) })
+}
+
+// isMissed plays an At whose Pod is refused. Somebody may label it before that is shown. Other things happen before its
+// key is due again.
+func isMissed(t *testing.T, labels bool, meanwhile func(*bench)) {
 	b := newBench(t, anAt(deadline(60)))
 	refused := 0
 	b.fault = func(_ int, kind string, commit func() error) error {
 		if kind == "create" {
 			refused++
+			if at := b.at(t); labels {
+				patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"seen":"yes"}}}`))
+				if err := b.client.Patch(t.Context(), at, patch); err != nil {
+					t.Error(err)
+				}
+			}
 			return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "x", errors.New("exceeded quota"))
 		}
 		return commit()
@@ -278,6 +298,7 @@ func TestARefusedPodIsMissedAfterItsDeadline(t *testing.T) {
 		t.Fatal("a refused Pod is no error")
 	}
 	b.clock.Step(time.Minute + 1)
+	meanwhile(b)
 	if _, err := b.reconcile(); err != nil {
 		t.Fatal(err)
 	}
@@ -286,7 +307,7 @@ func TestARefusedPodIsMissedAfterItsDeadline(t *testing.T) {
 		t.Fatalf("after %d tries %+v, want Missed after one, and no Pod", refused, status)
 	}
 	failed := status.Conditions[0]
-	if failed.Reason != ReasonMissed || !strings.Contains(failed.Message, "exceeded quota") {
+	if failed.Reason != ReasonMissed || !labels && !strings.Contains(failed.Message, "exceeded quota") {
 		t.Errorf("%+v doesn't say why", failed)
 	}
 }

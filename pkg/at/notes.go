@@ -11,7 +11,8 @@ import (
 )
 
 // noteLife is how long an unused note is kept. It only bounds memory: without the note a claim is renewed, which costs
-// one write.
+// one write. But whoever renews it can't tell whether a Pod was there, and so can't end the At as missed. So the note of
+// an At with a deadline, whose Pod was refused, is kept, within maxNotes.
 const noteLife = 10 * time.Minute
 
 // maxNotes bounds the notes, at some 16 MiB. Beyond it, arbitrary other notes are dropped.
@@ -49,6 +50,7 @@ type note struct {
 	// awaited reports whether a reconcile met such a cache and waits for the event.
 	awaited bool
 	since   time.Time
+	kept    bool // also when it is old
 }
 
 // notes remembers, by UID, what this process itself did last.
@@ -101,7 +103,14 @@ func (n *notes) claimed(at *cnatv1alpha1.At) bool {
 
 // claims records a claim that we hold or are about to write, and what is known about the Pod under it.
 func (n *notes) claims(uid types.UID, claim claimID, what Note, now time.Time) {
-	n.change(uid, now, func(known *note) { known.claim, known.what = claim, what })
+	n.change(uid, now, func(known *note) { known.claim, known.what, known.kept = claim, what, false })
+}
+
+// refused records that certainly no Pod was made under a claim of ours.
+func (n *notes) refused(at *cnatv1alpha1.At, claim claimID, now time.Time) {
+	n.change(at.UID, now, func(known *note) {
+		known.claim, known.what, known.kept = claim, NoteUnused, at.Spec.StartingDeadlineSeconds != nil
+	})
 }
 
 // begins records that an At was started, and reports whether this process had started it before.
@@ -126,7 +135,7 @@ func (n *notes) begins(uid types.UID, now time.Time) (again bool) {
 
 // unsure records that we no longer know whether there is a Pod.
 func (n *notes) unsure(uid types.UID, now time.Time) {
-	n.change(uid, now, func(known *note) { known.what = NoteNone })
+	n.change(uid, now, func(known *note) { known.what, known.kept = NoteNone, false })
 }
 
 // wrote records that we replaced a resourceVersion.
@@ -168,7 +177,7 @@ func (n *notes) sweep(now time.Time) {
 	}
 	n.swept = now
 	for uid, known := range n.byUID {
-		if now.Sub(known.since) > noteLife {
+		if now.Sub(known.since) > noteLife && !known.kept {
 			delete(n.byUID, uid)
 		}
 	}

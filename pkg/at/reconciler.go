@@ -198,7 +198,7 @@ func (a *actor) view(at *cnatv1alpha1.At, pod *corev1.Pod, fresh bool) View {
 		a.notes.unsure(at.UID, now)
 		note = NoteNone
 	default: // a stranger's, which may stay for longer than an unused note is kept
-		a.notes.claims(at.UID, claim, NoteUnused, now)
+		a.notes.refused(at, claim, now)
 		note = NoteUnused
 	}
 	return View{At: at, Pod: pod, Fresh: fresh, Note: note, Now: now}

@@ -24,6 +24,9 @@ const (
 	eventEvery = 20 * time.Minute
 	// StillSo is the maximum age of the latest event about trouble that still lasts.
 	StillSo = eventEvery + time.Minute
+	// changeEvery is the same for changes of a cluster's state. Who reads the events takes the latest for the state, and a
+	// replica needs two looks to see it change and change back.
+	changeEvery = lookEvery
 	// EventReporter is the reporting controller of the events.
 	EventReporter = "tenure"
 )
@@ -37,6 +40,8 @@ type Event struct {
 	// Cause distinguishes events that have the same reason.
 	Cause  string
 	Normal bool
+	// Changed says that the state has changed, so that an event of before may say otherwise.
+	Changed bool
 }
 
 // object returns the event. All replicas find the same trouble, so the name is derived from what the event is
@@ -46,9 +51,13 @@ func (e Event) object(secret *corev1.Secret, now time.Time) *eventsv1.Event {
 	if e.Normal {
 		kind = corev1.EventTypeNormal
 	}
+	every := eventEvery
+	if e.Changed {
+		every = changeEvery
+	}
 	cause := fnv.New64a()
 	fmt.Fprintf(cause, "%s %s %s %s %d", secret.UID, secret.ResourceVersion, e.Reason, e.Cause,
-		now.Unix()/int64(eventEvery.Seconds()))
+		now.Truncate(every).Unix())
 	name := secret.Name
 	about := "cluster " + name
 	if path, isFile := kubeconfig.FileOf(secret.UID); isFile && !strings.Contains(e.Note, path) {
@@ -71,8 +80,8 @@ func (e Event) object(secret *corev1.Secret, now time.Time) *eventsv1.Event {
 	}
 }
 
-// Tell creates the event, unless any replica has created one for the same cause in the present period of
-// eventEvery. A failure is only logged, since metrics and the log report the trouble, too.
+// Tell creates the event, unless any replica has created one for the same cause in the present period of eventEvery, or
+// of changeEvery. A failure is only logged, since metrics and the log report the trouble, too.
 func (e Event) Tell(ctx context.Context, home client.Client, log logr.Logger, secret *corev1.Secret, now time.Time) {
 	err := home.Create(ctx, e.object(secret, now))
 	if err != nil && !apierrors.IsAlreadyExists(err) {
@@ -80,9 +89,9 @@ func (e Event) Tell(ctx context.Context, home client.Client, log logr.Logger, se
 	}
 }
 
-func (h *Health) report(ctx context.Context, secret *corev1.Secret, f finding) {
+func (h *Health) report(ctx context.Context, secret *corev1.Secret, f finding, changed bool) {
 	Event{
 		Reporter: EventReporter, Replica: h.cfg.Replica, Action: "Probe", Reason: f.reason, Note: f.note,
-		Cause: fmt.Sprint(f.usable), Normal: f.reason == ReasonUsable,
+		Cause: fmt.Sprint(f.usable), Normal: f.reason == ReasonUsable, Changed: changed,
 	}.Tell(ctx, h.client, h.log, secret, time.Now())
 }

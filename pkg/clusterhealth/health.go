@@ -362,7 +362,7 @@ func (h *Health) tell(ctx context.Context, secret *corev1.Secret, f finding) {
 		h.states[name] = now
 		h.mu.Unlock()
 		if again {
-			h.report(ctx, secret, f)
+			h.report(ctx, secret, f, false)
 		}
 		return
 	}
@@ -387,7 +387,7 @@ func (h *Health) tell(ctx context.Context, secret *corev1.Secret, f finding) {
 		h.log.Info("cluster can't be used; the others go on", "cluster", name, "reason", reason, "note", note)
 	}
 	if known || reason != ReasonUsable {
-		h.report(ctx, secret, f)
+		h.report(ctx, secret, f, known)
 	}
 }
 

@@ -72,6 +72,14 @@ func TestOneCauseIsOneEventWhoeverFindsIt(t *testing.T) {
 	if first.Name == later.Name {
 		t.Errorf("after %v it has the same name", eventEvery)
 	}
+	// A state that changes back is told soon: whoever reads the events takes the last for the state.
+	minute := time.Now().Truncate(changeEvery)
+	change := Event{Replica: "r1", Changed: true}.object(secret, minute)
+	peers := Event{Replica: "r2", Changed: true}.object(secret, minute.Add(changeEvery-1))
+	back := Event{Replica: "r1", Changed: true}.object(secret, minute.Add(changeEvery))
+	if change.Name != peers.Name || change.Name == back.Name {
+		t.Errorf("a change is %s, a peer's %s, the next %s", change.Name, peers.Name, back.Name)
+	}
 	h := all[0]
 	was := h.states["west"]
 	was.told = was.told.Add(-eventEvery)

@@ -227,7 +227,9 @@ func (q *Queue[T]) Done(key T) {
 	defer q.mu.Unlock()
 	if took, ok := q.book.done(key, now); ok {
 		q.meters.work.Observe(took.Seconds())
-		q.some.Signal() // for the key itself, or its cluster's next
+		if q.book.turn != nil { // the key itself, or its cluster's next
+			q.some.Signal()
+		}
 	}
 }
 

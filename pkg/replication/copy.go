@@ -235,6 +235,9 @@ func (c *copyActor) applied(view *CopyView, step Step, result *appsv1.Deployment
 	c.note(func(n *Note) {
 		n.wrote(replaced, result, c.r.config.Scalers, now)
 		n.Applied = step.Config.GetAnnotations()[AnnotationApplied]
+		if step.Act == ActApply && view.Cached == "" {
+			n.Restored = now
+		}
 		switch {
 		case len(left) > 0:
 			n.repaired(left, true, now)

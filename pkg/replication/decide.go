@@ -15,8 +15,13 @@ import (
 	"github.com/tenure-dev/tenure/pkg/text"
 )
 
-// cacheGrace is how long the cache may take to show what we wrote.
-const cacheGrace = 2 * time.Second
+const (
+	// cacheGrace is how long the cache may take to show what we wrote.
+	cacheGrace = 2 * time.Second
+	// hiddenPause is the time between two tries to bring a copy into a cache that doesn't show it. Lists or watches may
+	// fail there, of which an apply changes nothing.
+	hiddenPause = time.Minute
+)
 
 // CopyView is everything that the decision about one copy depends on.
 type CopyView struct {
@@ -236,12 +241,14 @@ func (v CopyView) settled() Step {
 		if v.Note.Slot != "" && v.Copy.Labels[labelSlot] != v.Note.Slot {
 			return v.repair(v.formApplied(), []string{"metadata.labels." + labelSlot})
 		}
-		hidden := v.Note.HiddenSince
-		if !hidden.IsZero() && v.Now.Sub(hidden) >= cacheGrace {
-			return Step{Act: ActApply, Config: v.formApplied()}
-		}
 		o := v.progress(0)
 		o.After = cacheGrace
+		if hidden := v.Note.HiddenSince; !hidden.IsZero() && v.Now.Sub(hidden) >= cacheGrace {
+			if v.Now.Sub(v.Note.Restored) >= hiddenPause {
+				return Step{Act: ActApply, Config: v.formApplied()}
+			}
+			o.After = hiddenPause
+		}
 		return done(o)
 	}
 	return done(v.progress(0))

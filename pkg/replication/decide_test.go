@@ -190,6 +190,10 @@ func TestDecideCopy(t *testing.T) {
 		"the cache doesn't show it for too long": {
 			CopyView{Want: want, Copy: copyOf(), Live: true, Note: Note{HiddenSince: epoch.Add(-cacheGrace)}},
 			brief{Act: ActApply, Form: "full"}},
+		"the cache doesn't show it, whatever is applied": {
+			CopyView{Want: want, Copy: copyOf(), Live: true, Note: Note{HiddenSince: epoch.Add(-time.Hour),
+				Restored: epoch.Add(1 - hiddenPause)}},
+			brief{State: Available, After: hiddenPause}},
 		"a refused request isn't sent again at once": {
 			CopyView{Want: want, Note: Note{HoldKey: "refused " + want.Full.GetAnnotations()[AnnotationApplied],
 				HoldUntil: epoch.Add(9)}},

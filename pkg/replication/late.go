@@ -33,18 +33,18 @@ func (a *actor) sweepLate(ctx context.Context) (ctrl.Result, error) {
 }
 
 func (a *actor) sweepOne(ctx context.Context, cl cluster.Cluster, name multicluster.ClusterName) error {
-	reading, cancel := context.WithTimeout(ctx, a.r.config.TargetTimeout)
-	defer cancel()
-	copy := &appsv1.Deployment{}
-	if err := cl.GetClient().Get(reading, a.key, copy); err != nil {
-		return client.IgnoreNotFound(err)
+	copy, err := a.glance(ctx, cl)
+	if copy == nil || err != nil {
+		return nil // a cache that isn't filled, perhaps never, can't have shown a copy either
 	}
 	uid := copy.Annotations[AnnotationOwnerUID]
 	if copy.Annotations[AnnotationSource] != sourceKey(a.name, a.key) || !a.r.notes.finished(uid) {
 		return nil
 	}
+	reading, cancel := context.WithTimeout(ctx, a.r.config.TargetTimeout)
+	defer cancel()
 	live := &appsv1.Deployment{}
-	err := a.home.GetAPIReader().Get(reading, a.key, live)
+	err = a.home.GetAPIReader().Get(reading, a.key, live)
 	if err == nil && isSource(live.Labels, live.Finalizers) {
 		return nil // it is a source again, and has an event of its own
 	}

@@ -40,8 +40,9 @@ type Note struct {
 	Slot string
 	// Shown is the version of the copy that the cache showed last, 0 for none.
 	Shown uint64
-	// HiddenSince is when the API server first showed a copy that the cache doesn't.
-	HiddenSince time.Time
+	// HiddenSince is when the API server first showed a copy that the cache doesn't, and Restored when it was last applied
+	// so that it gets the label back that caches select by.
+	HiddenSince, Restored time.Time
 	// A hold delays a request that failed: the one with this key isn't repeated until then.
 	HoldKey, HoldText string
 	HoldUntil         time.Time
@@ -120,9 +121,8 @@ func (n *Note) silent(said string, now time.Time) time.Duration {
 
 // wrote records a write and what its reply showed.
 func (n *Note) wrote(replaced string, result *appsv1.Deployment, scalers []string, now time.Time) {
-	n.HiddenSince = time.Time{}
 	if result.ResourceVersion != replaced { // otherwise it changed nothing, and causes no event
-		n.Replaced, n.Written = replaced, now
+		n.Replaced, n.Written, n.HiddenSince = replaced, now, time.Time{}
 	}
 	n.judge(result, scalers)
 }
@@ -146,8 +146,12 @@ func (n *Note) seen(copy *appsv1.Deployment) (news bool) {
 	if n.Replaced != version {
 		written = time.Time{} // The cache shows our last write, or what came after it.
 	}
-	news = written != n.Written || slot != n.Slot || shown != n.Shown
-	n.Written, n.Slot, n.Shown = written, slot, shown
+	hidden := n.HiddenSince
+	if copy != nil {
+		hidden = time.Time{}
+	}
+	news = written != n.Written || slot != n.Slot || shown != n.Shown || hidden != n.HiddenSince
+	n.Written, n.Slot, n.Shown, n.HiddenSince = written, slot, shown, hidden
 	return news
 }
 

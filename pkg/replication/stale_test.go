@@ -100,6 +100,39 @@ func TestStoryACacheShowsAnOldCopyOrNone(t *testing.T) {
 	}
 }
 
+// Lists may fail at a target that serves single requests.
+func TestStoryACacheNeverShowsACopy(t *testing.T) {
+	b := newBench(t, aSource())
+	b.live()
+	b.clusters["west"].stale = true
+	b.restart()
+	b.sent = 0
+	for end := b.clock.Now().Add(time.Hour); b.clock.Now().Before(end); {
+		result, err := b.reconcile()
+		if err != nil || result.RequeueAfter == 0 {
+			t.Fatalf("%+v, %v: want a look at it later", result, err)
+		}
+		b.clock.Step(result.RequeueAfter)
+	}
+	if b.sent < 60 || b.sent > 240 {
+		t.Errorf("%d writes in an hour, want a few a minute", b.sent)
+	}
+	b.clusters["west"].stale = false
+	b.wantQuiet()
+}
+
+func TestStoryAClusterWhoseCacheIsNeverFilledHoldsUpNoEnd(t *testing.T) {
+	b := newBench(t, aSource())
+	b.live()
+	b.delete("home")
+	b.live()
+	away := b.newCluster("away")
+	b.clusters["away"], away.unfilled = away, true
+	if result, err := b.reconcile(); err != nil || !result.IsZero() {
+		t.Errorf("%+v, %v: want the end", result, err)
+	}
+}
+
 func TestStoryACreateOfAnEarlierHolderArrivesAfterTheEnd(t *testing.T) {
 	for name, uid := range map[string]types.UID{"of the source that was let go": "uid-of-web",
 		"of one that nobody knows": "uid-of-another"} {

@@ -52,8 +52,8 @@ func (r *run) workloadLine(ctx context.Context) (line, bool) {
 }
 
 // quietFor is how much longer a rule stays in force while it has hit no request. Its victim may be paused for three
-// lease durations, and has to join again after that.
-const quietFor = 30 * time.Second
+// lease durations, and has to join again after that; and a watch may be silent but for a bookmark a minute.
+const quietFor = 75 * time.Second
 
 // hurt applies a rule to a line for a time, and until it has hit a request.
 func (r *run) hurt(ctx context.Context, l line, kind string, rule faultproxy.Rule, d time.Duration) {

@@ -188,6 +188,9 @@ func (b *Breaker) watch(req *http.Request, base http.RoundTripper) (*http.Respon
 		b.answered(res)
 	case req.Context().Err() == nil: // not given up by the caller
 		b.failed()
+		if asked := askedOf(req.Context()); asked != nil {
+			asked.lost.Store(true)
+		}
 	}
 	return res, err
 }

@@ -58,23 +58,24 @@ func beginWatch(req *http.Request, base http.RoundTripper) (*http.Response, erro
 		longest = time.Duration(min(seconds, 24*3600))*time.Second + watchGrace
 	}
 	bounded, cancel := context.WithTimeout(ctx, longest)
-	res, err := base.RoundTrip(req.WithContext(bounded))
-	if ctx.Err() == nil {
-		noteAttempt(ctx, res, err)
-	}
-	if err != nil {
-		cancel()
-		return nil, err
-	}
-	tellRetryAfter(ctx, res)
-	w := &watchBody{ReadCloser: res.Body, cancel: cancel}
+	w := &watchBody{cancel: cancel}
 	if query.Get("allowWatchBookmarks") == "true" {
 		w.quiet = time.AfterFunc(watchSilence, func() {
 			w.silent.Store(true)
 			cancel()
 		})
 	}
-	res.Body = w
+	res, err := base.RoundTrip(req.WithContext(bounded))
+	if ctx.Err() == nil {
+		noteAttempt(ctx, res, err)
+	}
+	if err != nil {
+		w.end()
+		return nil, err
+	}
+	tellRetryAfter(ctx, res)
+	w.hears()
+	w.ReadCloser, res.Body = res.Body, w
 	return res, nil
 }
 
@@ -88,8 +89,8 @@ type watchBody struct {
 
 func (w *watchBody) Read(p []byte) (int, error) {
 	n, err := w.ReadCloser.Read(p)
-	if n > 0 && w.quiet != nil {
-		w.quiet.Reset(watchSilence)
+	if n > 0 {
+		w.hears()
 	}
 	if err != nil && w.silent.Load() {
 		err = io.EOF
@@ -98,9 +99,19 @@ func (w *watchBody) Read(p []byte) (int, error) {
 }
 
 func (w *watchBody) Close() error {
+	defer w.end()
+	return w.ReadCloser.Close()
+}
+
+func (w *watchBody) hears() {
+	if w.quiet != nil {
+		w.quiet.Reset(watchSilence)
+	}
+}
+
+func (w *watchBody) end() {
 	if w.quiet != nil {
 		w.quiet.Stop()
 	}
-	defer w.cancel()
-	return w.ReadCloser.Close()
+	w.cancel()
 }

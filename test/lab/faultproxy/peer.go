@@ -13,7 +13,7 @@ import (
 // peer finds out which process made a connection, by the kernel's tables. It works on Linux only; elsewhere no
 // process matches.
 type peer struct {
-	client string // the connection's end at the client, as host:port
+	client, server string // the connection's ends, as host:port
 
 	mu     sync.Mutex // guards all below
 	inode  string     // of the client's socket; "" as long as it isn't known
@@ -24,7 +24,8 @@ type peerKey struct{}
 
 // withPeer makes the peer of a connection known to its requests.
 func withPeer(ctx context.Context, c net.Conn) context.Context {
-	return context.WithValue(ctx, peerKey{}, &peer{client: c.RemoteAddr().String(), owners: map[int]bool{}})
+	return context.WithValue(ctx, peerKey{}, &peer{client: c.RemoteAddr().String(), server: c.LocalAddr().String(),
+		owners: map[int]bool{}})
 }
 
 // is says whether a process made the connection.
@@ -35,7 +36,7 @@ func (p *peer) is(pid int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.inode == "" {
-		p.inode = inodeOf(p.client)
+		p.inode = inodeOf(p.client, p.server)
 	}
 	owns, known := p.owners[pid]
 	if !known && p.inode != "" {
@@ -45,14 +46,12 @@ func (p *peer) is(pid int) bool {
 	return owns
 }
 
-// inodeOf looks a socket up by its own address.
-func inodeOf(address string) string {
-	from, err := netip.ParseAddrPort(address)
-	if err != nil || !from.Addr().Is4() {
+// inodeOf looks a socket up by both its addresses: connections to several servers may share one port of the client's.
+func inodeOf(local, remote string) string {
+	ours, theirs := inTable(local), inTable(remote)
+	if ours == "" || theirs == "" {
 		return ""
 	}
-	b := from.Addr().As4()
-	wanted := fmt.Sprintf("%02X%02X%02X%02X:%04X", b[3], b[2], b[1], b[0], from.Port())
 	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
 		content, err := os.ReadFile(table)
 		if err != nil {
@@ -60,12 +59,23 @@ func inodeOf(address string) string {
 		}
 		for row := range strings.Lines(string(content)) {
 			// sl local_address rem_address st queues timer retransmits uid timeout inode
-			if cells := strings.Fields(row); len(cells) > 9 && strings.HasSuffix(cells[1], wanted) {
+			cells := strings.Fields(row)
+			if len(cells) > 9 && strings.HasSuffix(cells[1], ours) && strings.HasSuffix(cells[2], theirs) {
 				return cells[9]
 			}
 		}
 	}
 	return ""
+}
+
+// inTable returns an IPv4 address as the end of a cell in the kernel's tables; "" for any other.
+func inTable(address string) string {
+	a, err := netip.ParseAddrPort(address)
+	if err != nil || !a.Addr().Unmap().Is4() {
+		return ""
+	}
+	b := a.Addr().Unmap().As4()
+	return fmt.Sprintf("%02X%02X%02X%02X:%04X", b[3], b[2], b[1], b[0], a.Port())
 }
 
 func holdsSocket(pid int, inode string) bool {

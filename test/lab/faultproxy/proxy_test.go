@@ -279,6 +279,10 @@ func TestAFrozenWatchDeliversLaterInOrder(t *testing.T) {
 		t.Fatalf("got %q", got)
 	}
 	freeze := p.Inject(Rule{Fault: FreezeWatch, Match: Match{Resources: []string{"pods"}}})
+	nothing(t, lines, 100*time.Millisecond)
+	if n := freeze.Hits(); n != 0 {
+		t.Errorf("%d hits, and nothing to hold back", n)
+	}
 	s.events <- "2"
 	s.events <- "3"
 	nothing(t, lines, 100*time.Millisecond)

@@ -106,21 +106,27 @@ func (rs *rules) of(r request) *Injection {
 }
 
 // held returns the rule that befalls the open answer of a request now, and a channel that closes when that may change.
-// seen are those that were counted for this answer.
-func (rs *rules) held(r request, seen map[*Injection]bool) (*Injection, <-chan struct{}) {
+func (rs *rules) held(r request) (*Injection, <-chan struct{}) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	for _, i := range rs.active {
 		if !i.Rule.Fault.holds() || (i.Rule.onlyWatches() && r.verb != "watch") || !i.Rule.Match.picks(r) {
 			continue
 		}
-		if !seen[i] {
-			seen[i] = true
-			rs.hit(i)
-		}
 		return i, rs.changed
 	}
 	return nil, rs.changed
+}
+
+// suffers counts an open answer that a rule holds something of back, or cuts. seen are the rules that were counted for
+// this answer.
+func (rs *rules) suffers(i *Injection, seen map[*Injection]bool) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	if !seen[i] {
+		seen[i] = true
+		rs.hit(i)
+	}
 }
 
 // hit counts a request that suffers the fault. The lock must be held. A rule that has reached its limit ends.

@@ -133,8 +133,11 @@ func (p *Proxy) deliver(w http.ResponseWriter, r *http.Request, about request, q
 	seen := map[*Injection]bool{}
 	cutAfter := false // a partition befell this answer: it ends with it
 	for {
-		rule, changed := p.rules.held(about, seen)
+		rule, changed := p.rules.held(about)
 		next, ok, over := q.first()
+		if rule != nil && (ok || over || !rule.Rule.onlyWatches()) { // all others cut it in the end
+			p.rules.suffers(rule, seen)
+		}
 		var due <-chan time.Time
 		switch {
 		case rule == nil && cutAfter, rule != nil && rule.Rule.Fault == CutWatch && ok,

@@ -1,0 +1,46 @@
+package faultproxy
+
+import (
+	"fmt"
+	"net"
+	"syscall"
+	"testing"
+)
+
+// The kernel gives one port of a client's to several connections, if they lead to different servers.
+func TestConnectionsFromOnePortAreToldApart(t *testing.T) {
+	from := net.Dialer{Control: func(_, _ string, c syscall.RawConn) error {
+		var failed error
+		err := c.Control(func(fd uintptr) {
+			failed = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1)
+		})
+		if err == nil {
+			err = failed
+		}
+		return err
+	}}
+	for range 3 {
+		server, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer server.Close()
+		c, err := from.DialContext(t.Context(), "tcp", server.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		from.LocalAddr = c.LocalAddr()
+		raw, err := c.(*net.TCPConn).SyscallConn()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var socket syscall.Stat_t
+		if err := raw.Control(func(fd uintptr) { err = syscall.Fstat(int(fd), &socket) }); err != nil {
+			t.Fatal(err)
+		}
+		if got := inodeOf(c.LocalAddr().String(), server.Addr().String()); got != fmt.Sprint(socket.Ino) {
+			t.Errorf("%v to %v is %q, want %d", c.LocalAddr(), server.Addr(), got, socket.Ino)
+		}
+	}
+}
