@@ -11,8 +11,8 @@ import (
 )
 
 // noteLife is how long an unused note is kept. It only bounds memory: without the note a claim is renewed, which costs
-// one write. But whoever renews it can't tell whether a Pod was there, and so can't end the At as missed. So the note of
-// an At with a deadline, whose Pod was refused, is kept, within maxNotes.
+// one write. But whoever renews it can't tell whether a Pod was there, and so can't end the At as missed. So the note
+// of an At with a deadline, whose Pod was refused, is kept, within maxNotes.
 const noteLife = 10 * time.Minute
 
 // maxNotes bounds the notes, at some 16 MiB. Beyond it, arbitrary other notes are dropped.

@@ -60,8 +60,8 @@ func parse(args []string) (settings, error) {
 	fs.IntVar(&s.moves, "moves", 1000, "planned moves in the moves scenario")
 	fs.IntVar(&s.untidy, "untidy", 38, "faults in the untidy scenario, kind after kind")
 	fs.StringVar(&kinds, "kinds", "", "kinds of untidy faults that match this `expression`; default: all")
-	fs.Float64Var(&s.rate, "rate", 20, "Ats per second. Two slow processors serve about 40 at rest: with so many, lateness "+
-		"and gaps show the machine")
+	fs.Float64Var(&s.rate, "rate", 20, "Ats per second. Two slow processors serve about 40 at rest; with so many, "+
+		"lateness and gaps show the machine")
 	fs.DurationVar(&s.lease, "lease-duration", 5*time.Second, "of the replicas")
 	fs.IntVar(&s.replicas, "replicas", 4, "processes")
 	fs.IntVar(&s.shards, "shards-per-cluster", 0,

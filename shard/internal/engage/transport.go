@@ -170,7 +170,8 @@ func (b *Breaker) send(ctx context.Context, req *http.Request, base http.RoundTr
 	return nil, nil, err
 }
 
-// signed returns a request with a context and a User-Agent, "" for its own. A RoundTripper must not change the caller's.
+// signed returns a copy of a request with a context and a User-Agent, "" for its own: a RoundTripper must not change
+// the caller's request.
 func signed(ctx context.Context, req *http.Request, agent string) *http.Request {
 	req = req.WithContext(ctx)
 	if agent != "" {

@@ -60,8 +60,8 @@ func (s *Store) CheckSchema(ctx context.Context) error {
 	case byAdmission(err): // the fields were known, or the API server had refused them before
 		return nil
 	case lacksNamespace(err):
-		return fmt.Errorf("the home cluster has no namespace %s: create it, or name the one that config/ was applied with: %w",
-			s.namespace, err)
+		return fmt.Errorf("the home cluster has no namespace %s: create it, or name the one that config/ was applied "+
+			"with: %w", s.namespace, err)
 	case apierrors.IsBadRequest(err), apierrors.IsInvalid(err), apierrors.IsNotFound(err):
 		return fmt.Errorf("the home cluster's CRD of Shards is older than this program, or missing: apply config/crd first "+
 			"(replicas of the previous version work under it, too): %w", err)
