@@ -83,6 +83,7 @@ type run struct {
 	evidence  evidence
 	before    int            // processes that were started on these planes before this run
 	snapshots []snapshot     // of home, in order
+	disturb   time.Duration  // how long each untidy fault slows home down, or has it refuse writes
 	last      []*lab.Replica // that lived when the load had ended
 	rested    time.Time      // since when nothing is done
 

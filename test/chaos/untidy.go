@@ -58,11 +58,9 @@ func (r *run) ordeals() []ordeal {
 		return ordeal{kind, func(ctx context.Context, f *fault) { r.restore(ctx, f, age, bump, lag) },
 			lease(10 * time.Second), many, many, untidyWrites, age}
 	}
-	// A minute each in a long run.
-	long := min(time.Minute, time.Duration(r.untidy)*2*time.Second)
-	network := func(kind string, lapses, moves int, wait func(*account) time.Duration, d time.Duration,
-		rule faultproxy.Rule) ordeal {
-		return ordeal{kind, func(ctx context.Context, f *fault) { r.hurtHome(ctx, f, rule, d) }, wait, lapses, moves, many, 0}
+	network := func(kind string, lapses, moves int, wait func(*account) time.Duration, rule faultproxy.Rule) ordeal {
+		return ordeal{kind, func(ctx context.Context, f *fault) { r.hurtHome(ctx, f, rule, r.disturb) }, wait, lapses, moves,
+			many, 0}
 	}
 	return []ordeal{
 		forgets("home restored, 1 s old", time.Second, 0, 0),
@@ -76,9 +74,9 @@ func (r *run) ordeals() []ordeal {
 			lease(5 * time.Second), 0, 1, many, 0},
 		{"all replicas cut off a cluster", func(ctx context.Context, f *fault) { r.cutOff(ctx, f, many) },
 			lease(5 * time.Second), 0, 0, many, 0},
-		network("home answers in a fifth of a lease", 0, many, lease(5*time.Second), long,
+		network("home answers in a fifth of a lease", 0, many, lease(5*time.Second),
 			faultproxy.Rule{Fault: faultproxy.Delay, Delay: r.lease / 5}),
-		network("home refuses half of all writes", 0, many, lease(5*time.Second), long, faultproxy.Rule{
+		network("home refuses half of all writes", 0, many, lease(5*time.Second), faultproxy.Rule{
 			Match: homeWrites, Fault: faultproxy.Answer, Status: 429, RetryAfter: 1, Probability: 0.5}),
 		{"an API server of home lags", r.lag, lease(5 * time.Second), 0, many, many, 0},
 		{"an API server of home stands still", r.stand, lease(10 * time.Second), many, many, many, 0},
@@ -107,6 +105,9 @@ func owed(kind string, made map[string]int, wanted, kinds int) bool {
 func (r *run) runUntidy(ctx context.Context) {
 	r.calmly(func() { sleep(ctx, time.Duration(min(calmWindows, r.untidy))*3*time.Second) })
 	ordeals := slices.DeleteFunc(r.ordeals(), func(o ordeal) bool { return !r.kinds.MatchString(o.kind) })
+	if r.disturb = time.Minute; r.untidy < len(ordeals) { // not even one of each kind
+		r.disturb = 8 * time.Second
+	}
 	began, made := time.Now(), map[string]int{}
 	wanted := func(o ordeal) bool { return owed(o.kind, made, r.untidy, len(ordeals)) }
 	for next := 0; slices.ContainsFunc(ordeals, wanted) && !r.over(ctx) && !r.isBroken(); next++ {

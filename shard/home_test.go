@@ -1,0 +1,179 @@
+package shard
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/tenure-dev/tenure/shard/internal/driver"
+	"github.com/tenure-dev/tenure/shard/internal/member"
+	"github.com/tenure-dev/tenure/shard/internal/ownership"
+)
+
+// homeOn returns the writer of incarnation a, over a client.
+func homeOn(ctx context.Context, c client.Client, spawn func(func())) *home {
+	h := &home{
+		id: "a", log: logr.Discard(), trouble: newTrouble(logr.Discard()), observer: NopObserver{},
+		mail: newMailbox[driver.Event](), spawn: spawn, client: c, members: member.NewStore(c, "n", ""),
+	}
+	h.restart(ctx)
+	return h
+}
+
+// numbers are those of the requests that were answered, in the order in which a loop takes the answers.
+func (h *home) numbers() (all []uint64) {
+	for _, e := range append(h.mail.takeUrgent(), h.mail.take()...) {
+		switch e := e.(type) {
+		case driver.Written:
+			all = append(all, e.Number)
+		case driver.Found:
+			all = append(all, e.Number)
+		}
+	}
+	return all
+}
+
+// A loop that handles thousands of events for seconds would lapse if it came to these answers last.
+func TestWhatTheOwnLeaseIsAboutIsUrgent(t *testing.T) {
+	refuses := fake.NewClientBuilder().WithScheme(runtime.NewScheme()).Build() // all
+	h := homeOn(t.Context(), refuses, func(f func()) { f() })
+	h.write(driver.Write{Number: 1, Effect: ownership.SealLease{ID: "b"}})
+	h.read(driver.Read{Number: 2, Of: driver.Subject{Lease: "b"}})
+	h.write(driver.Write{Number: 3, Effect: ownership.WriteLease{Lease: ownership.Lease{ID: "a"}}})
+	h.read(driver.Read{Number: 4, Of: driver.Subject{Lease: "a"}})
+	if diff := cmp.Diff([]uint64{3, 4, 1, 2}, h.numbers()); diff != "" {
+		t.Errorf("answers to (-want +got):\n%s", diff)
+	}
+}
+
+// hangs is a client whose requests end with their contexts.
+func hangs() client.Client {
+	return interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
+		Get: func(ctx context.Context, _ client.WithWatch, _ client.ObjectKey, _ client.Object,
+			_ ...client.GetOption) error {
+			<-ctx.Done()
+			return ctx.Err()
+		},
+		Patch: func(ctx context.Context, _ client.WithWatch, _ client.Object, _ client.Patch,
+			_ ...client.PatchOption) error {
+			<-ctx.Done()
+			return ctx.Err()
+		},
+	})
+}
+
+func TestARequestIsWaitedForAsLongAsTheDriverSays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := homeOn(t.Context(), hangs(), func(f func()) { go f() })
+		h.write(driver.Write{Number: 1, Patience: 2 * time.Second, Effect: ownership.SealLease{Base: 1, ID: "b"}})
+		h.read(driver.Read{Number: 2, Patience: 4 * time.Second, Of: driver.Subject{Lease: "b"}})
+		for _, want := range [][]uint64{nil, {1}, nil, {2}} {
+			time.Sleep(time.Second + time.Millisecond)
+			synctest.Wait()
+			if diff := cmp.Diff(want, h.numbers()); diff != "" {
+				t.Errorf("answered a second later (-want +got):\n%s", diff)
+			}
+		}
+	})
+}
+
+func TestWhenAnIncarnationStopsItsRequestsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := homeOn(t.Context(), hangs(), func(f func()) { go f() })
+		h.write(driver.Write{Number: 1, Patience: time.Minute, Effect: ownership.SealLease{Base: 1, ID: "b"}})
+		synctest.Wait()
+		h.restart(t.Context())
+		h.write(driver.Write{Number: 2, Patience: time.Minute, Effect: ownership.SealLease{Base: 1, ID: "b"}})
+		synctest.Wait()
+		if diff := cmp.Diff([]uint64{1}, h.numbers()); diff != "" {
+			t.Errorf("ended (-want +got):\n%s", diff)
+		}
+		time.Sleep(time.Hour)
+	})
+}
+
+// The driver waits for as long as home asks for, and takes an answer for as old as it is.
+func TestAnAnswerSaysWhenItCameAndForHowLongHomeAsksToBeLeftAlone(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "7")
+		w.WriteHeader(http.StatusTooManyRequests)
+	}))
+	defer server.Close()
+	scheme := runtime.NewScheme()
+	if err := coordinationv1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	answered := make(chan struct{})
+	mail := newMailbox[driver.Event]()
+	h, err := newHome(t.Context(), "a", Config{Namespace: "n", Observer: NopObserver{}}, &rest.Config{Host: server.URL},
+		scheme, logr.Discard(), newTrouble(logr.Discard()), mail, clock{start: time.Now()},
+		func(f func()) { go func() { f(); close(answered) }() }, func() string { return "" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := h.clock.now()
+	h.write(driver.Write{Number: 1, Patience: time.Minute, Effect: ownership.SealLease{Base: 1, ID: "b"}})
+	<-answered
+	all := mail.take()
+	if len(all) != 1 {
+		t.Fatalf("%v: want one answer", all)
+	}
+	w, ok := all[0].(driver.Written)
+	if !ok || w.After != 7*time.Second || w.At.Mono < before.Mono || w.At.Mono > h.clock.now().Mono {
+		t.Errorf("%+v, sent at %v", all[0], before)
+	}
+}
+
+// always is a transport that gives every request the same kind of answer.
+type always func() *http.Response
+
+func (a always) RoundTrip(*http.Request) (*http.Response, error) { return a(), nil }
+
+func TestAWatchThatBeginsAgainIsTold(t *testing.T) {
+	const leases, shards = "https://home/leases", "https://home/shards"
+	status, told := http.StatusOK, 0
+	w := &watching{begun: map[string]bool{}, again: func() { told++ }, next: always(func() *http.Response {
+		return &http.Response{StatusCode: status, Body: http.NoBody}
+	})}
+	for i, step := range []struct {
+		url    string
+		status int
+		told   int
+	}{
+		{leases, 200, 0}, // a list
+		{leases, 200, 0},
+		{leases + "?watch=true", 500, 0}, // it hasn't begun
+		{leases + "?watch=true", 200, 0},
+		{shards + "?watch=true", 200, 0},
+		{leases, 200, 0},
+		{leases + "?watch=true", 410, 0},
+		{leases + "?watch=true", 200, 1},
+		{shards + "?watch=true", 200, 2},
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, step.url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		status = step.status
+		res, err := w.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		if told != step.told {
+			t.Errorf("step %d, %s: told %d times, want %d", i, step.url, told, step.told)
+		}
+	}
+}
