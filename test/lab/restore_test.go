@@ -187,7 +187,7 @@ func refusedSince(t *testing.T, f *lab.Fleet, began time.Time, within time.Durat
 	refused := map[string]int{}
 	for _, e := range all {
 		if e.Arrived().After(began) && e.Arrived().Before(began.Add(within)) {
-			refused[audit.ParseAgent(e.UserAgent).Incarnation]++
+			refused[lab.ReplicaOf(audit.ParseAgent(e.UserAgent).Incarnation)]++
 		}
 	}
 	most := 0
