@@ -2,6 +2,7 @@
 package library
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	gocmp "github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -28,7 +30,9 @@ import (
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
+	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/shard"
+	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/test/lab/labtest"
 	"github.com/tenure-dev/tenure/test/lab/localplane"
 )
@@ -74,8 +78,10 @@ func takenOver(mgr *shard.Manager, r reconcile.TypedReconciler[mcreconcile.Reque
 		Complete(mgr.Guard(r))
 }
 
-// signers records which replica reconciles which object, and each time two do so at once.
+// signers records which replica of a fleet reconciles which object, and each time two do so at once.
 type signers struct {
+	as string // what they sign as: the key in the object
+
 	mu      sync.Mutex // guards all below
 	running map[string]string
 	clashes []string
@@ -93,10 +99,13 @@ func (s *signers) sign(replica string, mgr *shard.Manager) reconcile.TypedReconc
 		if err := cl.GetClient().Get(ctx, req.NamespacedName, cm); err != nil {
 			return ctrl.Result{}, client.IgnoreNotFound(err)
 		}
-		if cm.Namespace != "default" || cm.Data["signed-by"] == replica {
+		if cm.Namespace != "default" || cm.Data[s.as] == replica {
 			return ctrl.Result{}, nil
 		}
-		cm.Data = map[string]string{"signed-by": replica}
+		if cm.Data == nil {
+			cm.Data = map[string]string{}
+		}
+		cm.Data[s.as] = replica
 		return ctrl.Result{}, cl.GetClient().Update(ctx, cm)
 	})
 }
@@ -128,9 +137,11 @@ func startReplica(t *testing.T, planes *localplane.Planes, name string, wire wir
 // drainTimeout is how long a shard waits for reconciles that don't end: long enough to be told from a busy machine.
 const drainTimeout = 5 * time.Second
 
-// startWith is startReplica with a connection and a reconciler of the caller's.
+// startWith is startReplica with a connection and a reconciler of the caller's, in one of several fleets if they share
+// the namespace.
 func startWith(t *testing.T, planes *localplane.Planes, name string, connection *rest.Config, wire wiring,
-	reconciler func(*shard.Manager) reconcile.TypedReconciler[mcreconcile.Request]) (stop func(), _ *shard.Manager) {
+	reconciler func(*shard.Manager) reconcile.TypedReconciler[mcreconcile.Request],
+	fleet ...keyspace.Fleet) (stop func(), _ *shard.Manager) {
 	t.Helper()
 	west, err := cluster.New(connection)
 	if err != nil {
@@ -144,6 +155,7 @@ func startWith(t *testing.T, planes *localplane.Planes, name string, connection 
 		Scheme:  scheme.Scheme,
 		Metrics: metricsserver.Options{BindAddress: "0"},
 	}, shard.Config{
+		Fleet:         cmp.Or(fleet...),
 		Replica:       name,
 		LeaseDuration: 10 * time.Second, // a busy machine alone makes nobody lapse
 		DrainTimeout:  drainTimeout,
@@ -181,17 +193,71 @@ func TestAControllerOfSomebodyElsesIsSharded(t *testing.T) {
 
 func shardAStrangersController(t *testing.T, wire wiring) {
 	planes, west := startPlanes(t)
-	s := &signers{running: map[string]string{}}
+	s := &signers{as: "signed-by", running: map[string]string{}}
 	stopA := startReplica(t, planes, "a", wire, s)
 	startReplica(t, planes, "b", wire, s)
 	labtest.Until(t, "both replicas have signed their parts", func() bool {
-		by := signatures(t, west)
+		by := signatures(t, west, s.as)
 		return by["a"] > 0 && by["b"] > 0 && by["a"]+by["b"] == objects
 	})
 	stopA()
-	labtest.Until(t, "b has taken over all of it", func() bool { return signatures(t, west)["b"] == objects })
+	labtest.Until(t, "b has taken over all of it", func() bool { return signatures(t, west, s.as)["b"] == objects })
 	if len(s.clashes) > 0 {
 		t.Errorf("two replicas at one key: %v", s.clashes)
+	}
+}
+
+// Two programs may keep their records in one namespace, and serve one cluster, each for itself.
+func TestTwoFleetsShareANamespaceAndACluster(t *testing.T) {
+	planes, west := startPlanes(t)
+	home, stops, both := labtest.Client(t, planes.Cluster("home")), map[string]func(){}, map[string]*signers{}
+	for _, fleet := range []string{"red", "blue"} {
+		s := &signers{as: fleet, running: map[string]string{}}
+		both[fleet] = s
+		for _, name := range []string{fleet + "-a", fleet + "-b"} {
+			stops[name], _ = startWith(t, planes, name, planes.Cluster("west").RESTConfig(), ownSources,
+				func(mgr *shard.Manager) reconcile.TypedReconciler[mcreconcile.Request] { return s.sign(name, mgr) },
+				keyspace.Fleet(fleet))
+		}
+	}
+	for fleet := range both {
+		labtest.Until(t, "both replicas of "+fleet+" have signed their parts", func() bool {
+			by := signatures(t, west, fleet)
+			return by[fleet+"-a"] > 0 && by[fleet+"-b"] > 0 && by[fleet+"-a"]+by[fleet+"-b"] == objects
+		})
+	}
+	of := func(fleet string) map[string]string { // who holds which of its shards, in which epoch
+		t.Helper()
+		list, held := &tenurev1alpha1.ShardList{}, map[string]string{}
+		if err := home.List(t.Context(), list, client.InNamespace(shard.DefaultNamespace),
+			client.MatchingLabels{tenurev1alpha1.FleetLabel: fleet}); err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range list.Items {
+			if s.Spec.Layout == nil {
+				held[s.Name] = fmt.Sprint(s.Status.Holder, " ", s.Status.Epoch)
+			}
+		}
+		return held
+	}
+	blue, signed := of("blue"), signatures(t, west, "blue")
+	if len(blue) != 2 || len(of("red")) != 2 {
+		t.Errorf("the fleets have %v and %v, want two shards each", blue, of("red"))
+	}
+	stops["red-a"]()
+	labtest.Until(t, "red-b has taken over all of red's", func() bool {
+		return signatures(t, west, "red")["red-b"] == objects
+	})
+	if diff := gocmp.Diff(blue, of("blue")); diff != "" {
+		t.Errorf("blue's shards changed as a replica of red left (-before +after):\n%s", diff)
+	}
+	if diff := gocmp.Diff(signed, signatures(t, west, "blue")); diff != "" {
+		t.Errorf("blue's part was signed again (-before +after):\n%s", diff)
+	}
+	for fleet, s := range both {
+		if len(s.clashes) > 0 {
+			t.Errorf("two replicas of %s at one key: %v", fleet, s.clashes)
+		}
 	}
 }
 
@@ -231,8 +297,8 @@ func fill(t *testing.T, plane *localplane.Plane) client.Client {
 	return c
 }
 
-// signatures counts the ConfigMaps by who signed them.
-func signatures(t *testing.T, west client.Client) map[string]int {
+// signatures counts the ConfigMaps by who signed them as this.
+func signatures(t *testing.T, west client.Client, as string) map[string]int {
 	t.Helper()
 	list := &corev1.ConfigMapList{}
 	if err := west.List(t.Context(), list, client.InNamespace("default")); err != nil {
@@ -240,7 +306,7 @@ func signatures(t *testing.T, west client.Client) map[string]int {
 	}
 	by := map[string]int{}
 	for _, cm := range list.Items {
-		if who := cm.Data["signed-by"]; who != "" {
+		if who := cm.Data[as]; who != "" {
 			by[who]++
 		}
 	}

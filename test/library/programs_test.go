@@ -201,9 +201,9 @@ func shared(t *testing.T, in client.Client, environment ...string) {
 		t.Cleanup(leave[name])
 	}
 	labtest.Until(t, "both replicas have signed their parts", func() bool {
-		by := signatures(t, in)
+		by := signatures(t, in, "signed-by")
 		return by["a"] > 0 && by["b"] > 0 && by["a"]+by["b"] == objects
 	})
 	leave["a"]()
-	labtest.Until(t, "b has taken over all of it", func() bool { return signatures(t, in)["b"] == objects })
+	labtest.Until(t, "b has taken over all of it", func() bool { return signatures(t, in, "signed-by")["b"] == objects })
 }

@@ -46,7 +46,7 @@ func TestWhatNeverReturnsCostsItsShardOnly(t *testing.T) {
 	ctrl.SetLogger(logr.FromSlogHandler(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError})))
 	planes, west := startPlanes(t)
 	stuck := oneInEachShard(t, west)
-	s := &signers{running: map[string]string{}}
+	s := &signers{as: "signed-by", running: map[string]string{}}
 	release, late := make(chan struct{}), make(chan error, len(stuck))
 	posted := &atomic.Int64{}
 	connection := rest.CopyConfig(planes.Cluster("west").RESTConfig())
@@ -80,14 +80,14 @@ func TestWhatNeverReturnsCostsItsShardOnly(t *testing.T) {
 		})
 	defer stop()
 	labtest.Until(t, "a has signed all but those that are stuck", func() bool {
-		return signatures(t, west)["a"] == objects-len(stuck) && posted.Load() == int64(len(stuck))
+		return signatures(t, west, "signed-by")["a"] == objects-len(stuck) && posted.Load() == int64(len(stuck))
 	})
 	before := a.Status()
 	startReplica(t, planes, "b", ownSources, s)
 	slowest := time.Duration(0)
 	labtest.Until(t, "b has one of the shards", func() bool {
 		slowest = max(slowest, signsAgain(t, west, a, stuck)) // while it drains the one, a serves the other
-		by := signatures(t, west)
+		by := signatures(t, west, "signed-by")
 		return by["b"] > 0 && by["a"]+by["b"] == objects-len(stuck)+1
 	})
 	t.Logf("meanwhile a's other shard was served within %v", slowest)
