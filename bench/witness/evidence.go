@@ -241,6 +241,7 @@ func (l *ledger) judgeLinks() {
 			first[name][era] = lowest(versions, 0)
 		}
 	}
+	anywhere := l.versionsOfAllEras()
 	for from := 0; from < len(l.links); {
 		to := from
 		versions := make(map[uint64]bool)
@@ -253,6 +254,9 @@ func (l *ledger) judgeLinks() {
 		loose := 0 // writes whose versions aren't known: each may have made one
 		for i, k := range l.links[from:to] {
 			known := k.base == 0 || k.base < written || versions[k.base]
+			if !known && k.loose && anywhere[object.anyEra()][k.base] {
+				continue // of a history that a restore ended: a request without an answer that can't have been carried out
+			}
 			excused := !known && loose > 0
 			if excused {
 				loose--
@@ -290,6 +294,19 @@ func (l *ledger) judgeLinks() {
 		}
 		from = to
 	}
+}
+
+// versionsOfAllEras returns the versions that lines show, by object, whether or not a restore came between.
+func (l *ledger) versionsOfAllEras() map[object0]map[uint64]bool {
+	all := map[object0]map[uint64]bool{}
+	for _, k := range l.links {
+		o := l.objects.list[k.object].anyEra()
+		if all[o] == nil {
+			all[o] = map[uint64]bool{}
+		}
+		all[o][k.rv] = true
+	}
+	return all
 }
 
 // judgeSilence finds API servers whose logs have a hole. A virtual cluster may well be silent for longer.

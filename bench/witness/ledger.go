@@ -77,6 +77,12 @@ type object0 struct {
 	era int
 }
 
+// anyEra names the object in all eras.
+func (o object0) anyEra() object0 {
+	o.era = 0
+	return o
+}
+
 func (o object0) String() string {
 	return o.cluster + " " + o.resource + " " + o.namespace + "/" + o.name
 }

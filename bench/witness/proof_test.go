@@ -491,6 +491,7 @@ func TestARestoreIsAnotherHistory(t *testing.T) {
 func TestAWriteThatChangesNothingTellsOfAVersionFromBeforeTheBackup(t *testing.T) {
 	const log = whole + `
 		10-11 ~a patch lease:a base=1 rv=15
+		12-13 ~a patch lease:a base=15 rv=25
 		45-46 s create api:apiserver-h in=home server=2 rv=17
 		50-51 - patch rec:west/ h=a e=1 rv=2
 		52-53 ~a patch lease:a base=15 rv=18
@@ -502,6 +503,9 @@ func TestAWriteThatChangesNothingTellsOfAVersionFromBeforeTheBackup(t *testing.T
 	}{
 		{"nothing is missing", "54-55 ~a patch lease:a base=18 rv=20", 0},
 		{"the line of version 19 is", "54-55 ~a patch lease:a base=19 rv=20", 1},
+		{"a request to a version of before, without an answer", "54-55 ~a patch lease:a base=25 code=504 nobody", 0},
+		{"one that was carried out", "54-55 ~a patch lease:a base=25 rv=27", 1},
+		{"one without an answer to what no line shows", "54-55 ~a patch lease:a base=26 code=504 nobody", 1},
 	} {
 		events := parse(t, log+c.more)
 		for order, events := range map[string][]Event{"in order": events, "backwards": backwards(events)} {

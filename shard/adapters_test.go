@@ -2,6 +2,7 @@ package shard
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -18,8 +19,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/tenure-dev/tenure/shard/internal/driver"
+	"github.com/tenure-dev/tenure/shard/internal/engage"
 	"github.com/tenure-dev/tenure/shard/internal/member"
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
+	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
 // homeOn returns the writer of incarnation a, over a client.
@@ -175,5 +178,62 @@ func TestAWatchThatBeginsAgainIsTold(t *testing.T) {
 		if told != step.told {
 			t.Errorf("step %d, %s: told %d times, want %d", i, step.url, told, step.told)
 		}
+	}
+}
+
+func TestALapseEndsTheRequestsInFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := Config{Observer: NopObserver{}}
+		l := &loop{
+			cfg: cfg, ctx: t.Context(), writer: homeOn(t.Context(), hangs(), func(f func()) { go f() }), report: &report{},
+			shards: &engager{cfg: cfg, log: logr.Discard(), ctx: t.Context(), roster: newRoster(cfg), put: func(driver.Event) {},
+				spawn: func(f func()) { go f() }},
+		}
+		l.do(driver.Write{Number: 1, Patience: time.Minute, Effect: ownership.SealLease{Base: 1, ID: "b"}})
+		synctest.Wait()
+		l.do(driver.Stop{})
+		synctest.Wait()
+		if diff := cmp.Diff([]uint64{1}, l.writer.numbers()); diff != "" {
+			t.Errorf("ended (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestReconcilesOfAClusterInTroubleAreNotWaitedFor(t *testing.T) {
+	for name, c := range map[string]struct {
+		trouble error
+		waits   time.Duration
+	}{
+		"a cluster that serves":  {nil, 20 * time.Second},
+		"one that can't be used": {errors.New("no answer"), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				id := keyspace.ShardID{Cluster: "west"}
+				cfg := Config{Observer: NopObserver{}, DrainTimeout: 20 * time.Second}
+				drained := make(chan driver.Event, 1)
+				g := &engager{
+					cfg: cfg, log: logr.Discard(), ctx: t.Context(), roster: newRoster(cfg),
+					put: func(e driver.Event) { drained <- e }, spawn: func(f func()) { go f() },
+					judge: &clusterJudge{verdicts: map[keyspace.ClusterName]*clusterVerdict{"west": {trouble: c.trouble}}},
+				}
+				always := func() bool { return true }
+				e := &engagement{id: id, ctx: t.Context(), gate: engage.NewGate(t.Context(), id, "", "", always)}
+				g.roster.put(e.name(), e)
+				e.gate.Open(1)
+				running, end, ok := e.gate.Begin(t.Context())
+				if !ok {
+					t.Fatal("the gate is shut")
+				}
+				began := time.Now()
+				g.drain(driver.Drain{ID: id})
+				<-running.Done()
+				if waited := time.Since(began); waited != c.waits {
+					t.Errorf("its reconcile is cancelled after %v, want %v", waited, c.waits)
+				}
+				end()
+				<-drained
+			})
+		})
 	}
 }
