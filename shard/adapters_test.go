@@ -217,8 +217,8 @@ func TestReconcilesOfAClusterInTroubleAreNotWaitedFor(t *testing.T) {
 					put: func(e driver.Event) { drained <- e }, spawn: func(f func()) { go f() },
 					judge: &clusterJudge{verdicts: map[keyspace.ClusterName]*clusterVerdict{"west": {trouble: c.trouble}}},
 				}
-				always := func() bool { return true }
-				e := &engagement{id: id, ctx: t.Context(), gate: engage.NewGate(t.Context(), id, "", "", always)}
+				holds := func() bool { return true }
+				e := &engagement{id: id, ctx: t.Context(), gate: engage.NewGate(t.Context(), id, "", "", holds)}
 				g.roster.put(e.name(), e)
 				e.gate.Open(1)
 				running, end, ok := e.gate.Begin(t.Context())
