@@ -94,7 +94,8 @@ func (o *options) declare(fs *pflag.FlagSet) {
 		"`namespace` of the home cluster that holds Leases, Shards and kubeconfig Secrets")
 	fs.StringVar(&o.fleet, "fleet", "",
 		"`name` of the fleet among those that share the namespace: each has its own Leases and records, but all read the "+
-			"same cluster Secrets, so two fleets of tenure need two namespaces")
+			"same cluster Secrets, so two fleets of tenure need two namespaces, and config/ is "+
+			"made for tenure-system alone")
 	fs.StringVar(&o.replica, "replica", strings.ToLower(host), "stable `name` of this replica, unique in the fleet")
 	fs.Var(&choice{&o.sharding, "on", "off"}, "sharding", "on, or off: the same reconcilers under plain leader election")
 	fs.IntVar(&o.shards, "shards-per-cluster", 1<<shard.DefaultShardBits,

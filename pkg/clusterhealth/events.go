@@ -19,13 +19,13 @@ import (
 )
 
 const (
-	// eventEvery is the time between two events of one cause, so that a cluster that comes and goes all the time
-	// causes no flood. Trouble that lasts is reported again after it, since API servers keep events for an hour only.
+	// eventEvery is the time between two events of one cause. Trouble that lasts is reported again after it, since API
+	// servers keep events for an hour only.
 	eventEvery = 20 * time.Minute
 	// StillSo is the maximum age of the latest event about trouble that still lasts.
 	StillSo = eventEvery + time.Minute
-	// changeEvery is the same for changes of a cluster's state. Who reads the events takes the latest for the state, and a
-	// replica needs two looks to see it change and change back.
+	// changeEvery is the same for changes of a cluster's state: a reader takes the latest event for the state. A replica
+	// needs two looks to see a change and the change back, so a cluster that comes and goes gets six events a minute.
 	changeEvery = lookEvery
 	// EventReporter is the reporting controller of the events.
 	EventReporter = "tenure"

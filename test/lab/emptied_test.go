@@ -97,11 +97,5 @@ func TestHomeThatLosesItsObjectsIsServedAgain(t *testing.T) {
 		labtest.Done(t, f.Client("west"), len(facts.Ats), 2*labtest.Patience)
 	}
 	labtest.Leave(t, f.Alive()...)
-	report, err := lab.Judge(f.Planes.Dir(), facts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := report.Err(); err != nil {
-		t.Error(err)
-	}
+	labtest.Judge(t, f, facts)
 }

@@ -104,13 +104,7 @@ func TestHomeThatIsRestoredUnderLiveReplicasIsServedAgain(t *testing.T) {
 	for _, at := range home.Restored() {
 		facts.Restores = append(facts.Restores, witness.Restore{Cluster: lab.Home, Time: at})
 	}
-	report, err := lab.Judge(f.Planes.Dir(), facts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := report.Err(); err != nil {
-		t.Error(err)
-	}
+	labtest.Judge(t, f, facts)
 }
 
 // age makes the changes to home that a busy fleet makes in so many seconds.

@@ -59,13 +59,7 @@ func TestAReplicaBehindAnAPIServerThatLagsIsStillRight(t *testing.T) {
 	settled()
 	labtest.Done(t, f.Client("west"), ats, 2*labtest.Patience)
 	labtest.Leave(t, f.Replicas()...)
-	report, err := lab.Judge(f.Planes.Dir(), facts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := report.Err(); err != nil {
-		t.Error(err)
-	}
+	report := labtest.Judge(t, f, facts)
 	if report.Moves.Crash == 0 {
 		t.Error("nothing moved by a crash")
 	}

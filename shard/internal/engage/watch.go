@@ -13,7 +13,8 @@ import (
 const (
 	// watchGrace is how much later than it was asked to a server may end a watch.
 	watchGrace = 30 * time.Second
-	// watchSilence is for how long a watch with bookmarks may send nothing. API servers send one about once a minute.
+	// watchSilence is for how long a watch with bookmarks may send nothing. API servers send one every
+	// minute, or every other one while nothing of the kind changes.
 	watchSilence = 200 * time.Second
 )
 

@@ -12,6 +12,7 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/tenure-dev/tenure/bench/audit"
+	"github.com/tenure-dev/tenure/bench/witness"
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/localplane"
 )
@@ -117,6 +118,19 @@ func Fleet(t testing.TB, o lab.Options) *lab.Fleet {
 		}
 	})
 	return f
+}
+
+// Judge has the witness judge a fleet's audit logs. The test fails if an invariant broke or a log lacks something.
+func Judge(t testing.TB, f *lab.Fleet, facts witness.Facts) *witness.Report {
+	t.Helper()
+	report, err := lab.Judge(f.Planes.Dir(), facts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := report.Err(); err != nil {
+		t.Error(err)
+	}
+	return report
 }
 
 // KeepIfFailed keeps all logs of a test that has failed.
