@@ -185,7 +185,7 @@ func (l *ledger) judgeUnheard() {
 	told := map[string]bool{}
 	for _, shard := range sortedShards(l.records) {
 		held := slices.ContainsFunc(l.records[shard], func(w recordWrite) bool { return w.state.Holder != "" })
-		if held && l.clusters[shard.Cluster] == nil && !told[shard.Cluster] {
+		if held && l.clusters[l.cluster(shard.Cluster)] == nil && !told[shard.Cluster] {
 			told[shard.Cluster] = true
 			l.found.add(Violation{Kind: MissingFile, Detail: "shards of " + shard.Cluster +
 				" had holders, and no log has a line of that cluster: put its folder beside the others"})

@@ -181,6 +181,15 @@ func (l *ledger) era(cluster string, us int64) (n int) {
 	return n
 }
 
+// cluster returns the name of the log of the cluster that has a name.
+func (l *ledger) cluster(name string) string { return cmp.Or(l.facts.Names[name], name) }
+
+// overlap reports whether two shards share a slot, whatever the names of their cluster.
+func (l *ledger) overlap(a, b Shard) bool {
+	a.Cluster, b.Cluster = l.cluster(a.Cluster), l.cluster(b.Cluster)
+	return a.Overlaps(b)
+}
+
 func (l *ledger) add(e *Event) {
 	if l.from == 0 || e.Received < l.from {
 		l.from = e.Received
@@ -285,9 +294,9 @@ func (l *ledger) checkShard(e *Event, a agent, w write) {
 	case slot != "" && owner != "" && slot != fmt.Sprintf("%02x", audit.SlotOf(owner)):
 		wrong("its label says slot %s, its owner %s has %02x, and the label", slot, owner, audit.SlotOf(owner))
 	case owner != "":
-	case e.IsAt() && (a.Shard.Cluster != e.Cluster || uid != "" && !a.Shard.Holds(uid)):
+	case e.IsAt() && (l.cluster(a.Shard.Cluster) != e.Cluster || uid != "" && !a.Shard.Holds(uid)):
 		wrong("the At's UID %s", uid)
-	case e.IsDeployment() && e.Verb != "create" && uid != "" && a.Shard.Cluster == e.Cluster:
+	case e.IsDeployment() && e.Verb != "create" && uid != "" && l.cluster(a.Shard.Cluster) == e.Cluster:
 		if !a.Shard.Holds(uid) {
 			wrong("the Deployment's UID %s", uid)
 		}

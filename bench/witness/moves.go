@@ -237,7 +237,7 @@ func (m *moves) gap(g grant, h *Handoff, before, served uint64, tenures map[tenu
 		}
 	}
 	since := to
-	if slots := demands[g.shard.Cluster]; slots != nil {
+	if slots := demands[m.l.cluster(g.shard.Cluster)]; slots != nil {
 		first, end := g.shard.Slots()
 		for _, ds := range slots[first:end] {
 			i, _ := slices.BinarySearchFunc(ds, to, func(d demand, t int64) int { return cmp.Compare(d.served, t) })

@@ -260,6 +260,19 @@ func TestWhatIsProofAndWhatIsNot(t *testing.T) {
 		{"west/000 after west/0, and its epoch is no higher",
 			"0-1 ~a create rec:west/0 h=a e=2 rv=10\n3-4 ~a patch rec:west/0 e=2 rv=11\n" +
 				"5-6 ~b create rec:west/000 h=b e=2 rv=12", all(RecordEpochFell)},
+		{"west/0 beside the same cluster's occident/000",
+			"0-1 ~a create rec:west/0 h=a e=1 rv=10\n5-6 ~b create rec:occident/000 h=b e=2 rv=11", all(OverlappingRecords)},
+		{"occident/000 after west/0 was released",
+			"0-1 ~a create rec:west/0 h=a e=1 rv=10\n3-4 ~a patch rec:west/0 e=1 rv=11\n" +
+				"5-6 ~b create rec:occident/000 h=b e=2 rv=12\n7-8 occident/000@2:b patch web:x", nil},
+		{"a write under west after one under occident",
+			"10-20 occident/@2:b patch web:x\n21-30 west/@1:a patch web:y", all(InterleavedShard)},
+		{"a write under west after occident was given to another", held + "3-4 ~b create rec:occident/ h=b e=2 rv=11\n" +
+			"5-6 west/@1:a patch web:y", all(OverlappingRecords, WriteAfterHandoff)},
+		{"an At of a shard under the cluster's other name",
+			"1-2 " + strings.Replace(mine, "west", "occident", 1) + " update at:a uid=u1", nil},
+		{"a source of another shard under the cluster's other name",
+			"1-2 " + strings.Replace(others, "west", "occident", 1) + " patch web:x uid=u1", all(WrongShard)},
 
 		{"a move of four writes",
 			held + "2-3 ~c patch rec:west/ h=a e=1 to=b rv=11\n4-5 ~b patch rec:west/ h=a e=1 to=b w=b rv=12\n" +
@@ -295,6 +308,7 @@ func TestWhatIsProofAndWhatIsNot(t *testing.T) {
 			"10-11 ~c patch rec:west/ e=1 to=c rv=14\n12-13 ~c patch rec:west/ h=c e=2 to=c rv=15\n14-15 ~b delete lease:b",
 			all(CostlyMove)},
 	}
+	facts := Facts{Names: map[string]string{"occident": "west"}}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			if tt.want == nil {
@@ -302,7 +316,7 @@ func TestWhatIsProofAndWhatIsNot(t *testing.T) {
 			}
 			events := parse(t, tt.log)
 			for name, events := range map[string][]Event{"in order": events, "backwards": backwards(events)} {
-				if diff := gocmp.Diff(tt.want, broken(Judge(slices.Values(events), Facts{}, few))); diff != "" {
+				if diff := gocmp.Diff(tt.want, broken(Judge(slices.Values(events), facts, few))); diff != "" {
 					t.Errorf("%s: (-want +got):\n%s", name, diff)
 				}
 			}

@@ -224,13 +224,14 @@ func (m *moves) end(shard Shard, us int64) {
 func (m *moves) overlaps() {
 	byCluster := make(map[string][]Shard)
 	for _, shard := range sortedShards(m.l.records) {
-		byCluster[shard.Cluster] = append(byCluster[shard.Cluster], shard)
+		cluster := m.l.cluster(shard.Cluster)
+		byCluster[cluster] = append(byCluster[cluster], shard)
 	}
 	crossed := make(map[Shard]bool)
 	for _, shards := range byCluster {
 		for i, a := range shards {
 			for _, b := range shards[i+1:] {
-				if a.Overlaps(b) {
+				if m.l.overlap(a, b) {
 					crossed[a], crossed[b] = true, true
 				}
 			}
@@ -242,7 +243,7 @@ func (m *moves) overlaps() {
 			if !crossed[g.shard] { // nearly always
 				break
 			}
-			if g.shard == h.shard || !g.shard.Overlaps(h.shard) || g.end >= h.start || told[[2]Shard{g.shard, h.shard}] {
+			if g.shard == h.shard || !m.l.overlap(g.shard, h.shard) || g.end >= h.start || told[[2]Shard{g.shard, h.shard}] {
 				continue
 			}
 			v := Violation{Shard: h.shard.String(), First: m.l.recordLine(g.recordWrite), Second: m.l.recordLine(h.recordWrite)}
@@ -345,7 +346,7 @@ func (l *ledger) judgeGrants(m *moves) {
 	byShard := make([][]int, len(l.shards.list))
 	for i, shard := range l.shards.list {
 		for n, g := range m.grants {
-			if shard.Overlaps(g.shard) {
+			if l.overlap(shard, g.shard) {
 				byShard[i] = append(byShard[i], n)
 			}
 		}

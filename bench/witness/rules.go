@@ -15,6 +15,9 @@ type Facts struct {
 	// Restores are the restores of clusters. After a restore a cluster continues from its backup, not from its earlier
 	// log.
 	Restores []Restore
+	// Names are further names under which shards served a cluster, each with the name of the folder of its log: shards of
+	// both names share their slots.
+	Names map[string]string
 	// Versions are the versions that objects have at the end, when nothing is written any more. They reveal lines
 	// that are missing at the end of a log, which no later line reveals. Those of Ats and Shard records are used.
 	Versions []Version

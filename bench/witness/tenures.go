@@ -31,9 +31,9 @@ func (l *ledger) judgeTenures(keyOf []int32) map[tenure]*tenureWrites {
 	byKey := func(w write) int32 { return keyOf[w.object] }
 	clusters := table[string]{}
 	for _, shard := range l.shards.list {
-		clusters.id(shard.Cluster)
+		clusters.id(l.cluster(shard.Cluster))
 	}
-	byCluster := func(w write) int32 { return clusters.ids[l.shards.list[w.shard].Cluster] }
+	byCluster := func(w write) int32 { return clusters.ids[l.cluster(l.shards.list[w.shard].Cluster)] }
 
 	s.pass(order, byObject, FallingEpoch, true, 0)
 	l.stats.ConcurrentKeys = s.pass(order, byKey, InterleavedKey, false, 0)
@@ -54,7 +54,7 @@ func (l *ledger) overlaps() [][]int32 {
 	all := make([][]int32, len(l.shards.list))
 	for i, a := range l.shards.list {
 		for j, b := range l.shards.list {
-			if a.Overlaps(b) {
+			if l.overlap(a, b) {
 				all[i] = append(all[i], int32(j))
 			}
 		}

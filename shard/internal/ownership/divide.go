@@ -331,15 +331,22 @@ func (r *Replica) laid(c keyspace.ClusterName, uid string) bool {
 	return l != nil && l.known && l.rec.UID == uid
 }
 
-// servedElsewhere reports whether an overlapping shard of the same cluster under another name is served.
-func (r *Replica) servedElsewhere(t *tenure) bool {
+// elsewhere returns the highest epoch that the shard's slots had under other names of its cluster, and whether one of
+// these shards is served.
+func (r *Replica) elsewhere(t *tenure) (highest Epoch, served bool) {
 	if !r.aliased {
-		return false
+		return 0, false
 	}
-	names := r.aliases[r.uidOf(t.id.Cluster)]
-	return slices.ContainsFunc(names, func(c keyspace.ClusterName) bool {
+	for _, c := range r.aliases[r.uidOf(t.id.Cluster)] {
+		if c == t.id.Cluster {
+			continue
+		}
 		alias := keyspace.ShardID{Cluster: c, Prefix: t.id.Prefix}
-		return c != t.id.Cluster && slices.ContainsFunc(r.of(c),
-			func(o *tenure) bool { return o.served() && o.id.Overlaps(alias) })
-	})
+		for _, o := range r.of(c) {
+			if o.id.Overlaps(alias) {
+				highest, served = max(highest, o.floor), served || o.served()
+			}
+		}
+	}
+	return highest, served
 }

@@ -102,7 +102,8 @@ func (r *Replica) claimEpoch(t *tenure) (_ Epoch, ok bool) {
 	if t.found && !r.lifted {
 		return 0, false // the sight of a higher floor triggers the decision again
 	}
-	before := max(t.floor, r.lead.Floor) // the epoch before ours
+	elsewhere, _ := r.elsewhere(t)
+	before := max(t.floor, r.lead.Floor, elsewhere) // the epoch before ours
 	if t.rec.Epoch != 0 {
 		return before + 1, true
 	}

@@ -212,7 +212,8 @@ func (r *Replica) contested(t *tenure) bool {
 			return true
 		}
 	}
-	return r.servedElsewhere(t)
+	_, served := r.elsewhere(t)
+	return served
 }
 
 // shownBy reports whether a live read showed a layout that lists the shard, sent after the shard's record and its

@@ -22,6 +22,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/test/lab"
 )
 
@@ -240,6 +241,84 @@ func (r *rig) hasEvent(secret, reason string) error {
 		}
 	}
 	return fmt.Errorf("none of %d events is about Secret %s with reason %s", len(all), secret, reason)
+}
+
+// A cluster with two names is served under one of them, and an event says so. When that name goes, the other takes over
+// all that has begun.
+func TestAClusterWithTwoNamesIsServedOnce(t *testing.T) {
+	r := newRig(t)
+	r.start("n1")
+	r.start("n2")
+	r.settle()
+	const second = "occident" // the first by alphabet, but west has a layout
+	facts.names = map[string]string{second: "west"}
+	if err := r.AddCluster(t.Context(), second, "west"); err != nil {
+		t.Fatal(err)
+	}
+	r.eventually("an event tells of the second name", func() error {
+		return r.hasEvent("west.layout", "ClusterHasTwoNames")
+	})
+	begun := r.createAts(10, 15*time.Second, "west")
+	r.serves()
+	if records := r.recordsOf(second); len(records) > 0 {
+		t.Errorf("the second name has %d records, the first of them %s", len(records), records[0].Name)
+	}
+
+	if err := r.RemoveCluster(t.Context(), "west"); err != nil {
+		t.Fatal(err)
+	}
+	r.eventually("the second name takes over", func() error { return held(r.recordsOf(second)) })
+	r.createAts(10, 0, "west")
+	r.eventually(fmt.Sprintf("the %d Ats that began under the first name are DONE too", len(begun)),
+		func() error { return r.unfinished("west") })
+
+	// Both have layouts now. The first by alphabet serves on, until it goes.
+	if err := r.AddCluster(t.Context(), "west", "west"); err != nil {
+		t.Fatal(err)
+	}
+	r.eventually("an event tells of the first name", func() error {
+		return r.hasEvent(second+".layout", "ClusterHasTwoNames")
+	})
+	begun = r.createAts(10, 15*time.Second, "west")
+	if err := held(r.recordsOf(second)); err != nil {
+		t.Error(err)
+	}
+	if err := r.RemoveCluster(t.Context(), second); err != nil {
+		t.Fatal(err)
+	}
+	r.settle()
+	r.eventually(fmt.Sprintf("the %d Ats that began under the second name are DONE", len(begun)),
+		func() error { return r.unfinished("west") })
+	for _, s := range r.recordsOf(second) {
+		if s.Status.Holder != "" {
+			t.Errorf("%s still holds %s", s.Status.Holder, s.Name)
+		}
+	}
+}
+
+// recordsOf are all records of shards under a cluster's name.
+func (r *rig) recordsOf(cluster string) []tenurev1alpha1.Shard {
+	r.t.Helper()
+	list := &tenurev1alpha1.ShardList{}
+	if err := r.Client(lab.Home).List(r.t.Context(), list, client.InNamespace(lab.Namespace)); err != nil {
+		r.t.Fatal(err)
+	}
+	return slices.DeleteFunc(list.Items, func(s tenurev1alpha1.Shard) bool {
+		return s.Spec.Cluster != cluster || s.Spec.Layout != nil
+	})
+}
+
+// held says which of some records nobody holds.
+func held(records []tenurev1alpha1.Shard) error {
+	for _, s := range records {
+		if s.Status.Phase != tenurev1alpha1.ShardHeld {
+			return fmt.Errorf("%s is %s, held by %q", s.Name, s.Status.Phase, s.Status.Holder)
+		}
+	}
+	if len(records) != shardsOfCluster {
+		return fmt.Errorf("%d records, want %d", len(records), shardsOfCluster)
+	}
+	return nil
 }
 
 func TestClustersComeAndGoWhileReplicasRun(t *testing.T) {

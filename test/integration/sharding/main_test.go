@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 	ctrl.SetLogger(logr.Discard())
 	code := m.Run()
 	if shared.fleet != nil {
-		_, err := judge(shared.fleet, facts.ats)
+		_, err := judge(shared.fleet, witness.Facts{Ats: facts.ats, Names: facts.names})
 		if err != nil {
 			err = fmt.Errorf("the tests were\n%s\n%w", strings.Join(facts.tests, "\n"), err)
 		}
@@ -57,8 +57,8 @@ func TestMain(m *testing.M) {
 
 // judge lets the witness read all audit logs of a fleet, once. The logs of the shared fleet have the requests of
 // all tests, and reading them takes seconds.
-func judge(f *lab.Fleet, ats []witness.At) (*witness.Report, error) {
-	report, err := lab.Judge(f.Planes.Dir(), witness.Facts{Ats: ats})
+func judge(f *lab.Fleet, facts witness.Facts) (*witness.Report, error) {
+	report, err := lab.Judge(f.Planes.Dir(), facts)
 	if err == nil {
 		err = report.Err()
 	}
@@ -82,6 +82,7 @@ type rig struct {
 // facts are the Ats and the names of all tests, since the witness reads whole logs. Tests run one after the other.
 var facts struct {
 	ats   []witness.At
+	names map[string]string
 	tests []string // with namespace and time
 }
 

@@ -200,7 +200,7 @@ func TestAFleetIsUpgradedAndRolledBackUnderLoad(t *testing.T) {
 	r.eventually("all Ats are done", func() error { return r.unfinished() })
 	labtest.Leave(t, fleet...)
 
-	report, err := judge(f, made)
+	report, err := judge(f, witness.Facts{Ats: made})
 	if err != nil {
 		t.Fatal(err)
 	}
