@@ -401,14 +401,16 @@ func TestAClusterIsServedUnderOneOfItsNames(t *testing.T) {
 func TestWhatIsServedUnderAnotherNameIsNotClaimed(t *testing.T) {
 	b := newBench(t)
 	for i, c := range []keyspace.ClusterName{"east", "west"} {
-		b.feed(LayoutSeen{Layout{Cluster: c, Generation: 1, Prefixes: keyspace.Partition(0), UID: "u1", Version: Version(50 + i)}})
+		b.feed(LayoutSeen{Layout{Cluster: c, Generation: 1, Prefixes: keyspace.Partition(0), UID: "u1",
+			Version: Version(50 + i)}})
 	}
 	b.feed(ShardSeen{Shard{ID: west, Holder: "b", Epoch: 1000, Floor: 1, Version: 70}})
 	b.feed(Clusters{
 		Bits: map[keyspace.ClusterName]int{"east": 0, "west": 0},
 		UIDs: map[keyspace.ClusterName]string{"east": "u1", "west": "u1"},
 	})
-	b.feed(ShardSeen{Shard{ID: keyspace.ShardID{Cluster: "east"}, Assignee: b.r.cfg.ID, Epoch: 2000, Floor: 1, Version: 71}})
+	east := keyspace.ShardID{Cluster: "east"}
+	b.feed(ShardSeen{Shard{ID: east, Assignee: b.r.cfg.ID, Epoch: 2000, Floor: 1, Version: 71}})
 	none[WriteShard](b)
 	b.feed(ShardSeen{Shard{ID: west, Epoch: 1000, Floor: 1, Version: 72}})
 	if got := find[WriteShard](b).Shard; got.ID.Cluster != "east" || got.Epoch != 2001 {
@@ -430,7 +432,8 @@ func TestAClaimIsAboveTheEpochsUnderOtherNames(t *testing.T) {
 	halves := keyspace.Partition(1)
 	b.feed(west(halves[0], first+12))
 	b.feed(west(halves[1], first+9))
-	b.feed(ShardSeen{Shard{ID: keyspace.ShardID{Cluster: "east"}, Assignee: b.r.cfg.ID, Epoch: first, Floor: 1, Version: 71}})
+	east := keyspace.ShardID{Cluster: "east"}
+	b.feed(ShardSeen{Shard{ID: east, Assignee: b.r.cfg.ID, Epoch: first, Floor: 1, Version: 71}})
 	if got := find[WriteShard](b).Shard; got.ID.Cluster != "east" || got.Epoch != first+13 {
 		t.Errorf("%v is claimed at epoch %d, want east at %d", got.ID, got.Epoch, first+13)
 	}
