@@ -22,7 +22,9 @@ import (
 	"github.com/tenure-dev/tenure/shard/internal/engage"
 	"github.com/tenure-dev/tenure/shard/internal/member"
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
+	"github.com/tenure-dev/tenure/shard/internal/record"
 	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
 // homeOn returns the writer of incarnation a, over a client.
@@ -90,6 +92,49 @@ func TestARequestIsWaitedForAsLongAsTheDriverSays(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestWhoCannotReadHomeTakesNoPartAgain(t *testing.T) {
+	for name, c := range map[string]struct {
+		again, unreadable bool
+		base, made        ownership.Version
+	}{
+		"the first time, its first listing has just been read": {unreadable: true, made: 1},
+		"again, while home can be read":                        {again: true, made: 1},
+		"again, while it can't":                                {again: true, unreadable: true},
+		"it renews":                                            {again: true, unreadable: true, base: 1, made: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sent := ownership.Version(0)
+			write := func(obj client.Object) error {
+				obj.SetResourceVersion("7")
+				sent++
+				return nil
+			}
+			h := homeOn(t.Context(), interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
+				List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+					if c.unreadable {
+						return errors.New("no answer")
+					}
+					return nil
+				},
+				Create: func(_ context.Context, _ client.WithWatch, obj client.Object, _ ...client.CreateOption) error {
+					return write(obj)
+				},
+				Patch: func(_ context.Context, _ client.WithWatch, obj client.Object, _ client.Patch,
+					_ ...client.PatchOption) error {
+					return write(obj)
+				},
+			}), func(f func()) { f() })
+			h.records, h.again = record.NewStore(h.client, "n", ""), c.again
+			h.write(driver.Write{Number: 1, Patience: time.Minute,
+				Effect: ownership.WriteLease{Base: c.base, Lease: ownership.Lease{ID: "a"}}})
+			told := h.mail.takeUrgent()
+			if len(told) != 1 || sent != c.made || (told[0].(driver.Written).Outcome == protocol.Committed) != (c.made > 0) {
+				t.Errorf("%d writes were sent, want %d; the driver is told %+v", sent, c.made, told)
+			}
+		})
+	}
 }
 
 func TestWhenAnIncarnationStopsItsRequestsEnd(t *testing.T) {

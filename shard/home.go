@@ -38,6 +38,7 @@ type home struct {
 	mail     *mailbox[driver.Event]
 	clock    clock
 	spawn    func(func())
+	again    bool            // the process had an incarnation before
 	ctx      context.Context // bounds the requests in flight
 	cancel   context.CancelFunc
 }
@@ -87,10 +88,14 @@ func (h *home) write(w driver.Write) {
 	}
 	bound := h.ctx
 	h.spawn(func() {
+		var version ownership.Version
+		err := h.readable(bound, w)
 		ctx, cancel := context.WithTimeout(bound, w.Patience)
 		defer cancel()
 		ctx, asked := engage.Obeying(ctx)
-		version, err := do(ctx)
+		if err == nil {
+			version, err = do(ctx)
+		}
 		at := h.clock.now()
 		what, outcome := driver.What(w.Effect), cas.Outcome(err)
 		h.observer.Wrote(what, outcome)
@@ -113,6 +118,20 @@ func (h *home) write(w driver.Write) {
 		put(driver.Written{Number: w.Number, Outcome: outcome, Version: version, Cause: cause, After: asked.Wait(),
 			At: at})
 	})
+}
+
+// readable reports why a process that has lapsed mustn't take part again: while it can't read home, peers would leave
+// shards to it, and it wouldn't see that.
+func (h *home) readable(ctx context.Context, w driver.Write) error {
+	if e, ok := w.Effect.(ownership.WriteLease); !ok || e.Base != 0 || !h.again {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, w.Patience)
+	defer cancel()
+	if err := h.records.Readable(ctx); err != nil {
+		return fmt.Errorf("taking part again: %w", err)
+	}
+	return nil
 }
 
 // tell logs important writes before their outcome is known.

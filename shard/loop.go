@@ -254,7 +254,8 @@ func (l *loop) begin(b driver.Begin) {
 		put: l.mail.put, spawn: l.beside.Go, room: memory.NewRoom(memory.Now, log), turns: &turnstile.Turnstile{},
 		cold: budget.New(budget.Config{Burst: 1, Every: time.Minute, PerSecond: 1}),
 	}
-	if l.writer != nil {
+	again := l.writer != nil
+	if again {
 		l.writer.cancel()
 	}
 	var err error
@@ -263,6 +264,7 @@ func (l *loop) begin(b driver.Begin) {
 		l.fail(err)
 		return
 	}
+	l.writer.again = again
 	if path := l.cfg.Pod.TerminationLog; path != "" {
 		if err := pods.Log(path, b.ID); err != nil { // peers then wait for our lease to run out
 			log.Error(err, "peers won't know from the Pod when this incarnation dies")

@@ -1,7 +1,7 @@
 // Command chaos injects faults into a running fleet and judges from the API servers' audit logs whether any invariant
 // broke.
 //
-//	go run ./test/chaos [--for 25m] [--faults 300] [--moves 1000] [--untidy 38] [--seed N]
+//	go run ./test/chaos [--for 25m] [--faults 300] [--moves 1000] [--untidy 50] [--seed N]
 //		[--scenario calm,storm,moves,untidy,handoff]
 //
 // It starts a home cluster and two workload clusters, whose kubelets it simulates itself, and replicas as processes
@@ -13,8 +13,9 @@
 //   - storm: faults of processes, API servers and the network, three at a time, chosen by the seed.
 //   - moves: shards are moved around by pins, until there were enough moves.
 //   - untidy: faults other than crashes. Home is restored from a snapshot, answers late or refuses writes, or one of
-//     its two API servers lags; a replica, or all of them, can't reach a cluster; Secrets change; people apply and
-//     delete records and Leases. One kind after another, each until everything is at rest. --kinds selects some.
+//     its two API servers lags; a replica can't read home, or its watches there stand still; a replica, or all of them,
+//     can't use a cluster; Secrets change; a cluster gets a second name; people apply, edit and delete records, layouts
+//     and Leases. One kind after another, each until everything is at rest. --kinds selects some.
 //   - handoff: shards of thousands of objects move, leave and crash under load. The figures of a handoff are measured
 //     here.
 //

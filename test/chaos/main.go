@@ -58,7 +58,7 @@ func parse(args []string) (settings, error) {
 		"list carries")
 	fs.IntVar(&s.faults, "faults", 300, "faults in all, reached in the storm")
 	fs.IntVar(&s.moves, "moves", 1000, "planned moves in the moves scenario")
-	fs.IntVar(&s.untidy, "untidy", 38, "faults in the untidy scenario, kind after kind")
+	fs.IntVar(&s.untidy, "untidy", 50, "faults in the untidy scenario, kind after kind")
 	fs.StringVar(&kinds, "kinds", "", "kinds of untidy faults that match this `expression`; default: all")
 	fs.Float64Var(&s.rate, "rate", 20, "Ats per second. Two slow processors serve about 40 at rest; with so many, "+
 		"lateness and gaps show the machine")

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
@@ -72,10 +73,9 @@ func (r *run) restore(ctx context.Context, f *fault, age time.Duration, bump uin
 	r.blame(r.fleet.Pin(ctx, "", func(int) string { return "" }))
 }
 
-// cutOff cuts replicas off from a workload cluster, and from nothing else.
-func (r *run) cutOff(ctx context.Context, f *fault, most int) {
+// cutOff keeps replicas from using a workload cluster, and nothing else.
+func (r *run) cutOff(ctx context.Context, f *fault, most int, rule faultproxy.Rule) {
 	cluster := r.workload()
-	rule := faultproxy.Rule{Fault: faultproxy.Blackhole}
 	f.Victim, f.Rule = "all to "+cluster, fmt.Sprintf("%+v", rule)
 	if most == 1 {
 		v := r.victim()
@@ -111,6 +111,19 @@ func (r *run) hurtHome(ctx context.Context, f *fault, rule faultproxy.Rule, d ti
 		injected.End()
 		f.Hits += injected.Hits()
 	}
+}
+
+// deafen keeps a replica from hearing anything that others write to home.
+func (r *run) deafen(ctx context.Context, f *fault, rule faultproxy.Rule) {
+	v := r.victim()
+	if v == nil {
+		return
+	}
+	f.Victim, f.Rule = v.Name+" to home", fmt.Sprintf("%+v", rule)
+	injected := r.fleet.HomeProxy(v.Name).Inject(rule)
+	sleep(ctx, 3*r.lease)
+	injected.End()
+	f.Hits = injected.Hits()
 }
 
 // passedOn counts the replicas' requests so far to one of home's API servers: 0 is the first one, 1 the second.
@@ -188,6 +201,50 @@ func (r *run) readd(ctx context.Context, f *fault) {
 	r.blame(r.fleet.AddCluster(ctx, f.Victim, f.Victim))
 	sleep(ctx, 2*r.lease)
 	f.Hits = r.logging(f.Victim, f.Start, replaced)
+}
+
+// rename gives a cluster a second name, and takes it back.
+func (r *run) rename(ctx context.Context, f *fault) {
+	f.Victim, f.Sign = r.workload(), "events about two names"
+	second := f.Victim + "-again"
+	r.blame(r.fleet.AddCluster(ctx, second, f.Victim))
+	sleep(ctx, 3*r.lease)
+	events := &eventsv1.EventList{}
+	r.blame(r.fleet.Client(lab.Home).List(ctx, events, client.InNamespace(lab.Namespace)))
+	for _, e := range events.Items {
+		if e.Reason == "ClusterHasTwoNames" && strings.Contains(e.Note, second) {
+			f.Hits++
+		}
+	}
+	r.blame(r.fleet.RemoveCluster(ctx, second))
+}
+
+// redo changes the layout of a cluster as a person might.
+func (r *run) redo(ctx context.Context, f *fault, change func(client.Client, *tenurev1alpha1.Shard) error) {
+	layout := &tenurev1alpha1.Shard{}
+	layout.Namespace, layout.Name = lab.Namespace, r.workload()+".layout"
+	f.Victim, f.Sign = layout.Name, "layouts changed"
+	home := r.fleet.Client(lab.Home)
+	err := home.Get(ctx, client.ObjectKeyFromObject(layout), layout)
+	if err == nil {
+		err = change(home, layout)
+	}
+	if r.blame(err); err == nil {
+		f.Hits++
+	}
+	sleep(ctx, 4*r.lease) // a deleted one is made again, and all shards of an edited one
+}
+
+func (r *run) deleteLayout(ctx context.Context, f *fault) {
+	r.redo(ctx, f, func(home client.Client, layout *tenurev1alpha1.Shard) error { return home.Delete(ctx, layout) })
+}
+
+// editLayout asks for the same shards anew, under other names.
+func (r *run) editLayout(ctx context.Context, f *fault) {
+	r.redo(ctx, f, func(home client.Client, layout *tenurev1alpha1.Shard) error {
+		layout.Spec.Layout.Generation++
+		return home.Update(ctx, layout)
+	})
 }
 
 // foreign applies a record that no replica made, for slots that others cover, and deletes it again.

@@ -62,6 +62,14 @@ func (r *run) ordeals() []ordeal {
 		return ordeal{kind, func(ctx context.Context, f *fault) { r.hurtHome(ctx, f, rule, r.disturb) }, wait, lapses, moves,
 			many, 0}
 	}
+	cutOff := func(kind string, replicas, moves int, rule faultproxy.Rule) ordeal {
+		return ordeal{kind, func(ctx context.Context, f *fault) { r.cutOff(ctx, f, replicas, rule) },
+			lease(5 * time.Second), 0, moves, many, 0}
+	}
+	deafen := func(kind string, lapses int, rule faultproxy.Rule) ordeal {
+		return ordeal{kind, func(ctx context.Context, f *fault) { r.deafen(ctx, f, rule) },
+			lease(5 * time.Second), lapses, many, many, 0}
+	}
 	return []ordeal{
 		forgets("home restored, 1 s old", time.Second, 0, 0),
 		forgets("home restored, 1 s old, bumped", time.Second, bumpRevision, 0),
@@ -70,10 +78,12 @@ func (r *run) ordeals() []ordeal {
 		forgets("home restored, 60 s old, bumped", time.Minute, bumpRevision, 0),
 		forgets("home restored, 600 s old", 10*time.Minute, 0, 0),
 		forgets("home restored, 600 s old, bumped", 10*time.Minute, bumpRevision, 0),
-		{"one replica cut off a cluster", func(ctx context.Context, f *fault) { r.cutOff(ctx, f, 1) },
-			lease(5 * time.Second), 0, 1, many, 0},
-		{"all replicas cut off a cluster", func(ctx context.Context, f *fault) { r.cutOff(ctx, f, many) },
-			lease(5 * time.Second), 0, 0, many, 0},
+		cutOff("one replica cut off a cluster", 1, 1, faultproxy.Rule{Fault: faultproxy.Blackhole}),
+		cutOff("all replicas cut off a cluster", many, 0, faultproxy.Rule{Fault: faultproxy.Blackhole}),
+		cutOff("a cluster takes one replica for a stranger", 1, 1, faultproxy.Rule{Fault: faultproxy.Answer, Status: 401}),
+		deafen("home's watches stand still for one replica", 0, faultproxy.Rule{Fault: faultproxy.FreezeWatch}),
+		deafen("one replica can't read home", many, faultproxy.Rule{Fault: faultproxy.Blackhole, Match: faultproxy.Match{
+			Verbs: []string{"get", "list", "watch"}}}),
 		network("home answers in a fifth of a lease", 0, many, lease(5*time.Second),
 			faultproxy.Rule{Fault: faultproxy.Delay, Delay: r.lease / 5}),
 		network("home refuses half of all writes", 0, many, lease(5*time.Second), faultproxy.Rule{
@@ -83,6 +93,9 @@ func (r *run) ordeals() []ordeal {
 		{"Secret rotated", r.rotate, calm(100 * time.Millisecond), 0, 0, many, 0},
 		{"Secret broken", r.breakSecret, calm(100 * time.Millisecond), 0, 0, many, 0},
 		{"Secret removed and added again", r.readd, calm(100 * time.Millisecond), 0, 0, many, 0},
+		{"cluster added under a second name", r.rename, calm(100 * time.Millisecond), 0, 0, many, 0},
+		{"layout deleted", r.deleteLayout, calm(time.Second), 0, 0, many, 0},
+		{"layout edited", r.editLayout, lease(5 * time.Second), 0, 1, many, 0},
 		{"foreign record applied", r.foreign, calm(time.Second), 0, 0, many, 0},
 		{"record deleted", r.deleteRecord, func(a *account) time.Duration { return 7*a.lease/2 + 2*time.Second }, 0, 1, many,
 			0},

@@ -96,6 +96,15 @@ func (s *Store) Read(ctx context.Context, id keyspace.ShardID) (ownership.Input,
 	return Seen(s.fleet, shard)
 }
 
+// Readable returns the error of a small live read.
+func (s *Store) Readable(ctx context.Context) error {
+	list := &tenurev1alpha1.ShardList{}
+	if err := s.client.List(ctx, list, client.InNamespace(s.namespace), client.Limit(1)); err != nil {
+		return fmt.Errorf("reading a record: %w", err)
+	}
+	return nil
+}
+
 // pageSize bounds how many records are in memory at a time as the API server sends them. Large pages take less time.
 const pageSize = 5000
 
