@@ -287,7 +287,8 @@ func askOnce(ctx context.Context, c connection) error {
 		return err
 	case status == http.StatusUnauthorized:
 		return apierrors.NewUnauthorized("the credentials are refused")
-	case status == http.StatusBadGateway, status == http.StatusServiceUnavailable, status == http.StatusGatewayTimeout:
+	case status == http.StatusBadGateway, status == http.StatusServiceUnavailable, status == http.StatusGatewayTimeout,
+		status == http.StatusNotFound, status >= 300 && status < 400: // no API server answers like these two
 		return fmt.Errorf("asking for the version: %w: %d %s", errUnavailable, status, http.StatusText(status))
 	}
 	return nil

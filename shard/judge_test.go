@@ -136,7 +136,7 @@ func TestWhoeverWantsToKnowGetsOneVerdict(t *testing.T) {
 		j.verdictOn("west", &s)
 		return s
 	}
-	code.Store(http.StatusNotFound)
+	code.Store(http.StatusForbidden)
 	if err := j.usable(t.Context(), "west"); err != nil || asked.Load() != 1 {
 		t.Errorf("%v after %d questions; any answer will do", err, asked.Load())
 	}
@@ -144,7 +144,9 @@ func TestWhoeverWantsToKnowGetsOneVerdict(t *testing.T) {
 	if err := j.usable(t.Context(), "west"); err != nil || asked.Load() != 1 {
 		t.Errorf("%v after %d questions, though it answered a shard just now", err, asked.Load())
 	}
-	for status, want := range map[int64]engage.Cause{401: engage.Unauthorized, 503: engage.Unavailable} {
+	for status, want := range map[int64]engage.Cause{
+		401: engage.Unauthorized, 503: engage.Unavailable, 404: engage.Unavailable, 302: engage.Unavailable,
+	} {
 		code.Store(status)
 		j.look(t.Context(), "west")
 		now := asked.Load()
@@ -160,7 +162,7 @@ func TestWhoeverWantsToKnowGetsOneVerdict(t *testing.T) {
 	}
 	server.Close()
 	j.look(t.Context(), "west")
-	if err := j.usable(t.Context(), "west"); err == nil || told[false] != 3 || told[true] != 0 {
+	if err := j.usable(t.Context(), "west"); err == nil || told[false] != 5 || told[true] != 0 {
 		t.Errorf("without a server: %v; the driver was told %v", err, told)
 	}
 	if err := j.usable(t.Context(), "nowhere"); !errors.Is(err, multicluster.ErrClusterNotFound) {
@@ -170,7 +172,9 @@ func TestWhoeverWantsToKnowGetsOneVerdict(t *testing.T) {
 
 // A cluster that can't serve anything says so to the lists of caches, too, which are asked for again and again.
 func TestRefusalsOfEverythingDoNotShowThatAClusterCanBeUsed(t *testing.T) {
-	for status, usable := range map[int]bool{200: true, 404: true, 429: true, 500: true, 401: false, 503: false} {
+	for status, usable := range map[int]bool{
+		200: true, 429: true, 500: true, 401: false, 503: false, 404: false, // a proxy's own 404
+	} {
 		clusters := newClusterSet(logr.Discard(), 0, kubeconfig.Limits{})
 		var traffic *engage.Traffic
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

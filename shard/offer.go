@@ -53,6 +53,7 @@ func judgeOffer(e evidence) offerVerdict {
 		return beside
 	case e.err == nil:
 		return another
+	case cas.ByProxy(e.err): // no API server has said that
 	case apierrors.IsForbidden(e.err), apierrors.IsNotFound(e.err):
 		// the credentials are accepted, but may not do enough: ask which cluster it is, or list what is divided
 		switch {

@@ -56,6 +56,8 @@ func TestWhatBecomesOfAConnectionThatIsOffered(t *testing.T) {
 		{"no right to know, before and after", evidence{sameServer: true, err: forbidden}, replace},
 		{"no right to know, other server", evidence{err: forbidden}, another},
 		{"no kube-system, before and after", evidence{sameServer: true, err: missing}, replace},
+		{"a proxy's 404, cluster in use unknown", evidence{err: apierrors.NewGenericServerResponse(404, "get", resource,
+			"kube-system", "no", 0, true)}, later},
 		{"server away", evidence{sameServer: true, inUse: "w", err: errors.New("connection refused")}, later},
 		{"server away, cluster in use unknown", evidence{sameServer: true, err: errors.New("connection refused")}, later},
 		{"server busy", evidence{inUse: "w", err: busy}, later},

@@ -194,7 +194,7 @@ type watching struct {
 
 	mu    sync.Mutex  // guards all below, also against the timer's own first firing
 	timer *time.Timer // stopped for good when the watching ends
-	own   time.Time   // when a part of the answer to this request came last, or it was sent; zero: that doesn't matter
+	own   time.Time   // when a part of the answer to this request came last, or it was sent
 }
 
 // hears records that a part of the answer to this request has arrived.
@@ -202,13 +202,6 @@ func (w *watching) hears() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.own = time.Now()
-}
-
-// answers records that the answer to this request has begun, and that its parts aren't recorded.
-func (w *watching) answers() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.own = time.Time{}
 }
 
 // look gives the request up, or sets the timer for the next look. It runs in the timer's goroutine.
@@ -225,7 +218,7 @@ func (w *watching) look() {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.own.IsZero() && !streams(w.path) {
+	if !streams(w.path) {
 		left = min(left, longestAnswer+w.patience-time.Since(w.own))
 	}
 	switch {

@@ -140,16 +140,14 @@ func (b *Breaker) send(ctx context.Context, req *http.Request, base http.RoundTr
 	sent := time.Now()
 	res, err := base.RoundTrip(signed(w.ctx, req, agent))
 	switch {
-	case err == nil && list:
-		b.answered(res)
-		tellRetryAfter(ctx, res)
+	case err == nil:
 		w.hears()
 		res.Body = &countedBody{ReadCloser: res.Body, heard: w.hears}
-		return res, w.end, nil
-	case err == nil:
-		w.answers()
-		if res.StatusCode == http.StatusNotFound {
-			disbelieve(req, res)
+		disbelieve(req, res)
+		if list {
+			b.answered(res)
+			tellRetryAfter(ctx, res)
+			return res, w.end, nil
 		}
 		b.judge(req, res, time.Since(sent), tellRetryAfter(ctx, res))
 		headed := time.Now()
@@ -186,6 +184,7 @@ func (b *Breaker) watch(req *http.Request, base http.RoundTripper) (*http.Respon
 	res, err := beginWatch(req, base)
 	switch {
 	case err == nil:
+		disbelieve(req, res)
 		b.answered(res)
 	case req.Context().Err() == nil: // not given up by the caller
 		b.failed()
@@ -299,7 +298,7 @@ func cutAPI(path string) (prefix, below string, version int) {
 // moment, and who takes that for the API server's word forgets an object that is there. The API server's own has the ID
 // of an audit event, and comes as a Status unless its kind isn't served.
 func disbelieve(req *http.Request, res *http.Response) {
-	if len(partsOf(req.URL.Path)) == 0 || streams(req.URL.Path) {
+	if res.StatusCode != http.StatusNotFound || len(partsOf(req.URL.Path)) == 0 || streams(req.URL.Path) {
 		return // it is about no object
 	}
 	prefix, _, _ := cutAPI(req.URL.Path)

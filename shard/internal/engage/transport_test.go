@@ -122,10 +122,13 @@ func TestA404OfAProxyIsNoWordAboutAnObject(t *testing.T) {
 		"behind a path":              {http.MethodPatch, "/clusters/west" + object, text, none, away},
 		"behind another API server": {http.MethodGet, "/apis/m/v1/clusters/west/proxy" + object, text, none + " audited",
 			away},
-		"a group that isn't served":      {http.MethodGet, "/apis/example.com/v1", text, none, lost},
-		"a Pod's own answer":             {http.MethodGet, object + "/proxy/page", text, "no such page", lost},
-		"an object that there is":        {http.MethodGet, object, json, "{}", http.StatusOK},
-		"what a proxy refuses otherwise": {http.MethodDelete, object, text, "conflict", http.StatusConflict},
+		"a group that isn't served":          {http.MethodGet, "/apis/example.com/v1", text, none, lost},
+		"a Pod's own answer":                 {http.MethodGet, object + "/proxy/page", text, "no such page", lost},
+		"to a list":                          {http.MethodGet, "/api/v1/pods", text, none, away},
+		"to a watch":                         {http.MethodGet, "/api/v1/pods?watch=1", text, none, away},
+		"a list of a kind that isn't served": {http.MethodGet, "/apis/example.com/v1/ats", text, none + " audited", lost},
+		"an object that there is":            {http.MethodGet, object, json, "{}", http.StatusOK},
+		"what a proxy refuses otherwise":     {http.MethodDelete, object, text, "conflict", http.StatusConflict},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, _ := newTestGate(t)
@@ -268,13 +271,14 @@ func TestARequestThatIsLostIsGivenUpWhateverElseTheClusterAnswers(t *testing.T) 
 		every time.Duration // between its parts
 		after time.Duration // when it is given up; 0: not
 	}{
-		"a lost read":         {object, 0, 0, longestAnswer + stallAfter},
-		"a slow read":         {object, longestAnswer, time.Second, 0},
-		"a long slow answer":  {object, time.Second, 20 * time.Second, 0},
-		"a proxied read":      {"/api/v1/namespaces/shop/services/a/proxy/report", 2 * longestAnswer, time.Second, 0},
-		"a lost list":         {list, 0, 0, longestAnswer + listStallAfter},
-		"a long slow list":    {list, time.Second, 20 * time.Second, 0},
-		"a list just in time": {list, time.Second, longestAnswer + listStallAfter - time.Second, 0},
+		"a lost read":          {object, 0, 0, longestAnswer + stallAfter},
+		"a slow read":          {object, longestAnswer, time.Second, 0},
+		"a long slow answer":   {object, time.Second, 20 * time.Second, 0},
+		"an answer that stops": {object, time.Second, 24 * time.Hour, time.Second + longestAnswer + stallAfter},
+		"a proxied read":       {"/api/v1/namespaces/shop/services/a/proxy/report", 2 * longestAnswer, time.Second, 0},
+		"a lost list":          {list, 0, 0, longestAnswer + listStallAfter},
+		"a long slow list":     {list, time.Second, 20 * time.Second, 0},
+		"a list just in time":  {list, time.Second, longestAnswer + listStallAfter - time.Second, 0},
 		"a list just too late": {list, time.Second, longestAnswer + listStallAfter + time.Second,
 			longestAnswer + listStallAfter + time.Second},
 	} {

@@ -197,6 +197,7 @@ func Seen(lease *coordinationv1.Lease) (ownership.Input, error) {
 		ID: ownership.Incarnation(lease.Name), Replica: lease.Labels[tenurev1alpha1.ReplicaLabel],
 		Build:     a[tenurev1alpha1.BuildAnnotation],
 		Container: a[tenurev1alpha1.PodAnnotation],
+		Fresh:     a[tenurev1alpha1.FreshAnnotation] == "true",
 		Leaving:   a[tenurev1alpha1.LeavingAnnotation] == "true",
 		Sealed:    a[tenurev1alpha1.SealedAnnotation] != "", Version: version,
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -59,7 +60,20 @@ func read(t *testing.T, s *Store, name string) ownership.Input {
 var full = ownership.Lease{
 	ID: "a-1", Replica: "a", Duration: 1500 * time.Millisecond, Weight: 3, Build: "v7", Protocol: 3,
 	Kinds: "At.cnat.example,Pod", Container: "tenure-system/a/8d1f/manager", Unfit: "east,west+",
-	Renewal: 9, Leaving: true,
+	Renewal: 9, Fresh: true, Leaving: true,
+}
+
+func TestNothingThatALeaseSaysIsLeftOutOfItsTests(t *testing.T) {
+	all := reflect.ValueOf(full)
+	for i := range all.NumField() {
+		switch name := all.Type().Field(i).Name; name {
+		case "Sealed", "Unreadable", "Version": // which its owner doesn't write
+		default:
+			if all.Field(i).IsZero() {
+				t.Errorf("full says nothing of %s", name)
+			}
+		}
+	}
 }
 
 func TestALeaseIsReadAsItWasWritten(t *testing.T) {

@@ -76,12 +76,13 @@ func lacksNamespace(err error) bool {
 		status.Status().Details.Kind == "namespaces"
 }
 
-// byAdmission reports whether a webhook or a policy refused a request, in the words of the API server: it gives them no
-// reason of their own.
+// byAdmission reports whether a webhook or a policy refused a request, or a webhook couldn't be called, in the words of
+// the API server: it gives them no reason of their own.
 func byAdmission(err error) bool {
 	var status apierrors.APIStatus
-	return errors.As(err, &status) && (strings.Contains(status.Status().Message, "admission webhook ") ||
-		strings.Contains(status.Status().Message, "ValidatingAdmissionPolicy "))
+	return errors.As(err, &status) && slices.ContainsFunc(
+		[]string{"admission webhook ", "failed calling webhook ", "ValidatingAdmissionPolicy "},
+		func(words string) bool { return strings.Contains(status.Status().Message, words) })
 }
 
 // ReadLayout reads a cluster's layout live and returns it as an input to the protocol.

@@ -124,6 +124,7 @@ func TestACRDThatIsTooOldIsToldWithTheWayOut(t *testing.T) {
 		{"there is no namespace", apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "x"), false,
 			"no namespace " + namespace},
 		{"a webhook refuses", apierrors.NewBadRequest(`admission webhook "x" denied the request: no`), true, ""},
+		{"a webhook can't be called", apierrors.NewInternalError(errors.New(`failed calling webhook "x": no`)), true, ""},
 		{"a policy refuses", apierrors.NewInvalid(tenurev1alpha1.GroupVersion.WithKind("Shard").GroupKind(), "x",
 			field.ErrorList{field.Forbidden(nil, "ValidatingAdmissionPolicy 'x' with binding 'x' denied request: no")}), true,
 			""},
