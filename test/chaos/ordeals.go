@@ -251,7 +251,18 @@ func (r *run) editLayout(ctx context.Context, f *fault) {
 func (r *run) foreign(ctx context.Context, f *fault) {
 	cluster := r.workload()
 	foreign := &tenurev1alpha1.Shard{Spec: tenurev1alpha1.ShardSpec{Cluster: cluster, Prefix: "0"}}
-	foreign.Namespace, foreign.Name, f.Victim = lab.Namespace, cluster+".p0", cluster+".p0"
+	shards, err := r.fleet.Shards(ctx)
+	r.blame(err)
+	for _, s := range shards { // a record of an earlier layout would count as left from that
+		if s.Spec.Cluster == cluster {
+			foreign.Spec.Generation = s.Spec.Generation
+		}
+	}
+	foreign.Namespace, foreign.Name = lab.Namespace, cluster+".p0"
+	if g := foreign.Spec.Generation; g > 1 {
+		foreign.Name += fmt.Sprintf("-g%d", g)
+	}
+	f.Victim = foreign.Name
 	f.Sign = "replicas that count a foreign record"
 	r.blame(r.fleet.Client(lab.Home).Create(ctx, foreign))
 	sleep(ctx, 3*r.lease)
