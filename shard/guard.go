@@ -124,6 +124,10 @@ func (g *guard) Reconcile(ctx context.Context, req mcreconcile.Request) (reconci
 	return result, err
 }
 
+// longestAway is for how long a key is put off at most that its cluster couldn't serve. The breaker may close sooner
+// than the cluster asked for, and isn't asked before.
+const longestAway = engage.LongestAsked / 10
+
 // failed returns for how long to put off a key whose reconcile failed; 0 means the controller's own backoff. It puts
 // the key off if its cluster is away, refuses everything or can't serve it now. That isn't the key's fault, so its
 // backoff must not grow. It logs one such key a minute and cluster.
@@ -137,8 +141,12 @@ func (g *guard) failed(e *engagement, key putOffKey, err error, asked *engage.As
 		e.putOff.note(key)
 		after = min(max(wait, engage.FirstPause), engage.LastPause) // the breaker may close sooner
 	case notNow(err, asked.Lost()): // the longer it lasts, the fewer requests are sent
-		waited := min(e.putOff.note(key), engage.LongestAsked/10)
-		after = min(max(asked.Wait(), waited, engage.FirstPause), engage.LongestAsked)
+		longest := engage.LongestAsked
+		if !apierrors.IsTooManyRequests(err) { // the whole cluster said that, and may be back sooner
+			longest = longestAway
+		}
+		waited := min(e.putOff.note(key), longestAway)
+		after = min(max(asked.Wait(), waited, engage.FirstPause), longest)
 	default:
 		e.putOff.forget(key)
 		return 0

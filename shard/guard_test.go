@@ -275,6 +275,7 @@ func TestAKeyThatIsToldToWaitDoesSoWithoutBackingOff(t *testing.T) {
 			{answer{code: http.StatusTooManyRequests, after: "3600"}, engage.LongestAsked},
 			{answer{code: http.StatusTooManyRequests, after: "99999999999999999999"}, engage.LongestAsked},
 			{answer{code: http.StatusServiceUnavailable, after: "30"}, 30 * time.Second},
+			{answer{code: http.StatusServiceUnavailable, after: "300"}, longestAway}, // it may be back sooner
 			{answer{code: http.StatusBadGateway}, engage.FirstPause},
 			{answer{lost: errors.New("connection reset by peer")}, engage.FirstPause},
 			{answer{code: http.StatusGatewayTimeout}, 0}, // this may be the key's fault

@@ -152,6 +152,41 @@ func TestAFloodOfRefusedPodsCostsTwoWritesAnAtAndFewEvents(t *testing.T) {
 	}
 }
 
+// Tenants over quota use up all tries of a cluster. Another one whose quota was raised mustn't wait for them.
+func TestRefusedPodsOfOthersHoldNoNamespaceBackForLong(t *testing.T) {
+	b := newBench(t, anAt())
+	b.fault = refusePods
+	if _, err := b.subject.Reconcile(context.Background(), testRequest); err == nil {
+		t.Fatal("its Pod isn't refused")
+	}
+	b.fault = nil
+	refusals := b.subject.budgetsOf(string(testRequest.ClusterName)).refusals
+	for range 2 * refusedPause / time.Second {
+		b.clock.Step(time.Second)
+		for i := range 100 * refusalBudget.PerSecond {
+			refusals.Take(fmt.Sprint("tenant-", i%10), b.clock.Now())
+		}
+		if !refusals.Spent("tenant-0", b.clock.Now()) {
+			t.Fatal("there are tries left")
+		}
+	}
+	before := b.committed
+	if result, err := b.subject.Reconcile(context.Background(), testRequest); err != nil || b.committed == before {
+		t.Errorf("it waits for %v more: %v", result.RequeueAfter, err)
+	}
+}
+
+func TestBudgetsOfClustersThatWentAreForgotten(t *testing.T) {
+	b := newBench(t)
+	for i := range 2 * mostBudgets {
+		b.subject.budgetsOf(fmt.Sprint("pull-request-", i))
+	}
+	last := b.subject.budgetsOf("pull-request-1")
+	if n := len(b.subject.budgets); n > mostBudgets || b.subject.budgetsOf("pull-request-1") != last {
+		t.Errorf("%d clusters' budgets are kept, want %d at most, and the last of them", n, mostBudgets)
+	}
+}
+
 func TestAnEventStandsForThoseThatWereLeftOut(t *testing.T) {
 	b := newBench(t, anAt())
 	a := &actor{cluster: b, budgets: b.subject.budgetsOf("west"), clock: b.clock}

@@ -79,12 +79,21 @@ type Reconciler struct {
 // budgets are those of one cluster's Ats.
 type budgets struct{ events, refusals, causes *budget.Budget }
 
-// budgetsOf returns the budgets of a cluster. They stay when the cluster goes: they are small, and it may come
-// back.
+// mostBudgets is how many clusters' budgets are kept. Nearly all of them are small.
+const mostBudgets = 4096
+
+// budgetsOf returns the budgets of a cluster. They stay when the cluster goes, since it may come back, until there are
+// too many: then others begin anew.
 func (r *Reconciler) budgetsOf(cluster string) *budgets {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.budgets[cluster] == nil {
+		for other := range r.budgets {
+			if len(r.budgets) < mostBudgets {
+				break
+			}
+			delete(r.budgets, other)
+		}
 		r.budgets[cluster] = &budgets{events: budget.New(eventBudget), refusals: budget.New(refusalBudget),
 			causes: budget.New(causeBudget)}
 	}

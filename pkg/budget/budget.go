@@ -15,13 +15,16 @@ import (
 	"k8s.io/utils/lru"
 )
 
-// Config of a [Budget]. All fields are required.
+// Config of a [Budget]. All fields but Least are required.
 type Config struct {
 	// Burst is how many times in a row one cause is allowed. After that it is allowed once per Every.
 	Burst int
 	Every time.Duration
 	// PerSecond is the rate for all causes together. Ten times as many are allowed at once after a pause.
 	PerSecond int
+	// Least, unless it is zero, allows a cause that wasn't allowed for that long, whatever the others use up. It is for
+	// causes that nobody can invent at will.
+	Least time.Duration
 }
 
 // causes is how many causes are remembered: about 200 KiB. The one that wasn't used for longest is forgotten first,
@@ -39,7 +42,8 @@ type Budget struct {
 
 type cause struct {
 	limit *rate.Limiter
-	left  int // times that the cause was refused since it was last allowed
+	last  time.Time // when the cause was last allowed
+	left  int       // times that the cause was refused since it was last allowed
 }
 
 // New returns a budget that is full.
@@ -56,13 +60,13 @@ func (b *Budget) Take(name string, now time.Time) (left int, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	c := b.of(name)
-	if c.limit.TokensAt(now) < 1 || b.all.TokensAt(now) < 1 { // what is refused uses nothing up
+	if b.spent(c, now) { // what is refused uses nothing up
 		c.left++
 		return 0, false
 	}
 	c.limit.AllowN(now, 1)
 	b.all.AllowN(now, 1)
-	left, c.left = c.left, 0
+	left, c.left, c.last = c.left, 0, now
 	return left, true
 }
 
@@ -70,7 +74,14 @@ func (b *Budget) Take(name string, now time.Time) (left int, ok bool) {
 func (b *Budget) Spent(name string, now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.of(name).limit.TokensAt(now) < 1 || b.all.TokensAt(now) < 1
+	return b.spent(b.of(name), now)
+}
+
+func (b *Budget) spent(c *cause, now time.Time) bool {
+	if b.all.TokensAt(now) < 1 && (b.config.Least == 0 || now.Sub(c.last) < b.config.Least) {
+		return true
+	}
+	return c.limit.TokensAt(now) < 1
 }
 
 // of returns what is known about a cause. The caller holds mu.

@@ -70,6 +70,26 @@ func TestACauseThatAFloodOfOthersHidesKeepsItsOwnBudget(t *testing.T) {
 	}
 }
 
+func TestWhateverOthersUseACauseIsAllowedNowAndThen(t *testing.T) {
+	b := New(Config{Burst: 3, Every: time.Second, PerSecond: 1, Least: 10 * time.Second})
+	told := 0
+	for second := range 60 {
+		now := start.Add(time.Duration(second) * time.Second)
+		for i := range 30 {
+			b.Take(fmt.Sprint("flood ", i), now)
+		}
+		spent := b.Spent("quiet", now)
+		if _, ok := b.Take("quiet", now); ok == spent {
+			t.Fatalf("after %d s Spent says %t, and Take allows it: %t", second, spent, ok)
+		} else if ok {
+			told++
+		}
+	}
+	if told != 6 {
+		t.Errorf("allowed %d times in a minute, want once in ten seconds", told)
+	}
+}
+
 func TestInventedCausesShareOneBudgetAndAreForgotten(t *testing.T) {
 	b := New(Config{Burst: 3, Every: time.Minute, PerSecond: 10})
 	var before, after runtime.MemStats

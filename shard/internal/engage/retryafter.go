@@ -71,6 +71,8 @@ func tellRetryAfter(ctx context.Context, res *http.Response) time.Duration {
 		for last := asked.longest.Load(); int64(wait) > last && !asked.longest.CompareAndSwap(last, int64(wait)); {
 			last = asked.longest.Load()
 		}
+	case wait == 0:
+		res.Header.Del("Retry-After") // zero, or less: the client would try again at once, ten times
 	case wait > longestSleep:
 		if _, err := strconv.Atoi(res.Header.Get("Retry-After")); err == nil { // the client ignores a date
 			res.Header.Set("Retry-After", strconv.Itoa(int(longestSleep.Seconds())))

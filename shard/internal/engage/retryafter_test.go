@@ -69,15 +69,17 @@ func TestHowLongTheAPIServerAsksToWaitIsToldAndTheClientNotMadeToWait(t *testing
 			}
 		}
 	})
-	hour := servers(func(*http.Request) (*http.Response, error) {
-		return &http.Response{StatusCode: http.StatusServiceUnavailable, Header: http.Header{"Retry-After": {"3600"}}}, nil
-	})
 	watch, err := http.NewRequest(http.MethodGet, "https://home/api/v1/secrets?watch=true", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if res, err := Noting(hour).RoundTrip(watch); err != nil || res.Header.Get("Retry-After") != "5" {
-		t.Errorf("a watch waits by itself for %q s (%v)", res.Header.Get("Retry-After"), err)
+	for header, want := range map[string]string{"3600": "5", "0": "", "-5": ""} {
+		server := servers(func(*http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: http.StatusServiceUnavailable, Header: http.Header{"Retry-After": {header}}}, nil
+		})
+		if res, err := Noting(server).RoundTrip(watch); err != nil || res.Header.Get("Retry-After") != want {
+			t.Errorf("Retry-After %q: a watch waits by itself for %q s (%v)", header, res.Header.Get("Retry-After"), err)
+		}
 	}
 	failing := servers(func(*http.Request) (*http.Response, error) { return nil, errors.New("cut") })
 	if _, err := Obedient(failing).RoundTrip(&http.Request{}); err == nil {
