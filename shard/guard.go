@@ -124,8 +124,8 @@ func (g *guard) Reconcile(ctx context.Context, req mcreconcile.Request) (reconci
 	return result, err
 }
 
-// longestAway is for how long a key is put off at most that its cluster couldn't serve. The breaker may close sooner
-// than the cluster asked for, and isn't asked before.
+// longestAway bounds for how long a key is put off that its cluster couldn't serve. Only then does the key find out
+// that the cluster is back, which may be sooner than it asked for.
 const longestAway = engage.LongestAsked / 10
 
 // failed returns for how long to put off a key whose reconcile failed; 0 means the controller's own backoff. It puts

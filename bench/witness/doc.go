@@ -16,7 +16,8 @@
 // stated reason. [Rules].Unwitnessed declares a run in which there is nothing to judge; its report can't be published.
 //
 // [Facts].Restores declares that a cluster's history was replaced by a backup. From then on its objects count as
-// others, and only what was granted after the restore must be above all earlier epochs.
+// others, and only what was granted after the restore must be above all earlier epochs. [Facts].Names declares a
+// second name of a cluster: its shards share slots, and their epochs are compared, under both.
 //
 // # What counts
 //

@@ -213,8 +213,8 @@ func (a *actor) isNews(at *cnatv1alpha1.At, shown, message string) bool {
 var causeBudget = budget.Config{Burst: 3, Every: 5 * time.Minute, PerSecond: 20}
 
 // refusalBudget bounds how often refused Pods of one namespace are tried again. Only refusals use it up: once Pods are
-// accepted, nothing is held back. Whatever other namespaces use up, one Pod is tried every few seconds, and shows
-// whether they are.
+// accepted, nothing is held back. Whatever other namespaces use up, one Pod is tried every few seconds: its
+// quota may have been raised.
 var refusalBudget = budget.Config{Burst: 100, Every: time.Second / 20, PerSecond: 50, Least: refusedPause / 2}
 
 // refusedPause is how long an At waits at least when that budget is spent, and at most twice as long.

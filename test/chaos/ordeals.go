@@ -10,7 +10,6 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
@@ -203,17 +202,18 @@ func (r *run) readd(ctx context.Context, f *fault) {
 	f.Hits = r.logging(f.Victim, f.Start, replaced)
 }
 
-// rename gives a cluster a second name, and takes it back.
-func (r *run) rename(ctx context.Context, f *fault) {
-	f.Victim, f.Sign = r.workload(), "events about two names"
-	second := f.Victim + "-again"
+// alias gives a cluster a second name, another one each time, and takes it back.
+func (r *run) alias(ctx context.Context, f *fault) {
+	f.Victim, f.Sign = r.workload(), "log lines about the second name"
+	second := fmt.Sprintf("%s-%d", f.Victim, f.Start.Unix())
 	r.blame(r.fleet.AddCluster(ctx, second, f.Victim))
 	sleep(ctx, 3*r.lease)
-	events := &eventsv1.EventList{}
-	r.blame(r.fleet.Client(lab.Home).List(ctx, events, client.InNamespace(lab.Namespace)))
-	for _, e := range events.Items {
-		if e.Reason == "ClusterHasTwoNames" && strings.Contains(e.Note, second) {
-			f.Hits++
+	f.Hits = r.logging(second, f.Start, func(l lab.Line) bool { return l.Msg == "cluster can be used" })
+	records := &tenurev1alpha1.ShardList{}
+	r.blame(r.fleet.Client(lab.Home).List(ctx, records, client.InNamespace(lab.Namespace)))
+	for _, s := range records.Items {
+		if s.Spec.Cluster == second {
+			r.blame(fmt.Errorf("%s: a cluster is divided under its second name", s.Name))
 		}
 	}
 	r.blame(r.fleet.RemoveCluster(ctx, second))
@@ -223,16 +223,20 @@ func (r *run) rename(ctx context.Context, f *fault) {
 func (r *run) redo(ctx context.Context, f *fault, change func(client.Client, *tenurev1alpha1.Shard) error) {
 	layout := &tenurev1alpha1.Shard{}
 	layout.Namespace, layout.Name = lab.Namespace, r.workload()+".layout"
-	f.Victim, f.Sign = layout.Name, "layouts changed"
+	f.Victim, f.Sign = layout.Name, "layouts that are there after the change"
 	home := r.fleet.Client(lab.Home)
 	err := home.Get(ctx, client.ObjectKeyFromObject(layout), layout)
 	if err == nil {
 		err = change(home, layout)
 	}
-	if r.blame(err); err == nil {
-		f.Hits++
+	if r.blame(err); err != nil {
+		return
 	}
 	sleep(ctx, 4*r.lease) // a deleted one is made again, and all shards of an edited one
+	err = home.Get(ctx, client.ObjectKeyFromObject(layout), layout)
+	if r.blame(client.IgnoreNotFound(err)); err == nil {
+		f.Hits++
+	}
 }
 
 func (r *run) deleteLayout(ctx context.Context, f *fault) {

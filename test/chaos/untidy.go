@@ -93,7 +93,7 @@ func (r *run) ordeals() []ordeal {
 		{"Secret rotated", r.rotate, calm(100 * time.Millisecond), 0, 0, many, 0},
 		{"Secret broken", r.breakSecret, calm(100 * time.Millisecond), 0, 0, many, 0},
 		{"Secret removed and added again", r.readd, calm(100 * time.Millisecond), 0, 0, many, 0},
-		{"cluster added under a second name", r.rename, calm(100 * time.Millisecond), 0, 0, many, 0},
+		{"cluster added under a second name", r.alias, calm(100 * time.Millisecond), 0, 0, many, 0},
 		{"layout deleted", r.deleteLayout, calm(time.Second), 0, 0, many, 0},
 		{"layout edited", r.editLayout, lease(5 * time.Second), 0, 1, many, 0},
 		{"foreign record applied", r.foreign, calm(time.Second), 0, 0, many, 0},
