@@ -198,6 +198,9 @@ func TestWhatIsProofAndWhatIsNot(t *testing.T) {
 		{"writes before a handoff, in flight with a request for something else that got no answer", held +
 			"2-3 ~b patch rec:west/ h=a e=1 code=504 rv=0\n" + strings.Repeat("4-5 west/@1:a patch web:x\n", 17) +
 			"9-10 ~a patch rec:west/ h=b e=2 rv=11", nil},
+		{"writes before a handoff, in flight with a plan for it that got no answer", held +
+			"2-3 ~c patch rec:west/ to=b code=504 rv=0\n" + strings.Repeat("4-5 west/@1:a patch web:x\n", 17) +
+			"9-10 ~a patch rec:west/ h=b e=2 rv=11", nil},
 		{"writes before a handoff is shown, in flight with an earlier request for it that got no answer", held +
 			"2-3 ~a patch rec:west/ h=b e=2 code=504 rv=0\n" + strings.Repeat("2-5 west/@1:a patch web:x\n", 17) +
 			"9-10 ~a patch rec:west/ h=b e=2 rv=11", all(ManyInFlight)},

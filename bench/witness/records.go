@@ -21,13 +21,14 @@ type recordWrite struct {
 	state  ShardState
 	writer string
 	verb   string
+	blind  bool // the log doesn't have what was asked for
 }
 
 func (l *ledger) addRecord(e *Event, a agent) {
 	who := cmp.Or(a.Incarnation, e.User)
 	w := recordWrite{
 		span: span{e.Received, e.Completed}, name: e.Name, home: e.Cluster, era: l.era(e.Cluster, e.Received),
-		place: l.place(e), writer: who, verb: e.Verb,
+		place: l.place(e), writer: who, verb: e.Verb, blind: e.Body == nil || e.Body.Shard == nil,
 	}
 	if e.Body != nil && e.Body.Shard != nil {
 		w.rv, w.state = e.Body.ResourceVersion, *e.Body.Shard
@@ -284,12 +285,11 @@ func (l *ledger) withUnanswered(ws []recordWrite) []recordWrite {
 
 // earliest returns the earliest time at which the change that w is the first to show can have been committed. An
 // earlier request that was answered with a timeout may have made the change, and w then only repeats it. A request
-// for another epoch can't have made it.
+// for another epoch, or for none, such as a plan's, can't have made it.
 func (l *ledger) earliest(before, w recordWrite) int64 {
 	soonest := w.start
 	for _, u := range l.recordUnknown[w.name] {
-		other := u.state.Epoch != 0 && u.state.Epoch != w.state.Epoch
-		if u.start > before.start && !other {
+		if u.start > before.start && (u.blind || u.state.Epoch == w.state.Epoch) {
 			soonest = min(soonest, u.start)
 		}
 	}
