@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -152,8 +153,7 @@ func (a *actor) makePod(ctx context.Context, at *cnatv1alpha1.At) (ctrl.Result, 
 		a.notes.refused(at, claim, a.clock.Now())
 		showErr = a.showRefusal(ctx, at, fmt.Sprintf("Pod %s was refused", pod.Name), err)
 	case codeOf(err) == http.StatusInternalServerError && at.Status.Restarts > 0:
-		// The server's own error, or that of a webhook. It may pass, and the Pod may be there, so it isn't shown the first
-		// time.
+		// The server's own error. It may pass, and the Pod may be there, so it isn't shown the first time.
 		showErr = a.showRefusal(ctx, at, fmt.Sprintf("making Pod %s failed", pod.Name), err)
 	}
 	if showErr != nil {
@@ -163,10 +163,12 @@ func (a *actor) makePod(ctx context.Context, at *cnatv1alpha1.At) (ctrl.Result, 
 }
 
 // isRefusal reports whether an error is the API server's answer that it didn't carry out the request. All other errors
-// leave that open.
+// leave that open. A webhook that can't be called is an error of the server's own, but objects are admitted before they
+// are stored.
 func isRefusal(err error) bool {
 	code := codeOf(err)
-	return code >= 400 && code < 500 && code != http.StatusRequestTimeout
+	return code >= 400 && code < 500 && code != http.StatusRequestTimeout ||
+		code == http.StatusInternalServerError && strings.Contains(err.Error(), "failed calling webhook ")
 }
 
 // codeOf returns the code of an API server's answer, 0 if there was none.

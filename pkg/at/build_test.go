@@ -115,6 +115,17 @@ func podDeleted(at time.Time) func(*corev1.Pod) {
 	}
 }
 
+// disrupted has a Pod fail for a reason that isn't its command's.
+func disrupted(reason string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		pod.Status.Phase = corev1.PodFailed
+		pod.Status.Conditions = []corev1.PodCondition{
+			{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: reason},
+			{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: reason},
+		}
+	}
+}
+
 func conditionOf(t *testing.T, status cnatv1alpha1.AtStatus, kind string) string {
 	t.Helper()
 	for _, condition := range status.Conditions {

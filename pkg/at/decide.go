@@ -181,7 +181,8 @@ func (e *edit) makePod(view View) Decision {
 		return Decision{MakePod: true}
 	}
 	e.claimAgain()
-	message := fmt.Sprintf("Pod %s isn't there and hasn't been seen to finish: making it again", PodName(view.At))
+	message := fmt.Sprintf("Pod %s isn't there: it was deleted before its end was seen, or never made; making it",
+		PodName(view.At))
 	return Decision{Status: e.changed(), MakePod: true, Events: []Event{{ReasonPodGone, "MakePod", message}}}
 }
 

@@ -266,19 +266,24 @@ func TestARefusedPodIsShownOnceAndRetriedWithoutFurtherStatusWrites(t *testing.T
 }
 
 func TestARefusedPodIsMissedAfterItsDeadline(t *testing.T) {
-	t.Run("after a minute", func(t *testing.T) { isMissed(t, false, func(*bench) {}) })
+	quota := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "x", errors.New("exceeded quota"))
+	t.Run("after a minute", func(t *testing.T) { isMissed(t, quota, false, func(*bench) {}) })
 	t.Run("its cluster is away for long", func(t *testing.T) {
-		isMissed(t, false, func(b *bench) {
+		isMissed(t, quota, false, func(b *bench) {
 			b.clock.Step(2 * noteLife)
 			b.subject.notes.unsure("another", b.clock.Now())
 		})
 	})
-	t.Run("somebody labels it", func(t *testing.T) { isMissed(t, true, func(*bench) {}) })
+	t.Run("somebody labels it", func(t *testing.T) { isMissed(t, quota, true, func(*bench) {}) })
+	t.Run("a webhook can't be called", func(t *testing.T) { // objects are admitted before they are stored
+		isMissed(t, apierrors.NewInternalError(errors.New(`failed calling webhook "x": exceeded quota of calls`)), false,
+			func(*bench) {})
+	})
 }
 
 // isMissed plays an At whose Pod is refused. Somebody may label it before that is shown. Other things happen before its
 // key is due again.
-func isMissed(t *testing.T, labels bool, meanwhile func(*bench)) {
+func isMissed(t *testing.T, refusal error, labels bool, meanwhile func(*bench)) {
 	b := newBench(t, anAt(deadline(60)))
 	refused := 0
 	b.fault = func(_ int, kind string, commit func() error) error {
@@ -290,7 +295,7 @@ func isMissed(t *testing.T, labels bool, meanwhile func(*bench)) {
 					t.Error(err)
 				}
 			}
-			return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "x", errors.New("exceeded quota"))
+			return refusal
 		}
 		return commit()
 	}
@@ -349,7 +354,7 @@ func TestAnErrorOfTheServersOwnIsShownOnceItRepeats(t *testing.T) {
 	b := newBench(t, anAt())
 	b.fault = func(_ int, kind string, commit func() error) error {
 		if kind == "create" {
-			return apierrors.NewInternalError(errors.New(`failed calling webhook "gate.example.com"`))
+			return apierrors.NewInternalError(errors.New("etcd has no leader"))
 		}
 		return commit()
 	}
@@ -361,7 +366,7 @@ func TestAnErrorOfTheServersOwnIsShownOnceItRepeats(t *testing.T) {
 		if got := conditionOf(t, status, cnatv1alpha1.ConditionBlocked); (got == ReasonPodRefused) != (try > 0) {
 			t.Errorf("try %d: blocked by %q", try, got)
 		}
-		if try > 0 && !strings.Contains(status.Conditions[0].Message, "failed calling webhook") {
+		if try > 0 && !strings.Contains(status.Conditions[0].Message, "etcd has no leader") {
 			t.Errorf("try %d: %q doesn't quote the server", try, status.Conditions[0].Message)
 		}
 		b.clock.Step(cacheGrace)

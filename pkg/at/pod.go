@@ -3,6 +3,7 @@ package at
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
 	"strings"
 	"time"
 
@@ -112,8 +113,8 @@ type ending struct {
 
 // endingOf returns how a Pod ended, if it did.
 //
-// A kubelet marks a Pod that was deleted while it ran as Failed. That isn't an end of the command but a deletion before
-// its end.
+// A kubelet marks a Pod that was deleted while it ran as Failed, and so does the Pod garbage collector with one whose
+// node is gone, just before it deletes it. That isn't an end of the command but a deletion before its end.
 func endingOf(pod *corev1.Pod) (ending, bool) {
 	end := ending{}
 	for _, container := range pod.Status.ContainerStatuses {
@@ -128,7 +129,7 @@ func endingOf(pod *corev1.Pod) (ending, bool) {
 		end.result = cnatv1alpha1.AtSucceeded
 		return end, true
 	case corev1.PodFailed:
-		if pod.DeletionTimestamp != nil && !endedBefore(end, deletionRequested(pod)) {
+		if pod.DeletionTimestamp != nil && !endedBefore(end, deletionRequested(pod)) || lostItsNode(pod) && end.at.IsZero() {
 			return ending{}, false
 		}
 		end.result = cnatv1alpha1.AtFailed
@@ -139,6 +140,13 @@ func endingOf(pod *corev1.Pod) (ending, bool) {
 	default:
 		return ending{}, false
 	}
+}
+
+// lostItsNode reports whether the Pod garbage collector ended a Pod, which it deletes next.
+func lostItsNode(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue && c.Reason == "DeletionByPodGC"
+	})
 }
 
 func endedBefore(end ending, limit time.Time) bool {

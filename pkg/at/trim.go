@@ -48,6 +48,12 @@ func trimPod(pod *corev1.Pod) {
 	pod.Status = corev1.PodStatus{
 		Phase: status.Phase, Reason: text.Line(status.Reason, text.Cell), Message: text.Line(status.Message, text.Note),
 	}
+	for _, c := range status.Conditions {
+		if c.Type == corev1.DisruptionTarget {
+			pod.Status.Conditions = []corev1.PodCondition{{Type: c.Type, Status: c.Status,
+				Reason: text.Line(c.Reason, text.Cell)}}
+		}
+	}
 	for i := range status.ContainerStatuses {
 		if c := &status.ContainerStatuses[i]; c.Name == containerName {
 			pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: c.Name, State: endOf(c.State)}}

@@ -90,6 +90,15 @@ func refusals(t *testing.T, c client.Client) {
 			s.Resources = &cnatv1alpha1.AtResources{Requests: corev1.ResourceList{"example.com/gpu": resource.MustParse("1")}}
 		}, "needs a limit"},
 		{func(s *cnatv1alpha1.AtSpec) {
+			s.Resources = &cnatv1alpha1.AtResources{Requests: corev1.ResourceList{"cpu": resource.MustParse("1100m")},
+				Limits: corev1.ResourceList{"cpu": resource.MustParse("1")}}
+		}, "no request is above its limit"},
+		{func(s *cnatv1alpha1.AtSpec) {
+			s.SecurityContext = &cnatv1alpha1.AtSecurityContext{
+				Capabilities: &cnatv1alpha1.AtCapabilities{Add: []string{"CAP_SYS_ADMIN"}},
+			}
+		}, "without the prefix CAP_"},
+		{func(s *cnatv1alpha1.AtSpec) {
 			s.SecurityContext = &cnatv1alpha1.AtSecurityContext{RunAsUser: new(int64(1 << 31))}
 		}, "spec.securityContext.runAsUser"},
 		{func(s *cnatv1alpha1.AtSpec) {
@@ -148,6 +157,8 @@ func refusals(t *testing.T, c client.Client) {
 		{"2019-04-12T10:12:60Z", "ls", "spec.schedule"},
 		{"2026-01-01T09:00:00+99:00", "ls", "spec.schedule"},
 		{"2026-01-01T09:00:00Ztea", "ls", "spec.schedule"},
+		{"2030-01-01T10:12:00:5Z", "ls", "spec.schedule"},
+		{"2030-01-01T10:12:0012Z", "ls", "spec.schedule"},
 		{"2019-04-12T10:12:00Z", "", "spec.command"},
 	} {
 		at := &cnatv1alpha1.At{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("refused-%d", i)}}

@@ -6,7 +6,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// At runs a command once, at a given time.
+// At runs a command once, at a given time. A Pod that is deleted before its end was
+// seen is made again, so the command should bear to be run twice.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -44,16 +45,17 @@ type At struct {
 
 // AtSpec says what runs, and when.
 type AtSpec struct {
-	// The format of schedule bounds no offset, and ignores what follows a second "t"; hence the pattern.
+	// The format of schedule bounds no offset, takes anything for the dot before a fraction, and ignores what follows a
+	// second "t"; hence the pattern.
 
 	// schedule is the time at which the command runs: RFC 3339, best in UTC, for
 	// example "2019-04-12T10:12:00Z". A time in the past means at once. Fractions
-	// of a second count.
+	// of a second count. The clock is that of the replica that serves the At.
 	// +required
 	// +kubebuilder:validation:Format=date-time
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
-	// +kubebuilder:validation:Pattern=`^[0-9-]+[Tt][0-9:.,]+([Zz]|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
+	// +kubebuilder:validation:Pattern=`^[0-9-]+[Tt][0-9]{2}:[0-9]{2}:[0-9]{2}([.,][0-9]+)?([Zz]|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
 	Schedule string `json:"schedule"`
 
 	// command is run by a shell ("/bin/sh -c") in the only container of a Pod.
@@ -71,8 +73,11 @@ type AtSpec struct {
 	Image string `json:"image,omitempty"`
 
 	// startingDeadlineSeconds is how late the command may still start. When that
-	// has passed (say the cluster was away, or the At was suspended), the At is
-	// DONE with the result Missed and nothing runs. Without it, late is never too late.
+	// has passed (say the cluster was away), the At is DONE with the result Missed
+	// and nothing runs. A suspended At is judged when it is resumed. The deadline is
+	// for the first start: a run that is claimed again (status.restarts) may start
+	// later. A start takes a moment, so allow some seconds. Without a deadline, late
+	// is never too late.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:XValidation:rule="self >= 0",message="must be a whole number"
@@ -129,6 +134,7 @@ type AtSpec struct {
 
 // AtResources are the resources of an At's only container, in the words of Pods.
 // +kubebuilder:validation:XValidation:rule="!has(self.requests) || self.requests.all(name, !(name.contains('/') || name.startsWith('hugepages-')) || (has(self.limits) && name in self.limits))",message="what can't be shared, such as example.com/gpu or hugepages-2Mi, needs a limit"
+// +kubebuilder:validation:XValidation:rule="!has(self.requests) || !has(self.limits) || ['cpu', 'memory', 'ephemeral-storage'].all(name, !(name in self.requests) || !(name in self.limits) || quantity(string(self.requests[name])).compareTo(quantity(string(self.limits[name]))) <= 0)",message="no request is above its limit"
 type AtResources struct {
 	// requests are what a node must have free.
 	// +optional
@@ -198,6 +204,7 @@ type AtCapabilities struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=64
+	// +kubebuilder:validation:items:XValidation:rule="!self.startsWith('CAP_')",message="name the capability without the prefix CAP_"
 	Add []string `json:"add,omitempty"`
 
 	// drop are capabilities that are taken from the command; ALL stands for all of them.
@@ -205,6 +212,7 @@ type AtCapabilities struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=64
+	// +kubebuilder:validation:items:XValidation:rule="!self.startsWith('CAP_')",message="name the capability without the prefix CAP_"
 	Drop []string `json:"drop,omitempty"`
 }
 
@@ -300,7 +308,7 @@ type AtStatus struct {
 
 	// restarts is how often the run was claimed again because no Pod was there: it
 	// was deleted before it had been seen to finish, or the replica that had claimed
-	// the run died before making it.
+	// the run died before making it, or got no clear answer.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=2147483647
