@@ -21,8 +21,9 @@ import (
 )
 
 // Guard wraps a reconciler so that it runs only for keys of shards that this replica holds, and so that a move can
-// wait for it. Keys of other shards are dropped silently, since their holder serves them. The reconciler's context
-// ends with the tenure.
+// wait for it. Keys of other shards are dropped silently, since their holder serves them. Keys of what is no shard,
+// such as a cluster, are an error. The reconciler's context ends with the tenure. The sources of a manager whose Guard
+// was never called don't start.
 func (m *Manager) Guard(
 	r reconcile.TypedReconciler[mcreconcile.Request]) reconcile.TypedReconciler[mcreconcile.Request] {
 	return newGuard(m.node.roster, m.node.log, r)
@@ -52,6 +53,7 @@ var errAbandoned = errors.New("the reconcile didn't return in time: the key is t
 
 func newGuard(roster *roster, log logr.Logger, inner reconcile.TypedReconciler[mcreconcile.Request]) *guard {
 	told := budget.New(budget.Config{Burst: 1, Every: time.Minute, PerSecond: 1})
+	roster.guarded.Store(true)
 	return &guard{roster: roster, log: log, told: told, inner: inner}
 }
 
@@ -70,6 +72,10 @@ func (g *guard) Reconcile(ctx context.Context, req mcreconcile.Request) (reconci
 			"sharded under that name: leave out WithEngageWithLocalCluster, and name the cluster by shard.Config.HomeCluster",
 			req.NamespacedName))
 	case e == nil:
+		if _, err := keyspace.ParseShardID(string(req.ClusterName)); err != nil {
+			return reconcile.Result{}, reconcile.TerminalError(fmt.Errorf("key %s of %q, which isn't a shard, so no replica "+
+				"holds it: enqueue keys by the sources of shard.Manager: %w", req.NamespacedName, req.ClusterName, err))
+		}
 		return reconcile.Result{}, nil
 	}
 	key := putOffKey{g, req.NamespacedName}
@@ -103,6 +109,7 @@ func (g *guard) Reconcile(ctx context.Context, req mcreconcile.Request) (reconci
 		if e.gate.IsOpen() { // its own timeout ended it, and no other replica will serve its key
 			return reconcile.Result{}, errAbandoned
 		}
+		e.putOff.forget(key)
 		return reconcile.Result{}, nil
 	}
 	result, err := ended.result, ended.err
@@ -140,13 +147,13 @@ func (g *guard) failed(e *engagement, key putOffKey, err error, asked *engage.As
 	case open:
 		e.putOff.note(key)
 		after = min(max(wait, engage.FirstPause), engage.LastPause) // the breaker may close sooner
-	case notNow(err, asked.Lost()): // the longer it lasts, the fewer requests are sent
+	case notNow(err, asked.Lost(&e.traffic.Breaker)): // the longer it lasts, the fewer requests are sent
 		longest := engage.LongestAsked
 		if !apierrors.IsTooManyRequests(err) { // the whole cluster said that, and may be back sooner
 			longest = longestAway
 		}
 		waited := min(e.putOff.note(key), longestAway)
-		after = min(max(asked.Wait(), waited, engage.FirstPause), longest)
+		after = min(max(asked.Wait(&e.traffic.Breaker), waited, engage.FirstPause), longest)
 	default:
 		e.putOff.forget(key)
 		return 0

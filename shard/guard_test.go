@@ -290,7 +290,7 @@ func TestAKeyThatIsToldToWaitDoesSoWithoutBackingOff(t *testing.T) {
 				func(ctx context.Context, _ mcreconcile.Request) (reconcile.Result, error) {
 					request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://west", nil)
 					if err == nil {
-						_, err = engage.Unfenced(engage.Obedient(c.answer), &traffic.Breaker).RoundTrip(request)
+						_, err = engage.Unfenced(c.answer, &traffic.Breaker).RoundTrip(request)
 					}
 					status := apierrors.NewGenericServerResponse(c.answer.code, "get", schema.GroupResource{}, "", "", 0, true)
 					return reconcile.Result{}, errors.Join(err, status)
@@ -302,6 +302,42 @@ func TestAKeyThatIsToldToWaitDoesSoWithoutBackingOff(t *testing.T) {
 			if (err == nil) != (c.want > 0) || after < c.want || after > c.want*5/4 {
 				t.Errorf("%+v: comes back after %v, want %v (%v)", c.answer, after, c.want, err)
 			}
+		}
+	})
+}
+
+// A reconcile may work in several clusters.
+func TestWhatOneClusterAsksForIsNotObeyedForAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		other := &engage.Breaker{}
+		var traffic *engage.Traffic
+		var g *guard
+		var gate *engage.Gate
+		g, gate, traffic = guarding(t, keyspace.ShardID{Cluster: "west"}, reconcile.TypedFunc[mcreconcile.Request](
+			func(ctx context.Context, _ mcreconcile.Request) (reconcile.Result, error) {
+				for breaker, wait := range map[*engage.Breaker]string{&traffic.Breaker: "7", other: "120"} {
+					request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://x", nil)
+					if err != nil {
+						return reconcile.Result{}, err
+					}
+					busy := answer{code: http.StatusTooManyRequests, after: wait}
+					if _, err := engage.Unfenced(busy, breaker).RoundTrip(request); err != nil {
+						return reconcile.Result{}, err
+					}
+				}
+				if asked := engage.AskedOf(ctx, other); asked != 2*time.Minute {
+					t.Errorf("the reconciler hears that the other one asked for %v", asked)
+				}
+				return reconcile.Result{}, apierrors.NewTooManyRequestsError("later")
+			}))
+		traffic.Breaker.Judge(&http.Request{URL: &url.URL{}}, &http.Response{StatusCode: http.StatusOK}, 0)
+		gate.Open(1)
+		result, err := g.Reconcile(t.Context(), keyOf("shop", 1))
+		if after := result.RequeueAfter; err != nil || after < 7*time.Second || after > 9*time.Second {
+			t.Errorf("comes back after %v, want the 7s of its own cluster (%v)", after, err)
+		}
+		if asked := engage.AskedOf(t.Context(), other); asked != 0 {
+			t.Errorf("outside of a reconcile %v were asked for", asked)
 		}
 	})
 }
@@ -362,10 +398,28 @@ func TestAKeyWhoseReconcileIsAbandonedIsTriedAgainUnlessItsTenureIsOver(t *testi
 			if over {
 				time.AfterFunc(time.Second, gate.Shut)
 			}
+			e, key := g.roster.get(keyOf("shop", 1).ClusterName), putOffKey{g, keyOf("shop", 1).NamespacedName}
+			e.putOff.note(key)
 			if result, err := g.Reconcile(ctx, keyOf("shop", 1)); !result.IsZero() || (err == nil) != over {
 				t.Errorf("tenure over: %v: got %v, %v", over, result, err)
 			}
+			if left := e.putOff.backlog("west").Ready; over && left != 0 {
+				t.Errorf("%d keys of a tenure that is over wait for their cluster", left)
+			}
 		})
+	}
+}
+
+// Such a key has no holder, so nobody would ever serve it.
+func TestAKeyOfAClusterThatIsNoShardIsAnError(t *testing.T) {
+	g, _, _ := guarding(t, keyspace.ShardID{Cluster: "west"}, &refuser{})
+	_, err := g.Reconcile(t.Context(), mcreconcile.Request{ClusterName: "west"})
+	if !errors.Is(err, reconcile.TerminalError(nil)) || !strings.Contains(err.Error(), "isn't a shard") {
+		t.Errorf("got %v", err)
+	}
+	elsewhere := mcreconcile.Request{ClusterName: clusterName(keyspace.ShardID{Cluster: "east"})}
+	if result, err := g.Reconcile(t.Context(), elsewhere); err != nil || !result.IsZero() {
+		t.Errorf("a key that another replica serves: %v, %v", result, err)
 	}
 }
 

@@ -115,7 +115,7 @@ func (h *home) write(w driver.Write) {
 		if _, renewal := w.Effect.(ownership.WriteLease); renewal {
 			put = h.mail.putUrgent // the incarnation lapses if that waits for long
 		}
-		put(driver.Written{Number: w.Number, Outcome: outcome, Version: version, Cause: cause, After: asked.Wait(),
+		put(driver.Written{Number: w.Number, Outcome: outcome, Version: version, Cause: cause, After: asked.Wait(nil),
 			At: at})
 	})
 }

@@ -248,3 +248,10 @@ func (t targets) Usable(name multicluster.ClusterName) (bool, time.Time) {
 func (t targets) PutOff(name multicluster.ClusterName, namespace string) (time.Duration, bool) {
 	return t.putOff(name, namespace)
 }
+
+func (t targets) Asked(ctx context.Context, name multicluster.ClusterName) time.Duration {
+	if t.mgr == nil {
+		return 0 // the client has waited by itself
+	}
+	return t.mgr.Asked(ctx, name)
+}

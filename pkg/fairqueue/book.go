@@ -22,6 +22,7 @@ type book[T comparable] struct {
 	taken    []*item[T] // keys that workers have
 	active   int        // clusters with keys that are ready or running
 	count    uint64     // of keys that became ready; it orders them
+	most     int        // keys that were in items at a time since it was made
 
 	// Free lists, since these come and go with keys.
 	spareItems      spare[item[T]]
@@ -110,6 +111,7 @@ func (b *book[T]) item(key T, clusterName, namespaceName string) *item[T] {
 	i := b.spareItems.get()
 	i.key, i.of = key, n
 	b.items[key] = i
+	b.most = max(b.most, len(b.items))
 	return i
 }
 
@@ -142,7 +144,9 @@ func (b *book[T]) forget(i *item[T]) {
 	delete(b.items, i.key)
 	if n.keys--; n.keys == 0 {
 		delete(c.namespaces, n.name)
-		n.cluster = nil
+		if n.cluster = nil; cap(n.ready) > maxSpare {
+			n.ready = nil
+		}
 		b.spareNamespaces.put(n)
 		if len(c.namespaces) == 0 {
 			delete(b.clusters, c.name)
@@ -151,6 +155,9 @@ func (b *book[T]) forget(i *item[T]) {
 	}
 	*i = item[T]{}
 	b.spareItems.put(i)
+	if len(b.items) == 0 && b.most > maxSpare { // maps and heaps keep the room that they once needed
+		b.items, b.waiting, b.most = map[T]*item[T]{}, nil, 0
+	}
 }
 
 // add records one more addition of a key. The key is ready at the earliest time and at the highest priority of all.

@@ -15,8 +15,8 @@
 //     of its own, can hold all workers of its cluster.
 //  3. Within a namespace, the key with the highest priority is taken; among equals, the one that has been ready for
 //     longest. Keys that are due and keys that changed have equal priority, so a flood of changes can't hold up
-//     keys that are due. Keys that controller-runtime adds at low priority, such as the objects that a new watch
-//     begins with, come last.
+//     keys that are due. Keys that are added at low priority come last. controller-runtime's own sources do so with
+//     the objects that a new watch begins with; those of multicluster-runtime don't.
 //
 // Deficit round-robin is for packets of unequal length. Turns here need no deficits: a slow key costs a worker, and
 // workers are counted. For the same reason no limit has to adapt to latency. Such a limit would take workers from a

@@ -339,6 +339,28 @@ func TestNothingIsRememberedOfKeysThatAreDone(t *testing.T) {
 	}
 }
 
+// Maps and heaps keep the room that they once needed, also the heap of a namespace that is used again.
+func TestTheRoomForAFloodOfKeysIsGivenBack(t *testing.T) {
+	q := newQueue(t, 0, 0)
+	for i := range 10 * maxSpare {
+		q.Add(fmt.Sprintf("c/n/%d", i))
+		q.AddAfter(fmt.Sprintf("c/later/%d", i), time.Nanosecond)
+	}
+	for range 20 * maxSpare {
+		got, _ := q.Get()
+		q.Done(got)
+	}
+	b := q.book
+	for _, n := range b.spareNamespaces {
+		if cap(n.ready) > maxSpare {
+			t.Errorf("room for %d keys of a namespace that went is kept", cap(n.ready))
+		}
+	}
+	if len(b.items) != 0 || cap(b.waiting) != 0 || b.most != 0 {
+		t.Errorf("%d keys are left, and room for %d that wait", len(b.items), cap(b.waiting))
+	}
+}
+
 func TestShutDownReleasesWorkersAndTakesNothingMore(t *testing.T) {
 	q := newQueue(t, 0, 0)
 	released := make(chan bool)

@@ -69,6 +69,7 @@ type bench struct {
 	fault func(n int, commit func() error) error
 	// putOff says whether work on a target is put off; nil: on none.
 	putOff func(multicluster.ClusterName) (wait time.Duration, trial bool)
+	asked  time.Duration // what each target asks for
 	// closed leaves namespaces that are missing to others.
 	closed bool
 	// forbidden are Config.ForbiddenNamespaces.
@@ -304,6 +305,8 @@ func (b *bench) PutOff(name multicluster.ClusterName, _ string) (wait time.Durat
 	}
 	return b.putOff(name)
 }
+
+func (b *bench) Asked(context.Context, multicluster.ClusterName) time.Duration { return b.asked }
 
 func (b *bench) reconcile() (ctrl.Result, error) {
 	b.acting = true

@@ -175,9 +175,10 @@ func (c *copyActor) run(ctx context.Context) (Outcome, error) {
 		if note.Silences == 0 {
 			note.said = ""
 		}
-		return c.silent(note.said, wait), nil
+		return c.silent(note.said, min(wait, longestSilence)), nil // it may serve others sooner than it asked for
 	}
 	outcome, err := c.work(ctx)
+	asked := c.r.config.Targets.Asked(ctx, c.target)
 	notStarted := &cache.ErrCacheNotStarted{}
 	switch {
 	case err == nil:
@@ -200,7 +201,7 @@ func (c *copyActor) run(ctx context.Context) (Outcome, error) {
 		return Outcome{State: Progressing, Text: "waits for its turn: " + kubeconfig.ErrLimited.Error(), After: limitedAgain},
 			nil
 	case apierrors.IsTooManyRequests(err): // it does answer
-		c.note(func(n *Note) { wait = n.silent(tooMany, c.r.now()) })
+		c.note(func(n *Note) { wait = n.silent(tooMany, min(asked, longestDelay), c.r.now()) })
 		return c.silent(tooMany, wait), nil
 	case noAnswer(err):
 		said := ""
@@ -210,7 +211,7 @@ func (c *copyActor) run(ctx context.Context) (Outcome, error) {
 		case statusCode(err) == http.StatusInternalServerError:
 			said = text.Line(err.Error(), maxText)
 		}
-		c.note(func(n *Note) { wait = n.silent(said, c.r.now()) })
+		c.note(func(n *Note) { wait = n.silent(said, min(asked, longestSilence), c.r.now()) })
 		return c.silent(said, wait), nil
 	case isRefusal(err):
 		return c.refused(err), nil

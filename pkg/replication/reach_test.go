@@ -146,6 +146,52 @@ func TestNineTargetsConvergeBesideABadOneAsWithoutIt(t *testing.T) {
 	}
 }
 
+// TestATargetIsLeftAloneForAsLongAsItAsksFor has a target turn one request away, with a Retry-After.
+func TestATargetIsLeftAloneForAsLongAsItAsksFor(t *testing.T) {
+	for name, c := range map[string]struct {
+		says        error
+		asked, want time.Duration
+	}{
+		"busy":              {apierrors.NewTooManyRequests("later", 1), 40 * time.Second, 40 * time.Second},
+		"busy for ages":     {apierrors.NewTooManyRequests("later", 1), time.Hour, longestDelay},
+		"busy, and no more": {apierrors.NewTooManyRequests("later", 1), 0, firstDelay},
+		"away for ages":     {apierrors.NewServiceUnavailable("later"), time.Hour, longestSilence}, // it may be back sooner
+	} {
+		b := newBench(t, aSource())
+		b.live()
+		b.asked, b.clusters["west"].refuses = c.asked, c.says
+		b.edit("home", "kubectl", image("web:2"))
+		result, err := b.reconcile()
+		if err != nil || result.RequeueAfter < c.want || result.RequeueAfter > c.want*5/4 {
+			t.Errorf("%s: comes back after %v, want %v (%v)", name, result.RequeueAfter, c.want, err)
+		}
+		b.clusters["west"].refuses = nil
+		for _, step := range []struct {
+			after time.Duration
+			image string
+		}{{c.want - firstDelay/2, "web:1"}, {firstDelay, "web:2"}} {
+			b.clock.Step(step.after)
+			if _, err := b.reconcile(); err != nil {
+				t.Fatal(err)
+			}
+			if got := b.get("west").Spec.Template.Spec.Containers[0].Image; got != step.image {
+				t.Errorf("%s: around %v its image is %s, want %s", name, c.want, got, step.image)
+			}
+		}
+	}
+}
+
+// What a target asks for holds for all sources until it serves one of them, which may be soon.
+func TestACopyThatIsPutOffLooksForTheTargetNowAndThen(t *testing.T) {
+	b := newBench(t, aSource())
+	b.live()
+	b.putOff = func(name multicluster.ClusterName) (time.Duration, bool) { return 5 * time.Minute, false }
+	b.edit("home", "kubectl", image("web:2"))
+	if result, err := b.reconcile(); err != nil || result.RequeueAfter == 0 || result.RequeueAfter > longestSilence*5/4 {
+		t.Errorf("comes back after %v (%v)", result.RequeueAfter, err)
+	}
+}
+
 // TestOneCopyOnTrialFindsOutForAll has a target put off by what it answered. Its cache shows the copy as it should be,
 // so only a live read can show whether it serves again.
 func TestOneCopyOnTrialFindsOutForAll(t *testing.T) {

@@ -35,6 +35,9 @@ type Targets interface {
 	// PutOff returns for how long work on the copies of a namespace in a cluster is put off, since the cluster serves
 	// nothing now; 0 if it isn't. On trial, the caller is the one that finds out whether it serves again.
 	PutOff(name multicluster.ClusterName, namespace string) (wait time.Duration, trial bool)
+	// Asked returns for how long a cluster that serves others asked that the requests of this reconcile wait, 0 if it
+	// didn't.
+	Asked(ctx context.Context, name multicluster.ClusterName) time.Duration
 }
 
 // Config says what a Reconciler works with.

@@ -73,10 +73,10 @@ func (b *Breaker) Reset() {
 }
 
 // alive records the answer to an inquiry.
-func (b *Breaker) alive() {
+func (b *Breaker) alive(says Cause) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.seen.speaks(time.Now(), "")
+	b.seen.speaks(time.Now(), says)
 }
 
 // Left returns for how long the keys of a namespace are put off; open is false if they aren't. Unlike PutOff, it lets
@@ -255,7 +255,7 @@ func (b *Breaker) ask(ctx context.Context, i inquiry, within time.Duration) {
 	defer b.asking.Store(false)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
 	defer cancel()
-	if i.isAnswered(ctx) {
-		b.alive()
+	if says, ok := i.answer(ctx); ok {
+		b.alive(says)
 	}
 }

@@ -36,7 +36,7 @@ func TestASlowRequestIsWaitedForWhileTheClusterAnswersOthers(t *testing.T) {
 		ctx := w.ctx
 		for range 20 {
 			time.Sleep(time.Second)
-			b.alive()
+			b.alive("")
 		}
 		if ctx.Err() != nil {
 			t.Fatalf("given up though the cluster answers: %v", context.Cause(ctx))
@@ -56,7 +56,7 @@ func TestARequestIsNotWatchedOverOnceItHasEnded(t *testing.T) {
 		b := &Breaker{}
 		w := b.watchOver(t.Context(), "", stallAfter, inquiry{})
 		time.Sleep(stallAfter - time.Second)
-		b.alive()
+		b.alive("")
 		w.end()
 		w.look()
 		if w.timer.Stop() {
@@ -71,7 +71,7 @@ func TestARequestIsNotWatchedOverOnceItHasEnded(t *testing.T) {
 func TestOneLostConnectionIsNoOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &Breaker{}
-		b.alive()
+		b.alive("")
 		b.failed()
 		if b.wait("shop") != 0 {
 			t.Error("put off though the cluster answered just now")
@@ -100,7 +100,7 @@ func TestAFailedClusterIsLeftAloneForPausesThatDouble(t *testing.T) {
 			}
 			time.Sleep(want * time.Second)
 		}
-		b.alive()
+		b.alive("")
 		if b.wait("shop") != 0 {
 			t.Error("still put off after an answer")
 		}

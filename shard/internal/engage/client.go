@@ -67,7 +67,7 @@ func (c *fencedClient) Create(ctx context.Context, obj client.Object, opts ...cl
 // that the shard doesn't see it returns an error: the caller would find neither what is in its way nor why.
 func (c *fencedClient) adopt(ctx context.Context, obj client.Object) error {
 	owner := metav1.GetControllerOf(obj)
-	if owner == nil {
+	if owner == nil && obj.GetAnnotations()[OwnerUIDAnnotation] != "" {
 		return nil
 	}
 	kind, err := c.GroupVersionKindFor(obj)
@@ -87,6 +87,10 @@ func (c *fencedClient) adopt(ctx context.Context, obj client.Object) error {
 	label, labelled := there.Labels[keyspace.SlotLabel]
 	if slot, err := keyspace.ParseSlot(label); err == nil && c.gate.shard.Prefix.ContainsSlot(slot) {
 		return nil // it is seen, or will be once the cache has caught up
+	}
+	if owner == nil {
+		return fmt.Errorf("shard %s doesn't see it: it has no label %s of the shard's, and the new object has no controller "+
+			"to take it from: set one by controllerutil.SetControllerReference", c.gate.shard, keyspace.SlotLabel)
 	}
 	if has := metav1.GetControllerOf(there); labelled || has == nil || has.UID != owner.UID {
 		return fmt.Errorf("shard %s doesn't see it: its controller isn't that of the new object, or its label %s (%q) is of "+

@@ -190,8 +190,12 @@ func TestWhatIsThereAlreadyForTheSameOwnerGetsItsSlot(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			fenced, inner, patch := crowded(t, c.there)
-			if err := fenced.Create(t.Context(), c.made, c.opts...); !apierrors.IsAlreadyExists(err) {
+			err := fenced.Create(t.Context(), c.made, c.opts...)
+			if !apierrors.IsAlreadyExists(err) {
 				t.Errorf("got %v, want that it exists", err)
+			}
+			if blind := metav1.GetControllerOf(c.made) == nil; blind != strings.Contains(err.Error(), "SetControllerRef") {
+				t.Errorf("got %v, is it to say what the object lacks? %v", err, blind)
 			}
 			want := ""
 			if c.want == slot { // by the version that was read

@@ -16,25 +16,27 @@ type inquiry struct {
 	agent string
 }
 
-// isAnswered makes the inquiry. It reads an object that every cluster has and that an API server can't answer without
-// its storage: if the storage doesn't answer, nothing will be written.
-func (i inquiry) isAnswered(ctx context.Context) bool {
+// answer makes the inquiry, and returns what the answer says; ok is true if the cluster can answer others. It reads an
+// object that every cluster has and that an API server can't answer without its storage: if the storage doesn't answer,
+// nothing will be written.
+func (i inquiry) answer(ctx context.Context) (says Cause, ok bool) {
 	prefix, _, version := cutAPI(i.to.Path)
 	if version == 0 {
-		return false
+		return "", false
 	}
 	to := url.URL{Scheme: i.to.Scheme, Host: i.to.Host,
 		Path: prefix + "/api/v1/namespaces/" + metav1.NamespaceSystem}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, to.String(), nil)
 	if err != nil {
-		return false
+		return "", false
 	}
 	req.Header.Set("User-Agent", i.agent)
 	res, err := i.base.RoundTrip(req)
 	if err != nil {
-		return false
+		return "", false
 	}
+	disbelieve(req, res)
 	_, _ = io.CopyN(io.Discard, res.Body, largestObject) // so that the connection can be used again
 	_ = res.Body.Close()
-	return res.StatusCode < http.StatusInternalServerError
+	return causeOf(res.StatusCode), res.StatusCode < http.StatusInternalServerError
 }

@@ -4,24 +4,61 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strconv"
-	"sync/atomic"
+	"sync"
 	"time"
 )
 
-// Asked has what came of a context's requests: the longest time for which API servers asked, by Retry-After, that
-// their sender waits, and whether connections were lost. It is safe for concurrent use.
+// Asked has what came of a context's requests, for each cluster by itself: a reconcile may work in several. It is safe
+// for concurrent use.
 type Asked struct {
-	longest atomic.Int64
-	lost    atomic.Bool
+	mu sync.Mutex
+	by []askedBy // clusters of which there is anything to tell
 }
 
-// Wait returns the longest time that was asked for, 0 if none was.
-func (a *Asked) Wait() time.Duration { return time.Duration(a.longest.Load()) }
+// askedBy is what came of the requests to one cluster.
+type askedBy struct {
+	cluster *Breaker // nil for home
+	longest time.Duration
+	lost    bool
+}
 
-// Lost reports whether the connection of a request of a shard's client was refused or lost. A request that is merely
-// answered too late may be the fault of its object.
-func (a *Asked) Lost() bool { return a.lost.Load() }
+// Wait returns the longest time for which a cluster asked, by Retry-After, that its requests wait; 0 if it didn't. The
+// cluster is the one that the breaker judges, nil for home.
+func (a *Asked) Wait(cluster *Breaker) time.Duration { return a.about(cluster).longest }
+
+// Lost reports whether the connection of a request to a cluster was refused or lost. A request that is merely answered
+// too late may be the fault of its object.
+func (a *Asked) Lost(cluster *Breaker) bool { return a.about(cluster).lost }
+
+func (a *Asked) about(cluster *Breaker) askedBy {
+	if a == nil {
+		return askedBy{}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, by := range a.by {
+		if by.cluster == cluster {
+			return by
+		}
+	}
+	return askedBy{}
+}
+
+// note records what came of a request to a cluster: for how long it asked to wait, and whether its connection was lost.
+func (a *Asked) note(cluster *Breaker, wait time.Duration, lost bool) {
+	if a == nil || wait == 0 && !lost {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	i := slices.IndexFunc(a.by, func(by askedBy) bool { return by.cluster == cluster })
+	if i < 0 {
+		i, a.by = len(a.by), append(a.by, askedBy{cluster: cluster})
+	}
+	a.by[i].longest, a.by[i].lost = max(a.by[i].longest, wait), a.by[i].lost || lost
+}
 
 // askedKey is the key of an Asked in the context of the requests.
 type askedKey struct{}
@@ -38,8 +75,14 @@ func Obeying(ctx context.Context) (context.Context, *Asked) {
 	return context.WithValue(ctx, askedKey{}, asked), asked
 }
 
-// Obedient is a transport that hands the API server's Retry-After to the sender of a request, by [Obeying]. Without
-// it, client-go would wait and try again by itself, and the sender couldn't decide when a write is repeated.
+// AskedOf returns for how long a cluster asked to wait in what the context belongs to, 0 if it didn't or if the context
+// isn't one of [Obeying].
+func AskedOf(ctx context.Context, cluster *Breaker) time.Duration {
+	return askedOf(ctx).Wait(cluster)
+}
+
+// Obedient is a transport of home that hands the API server's Retry-After to the sender of a request, by [Obeying].
+// Without it, client-go would wait and try again by itself, and the sender couldn't decide when a write is repeated.
 func Obedient(next http.RoundTripper) http.RoundTripper { return obedient{next} }
 
 type obedient struct{ next http.RoundTripper }
@@ -47,7 +90,7 @@ type obedient struct{ next http.RoundTripper }
 func (o obedient) RoundTrip(req *http.Request) (*http.Response, error) {
 	res, err := o.next.RoundTrip(req)
 	if err == nil {
-		tellRetryAfter(req.Context(), res)
+		tellRetryAfter(req.Context(), nil, res)
 		res.Header.Del("Retry-After")
 	}
 	return res, err
@@ -59,18 +102,16 @@ func (o obedient) WrappedRoundTripper() http.RoundTripper { return o.next }
 // longestSleep bounds how long a client waits by itself before it tries again.
 const longestSleep = 5 * time.Second
 
-// tellRetryAfter returns for how long an API server asks to be left alone. If the request's context has an Asked, the
-// time is recorded there and taken out of the answer: otherwise the client would wait by itself, ten times, and hold
-// a worker. Without an Asked, the client waits, but for longestSleep at most.
-func tellRetryAfter(ctx context.Context, res *http.Response) time.Duration {
+// tellRetryAfter returns for how long an API server of a cluster, nil for home, asks to be left alone. If the request's
+// context has an Asked, the time is recorded there and taken out of the answer: otherwise the client would wait by
+// itself, ten times, and hold a worker. Without an Asked, the client waits, but for longestSleep at most.
+func tellRetryAfter(ctx context.Context, of *Breaker, res *http.Response) time.Duration {
 	wait := retryAfter(res)
 	asked := askedOf(ctx)
 	switch {
 	case asked != nil:
 		res.Header.Del("Retry-After")
-		for last := asked.longest.Load(); int64(wait) > last && !asked.longest.CompareAndSwap(last, int64(wait)); {
-			last = asked.longest.Load()
-		}
+		asked.note(of, wait, false)
 	case wait == 0:
 		res.Header.Del("Retry-After") // zero, or less: the client would try again at once, ten times
 	case wait > longestSleep:

@@ -59,8 +59,8 @@ func TestHowLongTheAPIServerAsksToWaitIsToldAndTheClientNotMadeToWait(t *testing
 				t.Fatal(err)
 			}
 			res, err := Obedient(server).RoundTrip(request)
-			if err != nil || res.Header.Get("Retry-After") != "" || asked.Wait() != want {
-				t.Errorf("Retry-After %q: %v is waited for (%v), and the client sees %q", header, asked.Wait(), err,
+			if err != nil || res.Header.Get("Retry-After") != "" || asked.Wait(nil) != want {
+				t.Errorf("Retry-After %q: %v is waited for (%v), and the client sees %q", header, asked.Wait(nil), err,
 					res.Header.Get("Retry-After"))
 			}
 			res, err = Obedient(server).RoundTrip(request.WithContext(context.Background())) // nobody wants to know
@@ -132,8 +132,9 @@ func TestAWorkerIsNotHeldForAsLongAsAClusterAsksToBeLeftAlone(t *testing.T) {
 			if took := time.Since(began); took > time.Second {
 				t.Errorf("%d: writes took %v", status, took)
 			}
-			if wait, open := traffic.Breaker.Left("shop"); !open || wait != LongestAsked || asked.Wait() != 10*time.Minute {
-				t.Errorf("%d: put off for %v, and told to wait for %v", status, wait, asked.Wait())
+			told := asked.Wait(&traffic.Breaker)
+			if wait, open := traffic.Breaker.Left("shop"); !open || wait != LongestAsked || told != 10*time.Minute {
+				t.Errorf("%d: put off for %v, and told to wait for %v", status, wait, told)
 			}
 		})
 	}

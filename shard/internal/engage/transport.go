@@ -146,10 +146,10 @@ func (b *Breaker) send(ctx context.Context, req *http.Request, base http.RoundTr
 		disbelieve(req, res)
 		if list {
 			b.answered(res)
-			tellRetryAfter(ctx, res)
+			tellRetryAfter(ctx, b, res)
 			return res, w.end, nil
 		}
-		b.judge(req, res, time.Since(sent), tellRetryAfter(ctx, res))
+		b.judge(req, res, time.Since(sent), tellRetryAfter(ctx, b, res))
 		headed := time.Now()
 		return res, func() { w.end(); b.took(time.Since(headed)) }, nil
 	case ctx.Err() == nil: // not given up by the caller
@@ -160,8 +160,8 @@ func (b *Breaker) send(ctx context.Context, req *http.Request, base http.RoundTr
 		}
 		if cause != nil {
 			err = fmt.Errorf("%s %s: %w", req.Method, req.URL.Path, cause)
-		} else if asked := askedOf(ctx); asked != nil {
-			asked.lost.Store(true)
+		} else {
+			askedOf(ctx).note(b, 0, true)
 		}
 	}
 	w.end()
@@ -181,16 +181,14 @@ func signed(ctx context.Context, req *http.Request, agent string) *http.Request 
 
 // watch sends a request to watch, and judges the cluster by whether it is answered. A watch may be silent.
 func (b *Breaker) watch(req *http.Request, base http.RoundTripper) (*http.Response, error) {
-	res, err := beginWatch(req, base)
+	res, err := beginWatch(req, b, base)
 	switch {
 	case err == nil:
 		disbelieve(req, res)
 		b.answered(res)
 	case req.Context().Err() == nil: // not given up by the caller
 		b.failed()
-		if asked := askedOf(req.Context()); asked != nil {
-			asked.lost.Store(true)
-		}
+		askedOf(req.Context()).note(b, 0, true)
 	}
 	return res, err
 }

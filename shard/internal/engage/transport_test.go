@@ -385,8 +385,28 @@ func TestAClusterBehindAnotherOnesProxyIsAskedItself(t *testing.T) {
 		return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
 	})
 	i := inquiry{base: base, to: &url.URL{Scheme: "https", Host: "h", Path: prefix + "/api/v1/namespaces/n/pods"}}
-	if !i.isAnswered(t.Context()) || asked != prefix+"/api/v1/namespaces/kube-system" {
+	if _, ok := i.answer(t.Context()); !ok || asked != prefix+"/api/v1/namespaces/kube-system" {
 		t.Errorf("asked %q", asked)
+	}
+}
+
+// An inquiry shows that a cluster is there. Whether it can be used from here, its answer says.
+func TestWhatAnInquiryIsAnsweredIsNotTakenForMoreThanItSays(t *testing.T) {
+	for _, c := range []struct {
+		status           int
+		answered, usable bool
+	}{
+		{http.StatusOK, true, true}, {http.StatusForbidden, true, true}, {http.StatusTooManyRequests, true, true},
+		{http.StatusUnauthorized, true, false}, {http.StatusInternalServerError, false, false},
+		{http.StatusNotFound, false, false}, // by a proxy: the namespace is always there
+	} {
+		b := &Breaker{}
+		to := &url.URL{Scheme: "https", Host: "h", Path: "/api/v1/namespaces/n/pods"}
+		b.ask(t.Context(), inquiry{base: &refusing{c.status}, to: to}, time.Second)
+		if answered, usable := !b.lastAnswer().IsZero(), !b.LastUsable().IsZero(); answered != c.answered ||
+			usable != c.usable {
+			t.Errorf("%d: answered %v, usable %v, want %v, %v", c.status, answered, usable, c.answered, c.usable)
+		}
 	}
 }
 

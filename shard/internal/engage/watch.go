@@ -27,11 +27,11 @@ type noting struct{ base http.RoundTripper }
 
 func (n *noting) RoundTrip(req *http.Request) (*http.Response, error) {
 	if watches(req) {
-		return beginWatch(req, n.base)
+		return beginWatch(req, nil, n.base)
 	}
 	res, err := n.base.RoundTrip(req)
 	if err == nil {
-		tellRetryAfter(req.Context(), res)
+		tellRetryAfter(req.Context(), nil, res)
 	}
 	return res, err
 }
@@ -48,11 +48,11 @@ func watches(req *http.Request) bool {
 	return query.Get("watch") != "" || query.Get("follow") == "true"
 }
 
-// beginWatch sends a request to watch. What is between may keep a stream open whose server has gone, and answer for it
-// whatever a connection is asked. So the stream is given up when the server was to end it, and is ended when not even
-// a bookmark has come for watchSilence: a reflector resumes it then. A server that sends no bookmarks is asked a little
-// more often than it would be.
-func beginWatch(req *http.Request, base http.RoundTripper) (*http.Response, error) {
+// beginWatch sends a request to watch to a cluster, nil for home. What is between may keep a stream open whose server
+// has gone, and answer for it whatever a connection is asked. So the stream is given up when the server was to end it,
+// and is ended when not even a bookmark has come for watchSilence: a reflector resumes it then. A server that sends no
+// bookmarks is asked a little more often than it would be.
+func beginWatch(req *http.Request, of *Breaker, base http.RoundTripper) (*http.Response, error) {
 	ctx, query := req.Context(), req.URL.Query()
 	longest := time.Duration(math.MaxInt64)
 	if seconds, err := strconv.Atoi(query.Get("timeoutSeconds")); err == nil && seconds > 0 {
@@ -74,7 +74,7 @@ func beginWatch(req *http.Request, base http.RoundTripper) (*http.Response, erro
 		w.end()
 		return nil, err
 	}
-	tellRetryAfter(ctx, res)
+	tellRetryAfter(ctx, of, res)
 	w.hears()
 	w.ReadCloser, res.Body = res.Body, w
 	return res, nil
