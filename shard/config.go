@@ -169,6 +169,10 @@ func (c Config) Validate() error {
 			errs = append(errs, fmt.Errorf("Kinds: Fields %q of %T: %w", k.Fields, k.Object, err))
 		}
 	}
+	if strings.ContainsFunc(c.Version, func(r rune) bool { return r < ' ' || r > '~' }) { // as from a file with a newline
+		errs = append(errs, fmt.Errorf("Version %q: must be printable ASCII, since every request's User-Agent has it",
+			c.Version))
+	}
 	if c.ShardBits < 0 || c.ShardBits > keyspace.MaxBits {
 		errs = append(errs, fmt.Errorf("ShardBits %d: must be 0 to %d", c.ShardBits, keyspace.MaxBits))
 	}

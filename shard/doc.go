@@ -27,13 +27,16 @@
 //     context ends and its writes fail with [ErrFenced]. An object that is made again under its name has another UID,
 //     and so mostly another shard and key: the reconcile that finds the old one gone may run beside that of the new
 //     one, or after it. So clean up by a finalizer, or ask GetAPIReader first whether the name is taken again.
-//   - Its writes carry preconditions, so a write that was on the wire when its tenure ended does no harm. A cache may
+//   - Its writes carry preconditions, so a write that was on the wire when its tenure ended does no harm. Server-side
+//     apply has none but field ownership, which old and new holder share: where a late one would do harm, set the
+//     resourceVersion of what is applied. A cache may
 //     be older than the last write of the previous holder. So what must not happen twice has to be guarded by a
 //     precondition or a live read, as in any controller that was restarted.
 //   - GetCluster returns clusters whose clients a shard fences. It takes the name of a shard that is warm or held
 //     here or, inside a guarded reconcile, the name of a cluster that [Copies] reach. Outside of one, a cluster's
 //     name fails; [Manager.Unfenced] returns that cluster without a fence. mcmanager.LocalCluster and GetLocalManager
-//     return the manager's own cluster, without a fence, too.
+//     return the manager's own cluster, without a fence, too. Ask for the cluster in each reconcile: the caches of one
+//     that was kept stand still once the shard has left.
 //   - Every key of a shard is enqueued when the shard becomes active, behind live events (I4).
 //   - Reads of a declared kind show the shard's own part: a check or a count over all objects needs the cluster's
 //     GetAPIReader. A label says to which shard an object of an owned kind belongs. Create and Apply set it, by the

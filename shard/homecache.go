@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/tenure-dev/tenure/shard/internal/engage"
 )
@@ -55,26 +55,29 @@ func checkHomeCache(cfg Config, opts cache.Options, scheme *runtime.Scheme) erro
 		strings.Join(unheeded, ", "), cfg.HomeCluster)
 }
 
-// checkHomeClient refuses options in manager.Options.Client that change what is written. The shards of a home cluster
+// checkHomeClient refuses options in manager.Options that change what the client writes. The shards of a home cluster
 // that is a workload cluster have clients of their own, which ignore them: a dry run would write.
-func checkHomeClient(cfg Config, opts client.Options) error {
+func checkHomeClient(cfg Config, opts manager.Options) error {
 	if cfg.HomeCluster == "" {
 		return nil
 	}
 	var set []string
-	if ptr.Deref(opts.DryRun, false) {
-		set = append(set, "DryRun")
+	if opts.NewClient != nil {
+		set = append(set, "NewClient")
 	}
-	if opts.FieldOwner != "" {
-		set = append(set, "FieldOwner")
+	if ptr.Deref(opts.Client.DryRun, false) {
+		set = append(set, "Client.DryRun")
 	}
-	if opts.FieldValidation != "" {
-		set = append(set, "FieldValidation")
+	if opts.Client.FieldOwner != "" {
+		set = append(set, "Client.FieldOwner")
+	}
+	if opts.Client.FieldValidation != "" {
+		set = append(set, "Client.FieldValidation")
 	}
 	if len(set) == 0 {
 		return nil
 	}
-	return fmt.Errorf("manager.Options.Client: %s: with Config.HomeCluster %q shards of the home cluster have clients of "+
+	return fmt.Errorf("manager.Options: %s: with Config.HomeCluster %q shards of the home cluster have clients of "+
 		"their own, which don't go by that: give it with each write", strings.Join(set, ", "), cfg.HomeCluster)
 }
 

@@ -146,16 +146,19 @@ func TestTheManagersCacheListsAnewAfterHomeWasAway(t *testing.T) {
 func TestWhatWouldChangeHowHomesShardsWriteIsRefused(t *testing.T) {
 	yes, no := true, false
 	for name, c := range map[string]struct {
-		opts client.Options
+		opts manager.Options
 		home string
 		says string
 	}{
-		"nothing":              {client.Options{}, "home", ""},
-		"no dry run":           {client.Options{DryRun: &no}, "home", ""},
-		"a dry run":            {client.Options{DryRun: &yes}, "home", "DryRun"},
-		"an owner of fields":   {client.Options{FieldOwner: "x"}, "home", "FieldOwner"},
-		"validation":           {client.Options{FieldValidation: "Strict"}, "home", "FieldValidation"},
-		"home isn't worked on": {client.Options{DryRun: &yes, FieldOwner: "x"}, "", ""},
+		"nothing":            {manager.Options{}, "home", ""},
+		"no dry run":         {manager.Options{Client: client.Options{DryRun: &no}}, "home", ""},
+		"a dry run":          {manager.Options{Client: client.Options{DryRun: &yes}}, "home", "Client.DryRun"},
+		"an owner of fields": {manager.Options{Client: client.Options{FieldOwner: "x"}}, "home", "Client.FieldOwner"},
+		"validation":         {manager.Options{Client: client.Options{FieldValidation: "Strict"}}, "home", "FieldValidation"},
+		"a client of its own": {manager.Options{NewClient: func(*rest.Config, client.Options) (client.Client, error) {
+			return nil, nil
+		}}, "home", "NewClient"},
+		"home isn't worked on": {manager.Options{Client: client.Options{DryRun: &yes, FieldOwner: "x"}}, "", ""},
 	} {
 		err := checkHomeClient(Config{HomeCluster: multicluster.ClusterName(c.home)}, c.opts)
 		if c.says == "" && err != nil || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {

@@ -75,7 +75,8 @@ func Primary(obj client.Object) Kind { return Kind{Object: obj} }
 func Owned(obj client.Object) Kind { return Kind{Object: obj, owned: true} }
 
 // Copies declares a kind whose objects are owned, like [Owned], but live in all the other clusters. Inside a reconcile,
-// GetCluster with a real cluster's name gives that cluster as the shard sees it.
+// GetCluster with a real cluster's name gives that cluster as the shard sees it. Such an object says whose it is by the
+// annotation tenure.dev/owner-uid, with its owner's UID.
 func Copies(obj client.Object) Kind { return Kind{Object: obj, owned: true, remote: true} }
 
 // in reports whether shards of the cluster have the kind.

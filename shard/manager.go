@@ -72,7 +72,7 @@ func NewManager(home *rest.Config, provider multicluster.Provider, opts manager.
 	if err := checkHomeCache(cfg, opts.Cache, local.GetScheme()); err != nil {
 		return nil, err
 	}
-	if err := checkHomeClient(cfg, opts.Client); err != nil {
+	if err := checkHomeClient(cfg, opts); err != nil {
 		return nil, err
 	}
 	node := newNode(cfg.withDefaults(), kinds, home, local.GetLogger().WithName("shard"))
@@ -130,10 +130,15 @@ func (m *Manager) Clusters() []multicluster.ClusterName {
 // whoever holds the object's shard. So use it only for objects that belong to no shard; inside a guarded reconcile,
 // write through GetCluster. Call it anew each time, since the provider replaces the cluster with its credentials. If it
 // has a cache, that stands still while the provider's latest credentials don't work: read with GetAPIReader. It fails
-// with multicluster.ErrClusterNotFound, and is safe for concurrent use.
+// with multicluster.ErrClusterNotFound, and by another error for a shard's name. It is safe for concurrent use.
 func (m *Manager) Unfenced(name multicluster.ClusterName) (cluster.Cluster, error) {
 	if c, _ := m.node.clusters.known(keyspace.ClusterName(name)); c.Cluster != nil {
 		return c.Cluster, nil
+	}
+	if id, err := keyspace.ParseShardID(string(name)); err == nil {
+		// Not ErrClusterNotFound: controllers drop a key for that.
+		return nil, fmt.Errorf("%s is a shard: ask for its cluster, Manager.Unfenced(%q); keyspace.ParseShardID and "+
+			"TenureOf name it", name, id.Cluster)
 	}
 	return nil, fmt.Errorf("cluster %s: %w", name, multicluster.ErrClusterNotFound)
 }
@@ -234,6 +239,17 @@ func (m *Manager) PutOff(name multicluster.ClusterName, namespace string) (wait 
 		return 0, false
 	}
 	return traffic.Breaker.PutOff(namespace, false)
+}
+
+// Asked returns for how long a cluster asked, by Retry-After, that the requests of this reconcile wait; 0 if it
+// didn't, or if the context isn't that of a reconcile under Guard. Guard obeys the key's own cluster; call Asked for
+// the others. It is safe for concurrent use.
+func (m *Manager) Asked(ctx context.Context, name multicluster.ClusterName) time.Duration {
+	_, traffic := m.node.clusters.known(keyspace.ClusterName(name))
+	if traffic == nil {
+		return 0
+	}
+	return engage.AskedOf(ctx, &traffic.Breaker)
 }
 
 // Status returns what the replica holds and does now. It is safe for concurrent use.

@@ -77,6 +77,7 @@ func TestAClusterThatNoShardFencesIsToBeAskedForByName(t *testing.T) {
 		{"a cluster, unfenced", unfenced, t.Context(), "west", west, false},
 		{"the home cluster, unfenced", unfenced, t.Context(), "home", m.GetLocalManager(), false},
 		{"nothing that is here, unfenced", unfenced, t.Context(), "north", nil, true},
+		{"a shard, unfenced", unfenced, t.Context(), "west/01", nil, false},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			got, err := c.get(c.ctx, c.name)

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
@@ -19,6 +20,7 @@ import (
 type roster struct {
 	kinds           []Kind
 	clientFiltering bool
+	guarded         atomic.Bool // a reconciler is wrapped by Guard
 
 	mu      sync.RWMutex // guards all below
 	sources []*kindSource

@@ -145,6 +145,10 @@ func (s *kindSource) Start(ctx context.Context, q queue) error {
 	if err := s.declared(); err != nil {
 		return err
 	}
+	if !s.roster.guarded.Load() {
+		return fmt.Errorf("source of %T: no reconciler is wrapped by Manager.Guard, so a move wouldn't wait for one, and "+
+			"two replicas would reconcile a key at a time: Complete(mgr.Guard(reconciler))", s.obj)
+	}
 	if !s.roster.addSource(ctx, s, q) {
 		return fmt.Errorf("source of %T: it feeds a controller's queue already: make one for each controller", s.obj)
 	}
@@ -180,7 +184,9 @@ func (s *kindSource) declared() error {
 	}
 	if s.follows && !s.kind.owned {
 		return fmt.Errorf("source of %T: the kind is declared with Primary, so that an object may be in another shard than "+
-			"what it enqueues, which wouldn't hear of it: declare it with Owned", s.obj)
+			"what it enqueues, which wouldn't hear of it: declare it with Owned if what it enqueues owns it; what is only "+
+			"referred to can't be watched where clusters are divided: come back by RequeueAfter, or set "+
+			"shard.Config.WholeClusters", s.obj)
 	}
 	return nil
 }

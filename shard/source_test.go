@@ -40,7 +40,9 @@ import (
 
 // sharing is a manager of these kinds that nobody has started.
 func sharing(kinds ...Kind) *Manager {
-	return &Manager{node: &node{roster: newRoster(Config{Kinds: kinds}), log: logr.Discard()}}
+	m := &Manager{node: &node{roster: newRoster(Config{Kinds: kinds}), log: logr.Discard()}}
+	m.Guard(nil)
+	return m
 }
 
 func testQueue(t *testing.T) queue {
@@ -110,6 +112,20 @@ func TestASourceThatCannotWorkSaysWhy(t *testing.T) {
 		if err := s.Start(t.Context(), testQueue(t)); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("got %v, want %q", err, says)
 		}
+	}
+}
+
+// Without the guard all seems to work, until a shard moves.
+func TestASourceStartsOnlyIfAReconcilerIsGuarded(t *testing.T) {
+	m := sharing(Primary(&corev1.ConfigMap{}))
+	m.node.roster.guarded.Store(false)
+	s := m.For(&corev1.ConfigMap{}, nil)
+	if err := s.Start(t.Context(), testQueue(t)); err == nil || !strings.Contains(err.Error(), "mgr.Guard(") {
+		t.Errorf("got %v", err)
+	}
+	m.Guard(nil)
+	if err := s.Start(t.Context(), testQueue(t)); err != nil {
+		t.Errorf("guarded: %v", err)
 	}
 }
 
@@ -305,6 +321,7 @@ func aManager(t *testing.T, cfg Config) *Manager {
 	if err != nil {
 		t.Fatal(err)
 	}
+	m.Guard(nil)
 	return m
 }
 
