@@ -87,6 +87,22 @@ func TestHowLongTheAPIServerAsksToWaitIsToldAndTheClientNotMadeToWait(t *testing
 	}
 }
 
+func TestWhatOneClusterAsksForIsNotSaidOfAnother(t *testing.T) {
+	ctx, asked := Obeying(t.Context())
+	west, east := &Breaker{}, &Breaker{}
+	asked.note(west, 2*time.Second, false)
+	asked.note(east, time.Minute, true)
+	asked.note(west, time.Second, false)
+	if asked.Wait(west) != 2*time.Second || asked.Wait(east) != time.Minute || asked.Lost(west) || !asked.Lost(east) {
+		t.Errorf("west asked for %v and lost a connection: %v; east %v, %v", asked.Wait(west), asked.Lost(west),
+			asked.Wait(east), asked.Lost(east))
+	}
+	if AskedOf(ctx, east) != time.Minute || AskedOf(ctx, nil) != 0 || AskedOf(t.Context(), east) != 0 {
+		t.Errorf("east asked for %v, home for %v, and in no reconcile for %v", AskedOf(ctx, east), AskedOf(ctx, nil),
+			AskedOf(t.Context(), east))
+	}
+}
+
 func podMapper() meta.RESTMapper {
 	m := meta.NewDefaultRESTMapper(nil)
 	m.Add(corev1.SchemeGroupVersion.WithKind("Pod"), meta.RESTScopeNamespace)
