@@ -245,10 +245,20 @@ func (r *run) deleteLayout(ctx context.Context, f *fault) {
 
 // editLayout asks for the same shards anew, under other names.
 func (r *run) editLayout(ctx context.Context, f *fault) {
+	cluster, asked := "", int64(0)
 	r.redo(ctx, f, func(home client.Client, layout *tenurev1alpha1.Shard) error {
 		layout.Spec.Layout.Generation++
+		cluster, asked = layout.Spec.Cluster, layout.Spec.Layout.Generation
 		return home.Update(ctx, layout)
 	})
+	shards, err := r.fleet.Shards(ctx)
+	r.blame(err)
+	f.Sign, f.Hits = "shards held under their new names", 0
+	for _, s := range shards {
+		if s.Spec.Cluster == cluster && s.Spec.Generation >= asked && s.Status.Holder != "" {
+			f.Hits++
+		}
+	}
 }
 
 // foreign applies a record that no replica made, for slots that others cover, and deletes it again.

@@ -148,6 +148,12 @@ func (r *run) runUntidy(ctx context.Context) {
 		}
 	}
 	r.reach("faults in the untidy scenario", r.untidy, all)
+	r.mu.Lock()
+	deaths := slices.Clone(r.deaths)
+	r.mu.Unlock()
+	if len(deaths) > 0 { // a lapse ends no process, nor does anything else here
+		r.blame(fmt.Errorf("replicas ended by themselves, their logs are %q", deaths))
+	}
 }
 
 // refusal is a write that home refused.
