@@ -325,7 +325,7 @@ func TestWhatOneClusterAsksForIsNotObeyedForAnother(t *testing.T) {
 						return reconcile.Result{}, err
 					}
 				}
-				if asked := engage.AskedOf(ctx, other); asked != 2*time.Minute {
+				if asked := engage.AskedToWait(ctx, other); asked != 2*time.Minute {
 					t.Errorf("the reconciler hears that the other one asked for %v", asked)
 				}
 				return reconcile.Result{}, apierrors.NewTooManyRequestsError("later")
@@ -336,7 +336,7 @@ func TestWhatOneClusterAsksForIsNotObeyedForAnother(t *testing.T) {
 		if after := result.RequeueAfter; err != nil || after < 7*time.Second || after > 9*time.Second {
 			t.Errorf("comes back after %v, want the 7s of its own cluster (%v)", after, err)
 		}
-		if asked := engage.AskedOf(t.Context(), other); asked != 0 {
+		if asked := engage.AskedToWait(t.Context(), other); asked != 0 {
 			t.Errorf("outside of a reconcile %v were asked for", asked)
 		}
 	})

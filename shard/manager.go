@@ -249,7 +249,7 @@ func (m *Manager) Asked(ctx context.Context, name multicluster.ClusterName) time
 	if traffic == nil {
 		return 0
 	}
-	return engage.AskedOf(ctx, &traffic.Breaker)
+	return engage.AskedToWait(ctx, &traffic.Breaker)
 }
 
 // Status returns what the replica holds and does now. It is safe for concurrent use.

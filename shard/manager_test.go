@@ -183,6 +183,16 @@ func TestKindsThatCannotBeMeantAreRefused(t *testing.T) {
 	}
 }
 
+// Every request's User-Agent has it. A version that is read from a file may end with a newline.
+func TestAVersionThatNoHeaderCanHaveIsRefused(t *testing.T) {
+	for version, ok := range map[string]bool{"": true, "v1.2.3": true, "v1 (abc)": true, "v1\n": false, "ü": false} {
+		err := Config{Replica: "a", Version: version, Kinds: []Kind{Primary(&corev1.ConfigMap{})}}.Validate()
+		if (err == nil) != ok || err != nil && !strings.Contains(err.Error(), fmt.Sprintf("Version %q", version)) {
+			t.Errorf("version %q: %v", version, err)
+		}
+	}
+}
+
 // A share that counted as another would be given without a word.
 func TestAWeightThatThePlannerDoesNotKnowIsRefused(t *testing.T) {
 	for weight, ok := range map[int]bool{-1: false, 0: true, 1: true, plan.MaxWeight: true, plan.MaxWeight + 1: false} {

@@ -163,8 +163,7 @@ func (a *actor) makePod(ctx context.Context, at *cnatv1alpha1.At) (ctrl.Result, 
 }
 
 // isRefusal reports whether an error is the API server's answer that it didn't carry out the request. All other errors
-// leave that open. A webhook that can't be called is an error of the server's own, but objects are admitted before they
-// are stored.
+// leave that open. So does 500, unless a webhook couldn't be called: objects are admitted before they are stored.
 func isRefusal(err error) bool {
 	code := codeOf(err)
 	return code >= 400 && code < 500 && code != http.StatusRequestTimeout ||
@@ -215,8 +214,8 @@ func (a *actor) isNews(at *cnatv1alpha1.At, shown, message string) bool {
 var causeBudget = budget.Config{Burst: 3, Every: 5 * time.Minute, PerSecond: 20}
 
 // refusalBudget bounds how often refused Pods of one namespace are tried again. Only refusals use it up: once Pods are
-// accepted, nothing is held back. Whatever other namespaces use up, one Pod is tried every few seconds: its
-// quota may have been raised.
+// accepted, nothing is held back. Whatever other namespaces use up, one Pod is tried every few seconds: its quota may
+// have been raised.
 var refusalBudget = budget.Config{Burst: 100, Every: time.Second / 20, PerSecond: 50, Least: refusedPause / 2}
 
 // refusedPause is how long an At waits at least when that budget is spent, and at most twice as long.

@@ -22,7 +22,7 @@ type book[T comparable] struct {
 	taken    []*item[T] // keys that workers have
 	active   int        // clusters with keys that are ready or running
 	count    uint64     // of keys that became ready; it orders them
-	most     int        // keys that were in items at a time since it was made
+	most     int        // the most keys that items has had since it was made
 
 	// Free lists, since these come and go with keys.
 	spareItems      spare[item[T]]

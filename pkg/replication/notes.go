@@ -110,8 +110,8 @@ func (n *Note) hold(key, text string, now time.Time) time.Duration {
 // longestSilence bounds how long it goes unnoticed that a target answers again.
 const longestSilence = 15 * time.Second
 
-// silent delays the next try after one that got no answer, or only the error said, and by which the target may have
-// asked to wait.
+// silent delays the next try after one that got no answer, or only the error said. asked is for how long the target
+// asked to be left alone.
 func (n *Note) silent(said string, asked time.Duration, now time.Time) time.Duration {
 	wait := max(min(delay(n.Silences), longestSilence), asked)
 	n.Silences++

@@ -219,43 +219,50 @@ func (r *run) alias(ctx context.Context, f *fault) {
 	r.blame(r.fleet.RemoveCluster(ctx, second))
 }
 
-// redo changes the layout of a cluster as a person might.
-func (r *run) redo(ctx context.Context, f *fault, change func(client.Client, *tenurev1alpha1.Shard) error) {
+// redo changes the layout of a cluster as a person might, and returns it as it was written.
+func (r *run) redo(ctx context.Context, f *fault,
+	change func(client.Client, *tenurev1alpha1.Shard) error) *tenurev1alpha1.Shard {
 	layout := &tenurev1alpha1.Shard{}
 	layout.Namespace, layout.Name = lab.Namespace, r.workload()+".layout"
-	f.Victim, f.Sign = layout.Name, "layouts that are there after the change"
+	f.Victim = layout.Name
 	home := r.fleet.Client(lab.Home)
 	err := home.Get(ctx, client.ObjectKeyFromObject(layout), layout)
 	if err == nil {
 		err = change(home, layout)
 	}
-	if r.blame(err); err != nil {
-		return
+	if r.blame(err); err == nil {
+		sleep(ctx, 4*r.lease) // a deleted one is made again, and all shards of an edited one
 	}
-	sleep(ctx, 4*r.lease) // a deleted one is made again, and all shards of an edited one
-	err = home.Get(ctx, client.ObjectKeyFromObject(layout), layout)
-	if r.blame(client.IgnoreNotFound(err)); err == nil {
+	return layout
+}
+
+func (r *run) deleteLayout(ctx context.Context, f *fault) {
+	f.Sign = "layouts that were made again"
+	layout := r.redo(ctx, f, func(home client.Client, layout *tenurev1alpha1.Shard) error {
+		return home.Delete(ctx, layout)
+	})
+	again := &tenurev1alpha1.Shard{}
+	err := r.fleet.Client(lab.Home).Get(ctx, client.ObjectKeyFromObject(layout), again)
+	if r.blame(client.IgnoreNotFound(err)); err == nil && again.UID != layout.UID {
 		f.Hits++
 	}
 }
 
-func (r *run) deleteLayout(ctx context.Context, f *fault) {
-	r.redo(ctx, f, func(home client.Client, layout *tenurev1alpha1.Shard) error { return home.Delete(ctx, layout) })
-}
-
 // editLayout asks for the same shards anew, under other names.
 func (r *run) editLayout(ctx context.Context, f *fault) {
-	cluster, asked := "", int64(0)
-	r.redo(ctx, f, func(home client.Client, layout *tenurev1alpha1.Shard) error {
+	f.Sign = "shards held under their new names"
+	layout := r.redo(ctx, f, func(home client.Client, layout *tenurev1alpha1.Shard) error {
 		layout.Spec.Layout.Generation++
-		cluster, asked = layout.Spec.Cluster, layout.Spec.Layout.Generation
 		return home.Update(ctx, layout)
 	})
+	if layout.Spec.Layout == nil {
+		return // it couldn't be read
+	}
 	shards, err := r.fleet.Shards(ctx)
 	r.blame(err)
-	f.Sign, f.Hits = "shards held under their new names", 0
 	for _, s := range shards {
-		if s.Spec.Cluster == cluster && s.Spec.Generation >= asked && s.Status.Holder != "" {
+		asked := s.Spec.Cluster == layout.Spec.Cluster && s.Spec.Generation >= layout.Spec.Layout.Generation
+		if asked && s.Status.Holder != "" {
 			f.Hits++
 		}
 	}

@@ -93,9 +93,11 @@ type run struct {
 	broken []error  // violations found while running
 	deaths []string // logs of replicas that ended by themselves
 	calm   bool
-	calms  []window // when calm scenarios ran
-	quotas []quota
-	crowds []fault
+	// staysUp: nothing that is done in this scenario is a reason for a replica to end by itself.
+	staysUp bool
+	calms   []window // when calm scenarios ran
+	quotas  []quota
+	crowds  []fault
 }
 
 func newRun(s settings, f *lab.Fleet, out io.Writer) *run {

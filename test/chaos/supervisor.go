@@ -27,8 +27,9 @@ func (r *run) watchMachine(ctx context.Context) {
 	}
 }
 
-// supervise restarts replicas that ended by themselves, as a kubelet would. If one ends while nothing is done to it,
-// that is a bug of ours. In a storm a replica may find no home cluster when it starts, or give an incarnation up.
+// supervise restarts replicas that ended by themselves, as a kubelet would. If one ends while nothing is done to it, or
+// in the untidy scenario, that is a bug of ours. In a storm a replica may find no home cluster when it starts, or give
+// an incarnation up.
 func (r *run) supervise(ctx context.Context) {
 	seen := map[*lab.Replica]bool{}
 	for ctx.Err() == nil {
@@ -39,10 +40,10 @@ func (r *run) supervise(ctx context.Context) {
 			}
 			seen[replica] = true
 			r.mu.Lock()
-			calm := r.calm
+			blamed := r.calm || r.staysUp
 			r.deaths = append(r.deaths, replica.LogPath)
 			r.mu.Unlock()
-			if calm {
+			if blamed {
 				r.blame(err)
 			}
 			r.say("%v", err)

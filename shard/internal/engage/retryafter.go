@@ -75,9 +75,9 @@ func Obeying(ctx context.Context) (context.Context, *Asked) {
 	return context.WithValue(ctx, askedKey{}, asked), asked
 }
 
-// AskedOf returns for how long a cluster asked to wait in what the context belongs to, 0 if it didn't or if the context
-// isn't one of [Obeying].
-func AskedOf(ctx context.Context, cluster *Breaker) time.Duration {
+// AskedToWait returns for how long a cluster asked to wait in what the context belongs to, 0 if it didn't or if the
+// context isn't one of [Obeying].
+func AskedToWait(ctx context.Context, cluster *Breaker) time.Duration {
 	return askedOf(ctx).Wait(cluster)
 }
 

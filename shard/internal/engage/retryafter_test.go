@@ -97,9 +97,9 @@ func TestWhatOneClusterAsksForIsNotSaidOfAnother(t *testing.T) {
 		t.Errorf("west asked for %v and lost a connection: %v; east %v, %v", asked.Wait(west), asked.Lost(west),
 			asked.Wait(east), asked.Lost(east))
 	}
-	if AskedOf(ctx, east) != time.Minute || AskedOf(ctx, nil) != 0 || AskedOf(t.Context(), east) != 0 {
-		t.Errorf("east asked for %v, home for %v, and in no reconcile for %v", AskedOf(ctx, east), AskedOf(ctx, nil),
-			AskedOf(t.Context(), east))
+	if AskedToWait(ctx, east) != time.Minute || AskedToWait(ctx, nil) != 0 || AskedToWait(t.Context(), east) != 0 {
+		t.Errorf("east asked for %v, home for %v, and in no reconcile for %v", AskedToWait(ctx, east), AskedToWait(ctx, nil),
+			AskedToWait(t.Context(), east))
 	}
 }
 

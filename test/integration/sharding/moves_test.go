@@ -24,23 +24,18 @@ func moved(before, after map[string]tenure) map[string][]string {
 	return m
 }
 
-// seasoned waits until the Leases of these replicas no longer say that they have just begun.
+// seasoned waits until no Lease of these replicas says that it has just begun.
 func (r *rig) seasoned(names ...string) {
 	r.eventually("nobody has just begun", func() error {
 		leases := &coordinationv1.LeaseList{}
-		if err := r.Client(lab.Home).List(r.t.Context(), leases, client.InNamespace(lab.Namespace),
-			client.HasLabels{tenurev1alpha1.ReplicaLabel}); err != nil {
+		if err := r.Client(lab.Home).List(r.t.Context(), leases, client.InNamespace(lab.Namespace)); err != nil {
 			return err
 		}
-		left := len(names)
 		for _, l := range leases.Items {
 			if slices.Contains(names, l.Labels[tenurev1alpha1.ReplicaLabel]) &&
-				l.Annotations[tenurev1alpha1.FreshAnnotation] == "" {
-				left--
+				l.Annotations[tenurev1alpha1.FreshAnnotation] != "" {
+				return fmt.Errorf("%s has", l.Name)
 			}
-		}
-		if left > 0 {
-			return fmt.Errorf("%d of %q have", left, names)
 		}
 		return nil
 	})

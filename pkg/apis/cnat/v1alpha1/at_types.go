@@ -7,7 +7,7 @@ import (
 )
 
 // At runs a command once, at a given time. A Pod that is deleted before its end was
-// seen is made again, so the command should bear to be run twice.
+// seen is made again, so the command must be safe to run twice.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
