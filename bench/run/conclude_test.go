@@ -1,8 +1,11 @@
 package run
 
 import (
+	"errors"
+	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +18,7 @@ import (
 	"github.com/tenure-dev/tenure/bench/stats"
 	"github.com/tenure-dev/tenure/bench/witness"
 	"github.com/tenure-dev/tenure/shard/protocol"
+	"github.com/tenure-dev/tenure/test/lab"
 )
 
 func value(v float64) *float64 { return &v }
@@ -286,6 +290,43 @@ func TestReplicasThatWereNeverAskedHaveNotReceivedNothing(t *testing.T) {
 	r := &round{namespace: "round-1", watch: newWatcher(f, time.Now())}
 	if err := newTally(f).addMetrics(r, 1, map[string]float64{}); err == nil {
 		t.Error("no metrics were read, and no event is said to have been received for others")
+	}
+}
+
+func TestAReplicaThatAnswersAgainMissedNothing(t *testing.T) {
+	p := &process{Replica: &lab.Replica{Name: "r1"}, scraped: true}
+	f := &fleet{as: ours, processes: []*process{p}}
+	page := func(reconciles int) lab.Metrics {
+		m, err := lab.ParseMetrics(strings.NewReader(fmt.Sprintf("# TYPE reconciles counter\nreconciles %d\n", reconciles)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	silent := errors.New("it doesn't answer")
+	for name, c := range map[string]struct {
+		first error // of the baseline
+		later []error
+		want  float64 // negative: an error
+	}{
+		"it always answers":             {nil, []error{nil, nil}, 2},
+		"not once, in between":          {nil, []error{silent, nil}, 2},
+		"not in the end":                {nil, []error{nil, silent}, -1},
+		"not when the baseline is read": {silent, []error{nil, nil}, -1},
+	} {
+		w := newWatcher(f, time.Now())
+		w.note(p, page(5), c.first)
+		w.rebase()
+		for i, err := range c.later {
+			w.note(p, page(6+i), err)
+		}
+		got, err := w.delta(f.processes, "reconciles", nil)
+		switch {
+		case c.want < 0 && !errors.Is(err, silent):
+			t.Errorf("%s: %v (%v), want that it didn't answer", name, got, err)
+		case c.want >= 0 && (err != nil || !slices.Equal(got, []float64{c.want})):
+			t.Errorf("%s: %v (%v), want %v", name, got, err, c.want)
+		}
 	}
 }
 

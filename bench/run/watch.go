@@ -2,7 +2,9 @@ package run
 
 import (
 	"context"
+	"errors"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -24,22 +26,30 @@ type watcher struct {
 	first map[*process]lab.Metrics
 	last  map[*process]lab.Metrics
 	depth map[string][]stats.Point
-	err   error
+	// silent are the errors of replicas that didn't answer when they were asked last; unread those of the baseline.
+	silent map[*process]error
+	unread error
 }
 
 func newWatcher(f *fleet, start time.Time) *watcher {
 	return &watcher{
 		fleet: f, start: start, first: map[*process]lab.Metrics{}, last: map[*process]lab.Metrics{},
-		depth: map[string][]stats.Point{},
+		depth: map[string][]stats.Point{}, silent: map[*process]error{},
 	}
 }
 
 // baseline reads every replica once, before the load.
 func (w *watcher) baseline(ctx context.Context) {
 	w.read(ctx)
+	w.rebase()
+}
+
+// rebase takes what was read so far as what there was before the load.
+func (w *watcher) rebase() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.first = maps.Clone(w.last)
+	w.unread = errors.Join(slices.Collect(maps.Values(w.silent))...)
 }
 
 // run reads until the context ends.
@@ -55,17 +65,25 @@ func (w *watcher) read(ctx context.Context) {
 			continue
 		}
 		page, err := w.ask(ctx, p)
-		w.mu.Lock()
-		switch {
-		case err == nil:
-			w.last[p] = page
-			if depth, missing := page.Sum("workqueue_depth", map[string]string{"name": w.fleet.controller()}); missing == nil {
-				w.depth[p.Name] = append(w.depth[p.Name], stats.Point{X: time.Since(w.start).Seconds(), Y: depth})
-			}
-		case time.Since(p.Started) > 5*time.Second && !p.Ended() && !p.Asked() && ctx.Err() == nil:
-			w.err = err // a replica that is just starting or ending need not answer
+		// A replica that is just starting or ending need not answer.
+		if err == nil || time.Since(p.Started) > 5*time.Second && !p.Ended() && !p.Asked() && ctx.Err() == nil {
+			w.note(p, page, err)
 		}
-		w.mu.Unlock()
+	}
+}
+
+// note keeps a replica's answer, or why there is none. A later answer makes up for that.
+func (w *watcher) note(p *process, page lab.Metrics, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err != nil {
+		w.silent[p] = err
+		return
+	}
+	delete(w.silent, p)
+	w.last[p] = page
+	if depth, missing := page.Sum("workqueue_depth", map[string]string{"name": w.fleet.controller()}); missing == nil {
+		w.depth[p.Name] = append(w.depth[p.Name], stats.Point{X: time.Since(w.start).Seconds(), Y: depth})
 	}
 }
 
@@ -80,8 +98,9 @@ func (w *watcher) ask(ctx context.Context, p *process) (lab.Metrics, error) {
 func (w *watcher) delta(processes []*process, name string, labels map[string]string) ([]float64, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.err != nil {
-		return nil, w.err
+	silent := slices.Collect(maps.Values(w.silent))
+	if err := errors.Join(append(silent, w.unread)...); err != nil {
+		return nil, err
 	}
 	out := make([]float64, 0, len(processes))
 	for _, p := range processes {

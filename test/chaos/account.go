@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -86,11 +87,12 @@ func (a *account) idle() error {
 	var errs []error
 	for _, f := range a.faults {
 		switch {
-		case f.Hits > 0:
+		case f.Hits >= max(1, f.Of):
 		case f.Rule != "":
 			errs = append(errs, fmt.Errorf("idle fault: %s hit no request (rule: %s)", f, f.Rule))
 		case f.Sign != "":
-			errs = append(errs, fmt.Errorf("idle fault: %s had no effect (%s: none)", f, f.Sign))
+			errs = append(errs, fmt.Errorf("idle fault: %s had no effect, or not everywhere (%s: %d of %d)", f, f.Sign,
+				f.Hits, max(1, f.Of)))
 		}
 	}
 	return errors.Join(errs...)
@@ -255,7 +257,7 @@ func (a *account) excuse(l logged) *fault {
 			if a.calm(l.Time) && f.Kind != stalled {
 				continue
 			}
-			if e.of(f) && f.feltBy(l.replica) && (window{f.Start, f.End.Add(e.tail)}).holds(l.Time) {
+			if e.of(f) && f.feltBy(l) && (window{f.Start, f.End.Add(e.tail)}).holds(l.Time) {
 				return &a.faults[i]
 			}
 		}
@@ -263,10 +265,23 @@ func (a *account) excuse(l logged) *fault {
 	return nil
 }
 
-// feltBy reports whether a fault can affect a replica.
-func (f fault) feltBy(replica string) bool {
-	whom, _, _ := strings.Cut(f.Victim, " ") // as in "r1 to home"
-	return whom == replica || whom == "all" || whom == "" || f.Server
+// feltBy reports whether a fault can be why a replica logged a line: it is a victim, and if the line is about a
+// workload cluster, the fault isn't about another.
+func (f fault) feltBy(l logged) bool {
+	whom, cluster, _ := strings.Cut(f.Victim, " to ") // as in "r1 to home"
+	if f.Server {
+		whom, cluster = "all", f.Victim
+	}
+	if at := l.about(); at != "" && cluster != "" && cluster != lab.Home && cluster != at {
+		return false
+	}
+	return whom == l.replica || whom == "all" || whom == ""
+}
+
+// about is the workload cluster that a line is about; "" if it names none.
+func (l logged) about() string {
+	cluster, _, _ := strings.Cut(cmp.Or(l.Cluster, l.Shard), "/")
+	return cluster
 }
 
 func (f fault) String() string {

@@ -81,6 +81,12 @@ func TestEachMissIsFoundAndASoundAccountHasNone(t *testing.T) {
 			"idle fault: restart of the API server, home"},
 		"a fault left one": {func(a *account) { a.faults[3].Sign, a.faults[3].Hits = "Leases deleted", 1 },
 			""},
+		"a fault that only two of three replicas show": {func(a *account) {
+			a.faults[3].Sign, a.faults[3].Hits, a.faults[3].Of = "replicas with new credentials", 2, 3
+		}, "(replicas with new credentials: 2 of 3)"},
+		"a fault that all three show": {func(a *account) {
+			a.faults[3].Sign, a.faults[3].Hits, a.faults[3].Of = "replicas with new credentials", 3, 3
+		}, ""},
 		"a fault of a process has no hits": {func(a *account) { a.faults[0].Hits = 0 }, ""},
 		"lapse in calm": {func(a *account) {
 			storm(a, says("r2", 15, "INFO", "incarnation lapsed", ""))
@@ -157,6 +163,21 @@ func TestEachMissIsFoundAndASoundAccountHasNone(t *testing.T) {
 		"of another than the victim": {func(a *account) {
 			storm(a, says("r1", 74, "ERROR", "Reconciler error", "connection refused"))
 		}, "unexplained error"},
+		"of another cluster than the fault's": {func(a *account) {
+			l := says("r2", 151, "ERROR", "Reconciler error", "fault proxy: 500 to create pods")
+			l.Cluster = "east/p0"
+			storm(a, l)
+		}, "unexplained error"},
+		"of a shard of that cluster": {func(a *account) {
+			l := says("r2", 151, "ERROR", "Reconciler error", "fault proxy: 500 to create pods")
+			l.Shard = "west/p0"
+			storm(a, l)
+		}, ""},
+		"of a cluster, while home fails": {func(a *account) {
+			l := says("r3", 76, "ERROR", "Reconciler error", "context deadline exceeded")
+			l.Cluster = "east/p0"
+			storm(a, l)
+		}, ""},
 		"of another kind than the fault's": {func(a *account) {
 			storm(a, says("r3", 74, "ERROR", "Reconciler error", "fault proxy: 500"))
 		}, "unexplained error"},
@@ -210,8 +231,9 @@ func TestEachMissedTargetIsFoundAndASoundAccountMeetsAll(t *testing.T) {
 		a.logs = slices.DeleteFunc(a.logs, func(l logged) bool { return l.Kind == kind })
 	}
 	odd := func(a *account) {
-		a.ordeals = []ordeal{{kind: "odd", wait: func(*account) time.Duration { return time.Second }}}
-		a.faults = append(a.faults, fault{Kind: "odd", Start: after(70), Since: after(70), End: after(75)})
+		a.ordeals = []ordeal{{kind: "odd", wait: func(*account) time.Duration { return time.Second },
+			refused: untidyWrites}}
+		a.faults = append(a.faults, fault{Kind: "odd", Start: after(70), Since: after(70), Lifted: after(73), End: after(75)})
 	}
 	long := 900.0
 	for name, c := range map[string]struct {
@@ -260,7 +282,28 @@ func TestEachMissedTargetIsFoundAndASoundAccountMeetsAll(t *testing.T) {
 		}, rate(1), "keys due at handoffs (Planned), by the audit logs, p99: no sample"},
 		"no At that an untidy fault could delay": {func(a *account) { odd(a); a.ats = a.ats[:2] }, rate(1),
 			"odd (1): longest wait of an At: no sample"},
-		"one that it did delay": {odd, rate(1), "odd (1): longest wait of an At: 40s"},
+		"one that it did delay":           {odd, rate(1), "odd (1): longest wait of an At: 40s"},
+		"a lapse too many, because of it": {odd, rate(1), "odd (1): lapses: 1, should be at most 0"},
+		"a move too many, because of it": {func(a *account) {
+			odd(a)
+			a.logs[6].Time = after(72)
+		}, rate(1), "odd (1): moves of a shard until it ended: 1, should be at most 0"},
+		"a write that home refused too many, because of it": {func(a *account) {
+			odd(a)
+			for range 31 { // in 15 s
+				a.refused = append(a.refused, refusal{"r1", after(71)})
+			}
+		}, rate(1), "odd (1): refused writes a second and replica: 2.07, should be at most 2.00"},
+		"no write too many, and of several replicas": {func(a *account) {
+			odd(a)
+			a.ats[2].late = 500 * time.Millisecond
+			a.logs[1].Time = after(80)
+			for _, replica := range []string{"r1", "r2"} {
+				for range 30 {
+					a.refused = append(a.refused, refusal{replica, after(71)})
+				}
+			}
+		}, rate(1), ""},
 		"no key due at nine": {func(a *account) {
 			for range 8 {
 				a.logs = append(a.logs, a.logs[6])

@@ -215,6 +215,10 @@ func (g *gates) short(ctx context.Context, f *lab.Fleet, s settings, one gate) e
 // playGate moves shards, lets a replica leave and, if wanted, another crash, under load.
 func (r *run) playGate(ctx context.Context, one gate) error {
 	began := time.Now()
+	flags := r.flags
+	if one.restore {
+		r.flags = nil
+	}
 	if err := r.startAll(ctx); err != nil {
 		return err
 	}
@@ -238,6 +242,9 @@ func (r *run) playGate(ctx context.Context, one gate) error {
 		f := fault{Kind: "home restored", Start: time.Now(), Server: true}
 		r.restore(ctx, &f, time.Second, 0, 0)
 		r.note(f)
+		r.settle(ctx, settleWithin)
+		r.flags = flags
+		r.roll(ctx)
 		r.settle(ctx, settleWithin)
 	}
 	while(func() {

@@ -60,9 +60,18 @@ func (r *run) restore(ctx context.Context, f *fault, age time.Duration, bump uin
 	for at > 0 && time.Since(r.snapshots[at].at) < age {
 		at--
 	}
-	f.Start = time.Now()
+	before, err := r.epochs(ctx)
+	r.blame(err)
+	f.Start, f.Sign = time.Now(), "records that went back"
 	r.blame(r.fleet.Planes.Cluster(lab.Home).Restore(context.WithoutCancel(ctx), r.snapshots[at].path, bump))
 	f.Since = time.Now()
+	now, err := r.epochs(ctx)
+	r.blame(err)
+	for name, epoch := range before {
+		if now[name] < epoch {
+			f.Hits++
+		}
+	}
 	if lag > 0 { // not before: a server that starts asks etcd for thousands of things, one after another
 		r.lagFor(ctx, f, lag, 2*r.lease)
 	}
@@ -72,10 +81,34 @@ func (r *run) restore(ctx context.Context, f *fault, age time.Duration, bump uin
 	r.blame(r.fleet.Pin(ctx, "", func(int) string { return "" }))
 }
 
+// epochs returns the epoch of each record.
+func (r *run) epochs(ctx context.Context) (map[string]int64, error) {
+	shards, err := r.fleet.Shards(ctx)
+	all := map[string]int64{}
+	for _, s := range shards {
+		all[s.Name] = s.Status.Epoch
+	}
+	return all, err
+}
+
+// impose has a rule in force on connections for a while.
+func (r *run) impose(ctx context.Context, f *fault, victim string, rule faultproxy.Rule, d time.Duration,
+	proxies ...*faultproxy.Proxy) {
+	f.Victim, f.Rule = victim, fmt.Sprintf("%+v", rule)
+	var all []*faultproxy.Injection
+	for _, p := range proxies {
+		all = append(all, p.Inject(rule))
+	}
+	sleep(ctx, d)
+	for _, injected := range all {
+		injected.End()
+		f.Hits += injected.Hits()
+	}
+}
+
 // cutOff keeps replicas from using a workload cluster, and nothing else.
 func (r *run) cutOff(ctx context.Context, f *fault, most int, rule faultproxy.Rule) {
-	cluster := r.workload()
-	f.Victim, f.Rule = "all to "+cluster, fmt.Sprintf("%+v", rule)
+	cluster, whom := r.workload(), "all"
 	if most == 1 {
 		v := r.victim()
 		if v == nil {
@@ -85,14 +118,9 @@ func (r *run) cutOff(ctx context.Context, f *fault, most int, rule faultproxy.Ru
 		if held := slices.Sorted(maps.Keys(r.tenures(ctx, v.Name))); len(held) > 0 {
 			cluster, _, _ = strings.Cut(held[r.intN(len(held))], "/")
 		}
-		rule.Match.Processes, f.Victim = []int{v.PID()}, v.Name+" to "+cluster
-		f.Rule = fmt.Sprintf("%+v", rule)
+		rule.Match.Processes, whom = []int{v.PID()}, v.Name
 	}
-	injected := r.fleet.Proxy(cluster).Inject(rule)
-	hold := 3 * r.lease
-	sleep(ctx, hold)
-	injected.End()
-	f.Hits = injected.Hits()
+	r.impose(ctx, f, whom+" to "+cluster, rule, 3*r.lease, r.fleet.Proxy(cluster))
 	if most != 1 { // no replica could serve it before
 		f.Since = time.Now()
 	}
@@ -100,35 +128,28 @@ func (r *run) cutOff(ctx context.Context, f *fault, most int, rule faultproxy.Ru
 
 // hurtHome disturbs every replica's connection to home in the same way.
 func (r *run) hurtHome(ctx context.Context, f *fault, rule faultproxy.Rule, d time.Duration) {
-	f.Victim, f.Rule = "all to home", fmt.Sprintf("%+v", rule)
-	var all []*faultproxy.Injection
+	var proxies []*faultproxy.Proxy
 	for _, v := range r.fleet.Alive() {
-		all = append(all, r.fleet.HomeProxy(v.Name).Inject(rule))
+		proxies = append(proxies, r.fleet.HomeProxy(v.Name))
 	}
-	sleep(ctx, d)
-	for _, injected := range all {
-		injected.End()
-		f.Hits += injected.Hits()
-	}
+	r.impose(ctx, f, "all to home", rule, d, proxies...)
 }
 
 // deafen keeps a replica from hearing anything that others write to home.
 func (r *run) deafen(ctx context.Context, f *fault, rule faultproxy.Rule) {
-	v := r.victim()
-	if v == nil {
-		return
+	if v := r.victim(); v != nil {
+		r.impose(ctx, f, v.Name+" to home", rule, 3*r.lease, r.fleet.HomeProxy(v.Name))
 	}
-	f.Victim, f.Rule = v.Name+" to home", fmt.Sprintf("%+v", rule)
-	injected := r.fleet.HomeProxy(v.Name).Inject(rule)
-	sleep(ctx, 3*r.lease)
-	injected.End()
-	f.Hits = injected.Hits()
 }
 
 // passedOn counts the replicas' requests so far to one of home's API servers: 0 is the first one, 1 the second.
 func (r *run) passedOn(server int) (n int) {
-	for _, v := range r.fleet.Alive() {
-		n += r.fleet.HomeProxy(v.Name).PassedOn(server)
+	proxies := map[*faultproxy.Proxy]bool{} // a replica that is started again keeps its own
+	for _, v := range r.processes() {
+		proxies[r.fleet.HomeProxy(v.Name)] = true
+	}
+	for p := range proxies {
+		n += p.PassedOn(server)
 	}
 	return n
 }
@@ -159,18 +180,17 @@ func (r *run) stand(ctx context.Context, f *fault) {
 	f.Hits = r.passedOn(0) - before
 }
 
-// logging counts the lines about a cluster that living replicas have logged since a moment.
-func (r *run) logging(cluster string, since time.Time, is func(lab.Line) bool) (n int) {
-	for _, v := range r.fleet.Alive() {
+// logged counts the living replicas that have logged a line about a cluster since the fault began. All of them must.
+func (r *run) logged(f *fault, cluster string, is func(lab.Line) bool) {
+	alive := r.fleet.Alive()
+	f.Of = len(alive)
+	for _, v := range alive {
 		lines, err := v.Log.Lines()
 		r.blame(err)
-		for _, l := range lines {
-			if l.Cluster == cluster && l.Time.After(since) && is(l) {
-				n++
-			}
+		if slices.ContainsFunc(lines, func(l lab.Line) bool { return l.Cluster == cluster && l.Time.After(f.Start) && is(l) }) {
+			f.Hits++
 		}
 	}
-	return n
 }
 
 // replaced is what replicas log when they go over to the credentials of another Secret.
@@ -178,37 +198,37 @@ func replaced(l lab.Line) bool { return l.Msg == "cluster's credentials replaced
 
 // rotate replaces the token in a cluster's Secret.
 func (r *run) rotate(ctx context.Context, f *fault) {
-	f.Victim, f.Sign = r.workload(), "log lines about new credentials"
+	f.Victim, f.Sign = r.workload(), "replicas with new credentials"
 	r.blame(r.fleet.AddCluster(ctx, f.Victim, f.Victim))
 	sleep(ctx, 2*r.lease)
-	f.Hits = r.logging(f.Victim, f.Start, replaced)
+	r.logged(f, f.Victim, replaced)
 }
 
 // breakSecret replaces a cluster's Secret by garbage, and repairs it.
 func (r *run) breakSecret(ctx context.Context, f *fault) {
-	f.Victim, f.Sign = r.workload(), "log lines about a kubeconfig that can't be used"
+	f.Victim, f.Sign = r.workload(), "replicas that can't use the kubeconfig"
 	r.blame(r.fleet.AddKubeconfig(ctx, f.Victim, []byte("no kubeconfig")))
 	sleep(ctx, 2*r.lease)
-	f.Hits = r.logging(f.Victim, f.Start, func(l lab.Line) bool { return l.Reason == clusterhealth.ReasonBadConfig })
+	r.logged(f, f.Victim, func(l lab.Line) bool { return l.Reason == clusterhealth.ReasonBadConfig })
 	r.blame(r.fleet.AddCluster(ctx, f.Victim, f.Victim))
 }
 
 // readd deletes a cluster's Secret and creates it again a moment later.
 func (r *run) readd(ctx context.Context, f *fault) {
-	f.Victim, f.Sign = r.workload(), "log lines about new credentials"
+	f.Victim, f.Sign = r.workload(), "replicas with new credentials"
 	r.blame(r.fleet.RemoveCluster(ctx, f.Victim))
 	r.blame(r.fleet.AddCluster(ctx, f.Victim, f.Victim))
 	sleep(ctx, 2*r.lease)
-	f.Hits = r.logging(f.Victim, f.Start, replaced)
+	r.logged(f, f.Victim, replaced)
 }
 
 // alias gives a cluster a second name, another one each time, and takes it back.
 func (r *run) alias(ctx context.Context, f *fault) {
-	f.Victim, f.Sign = r.workload(), "log lines about the second name"
+	f.Victim, f.Sign = r.workload(), "replicas that know the second name"
 	second := fmt.Sprintf("%s-%d", f.Victim, f.Start.Unix())
 	r.blame(r.fleet.AddCluster(ctx, second, f.Victim))
 	sleep(ctx, 3*r.lease)
-	f.Hits = r.logging(second, f.Start, func(l lab.Line) bool { return l.Msg == "cluster can be used" })
+	r.logged(f, second, func(l lab.Line) bool { return l.Msg == "cluster can be used" })
 	records := &tenurev1alpha1.ShardList{}
 	r.blame(r.fleet.Client(lab.Home).List(ctx, records, client.InNamespace(lab.Namespace)))
 	for _, s := range records.Items {
@@ -287,7 +307,9 @@ func (r *run) foreign(ctx context.Context, f *fault) {
 	f.Sign = "replicas that count a foreign record"
 	r.blame(r.fleet.Client(lab.Home).Create(ctx, foreign))
 	sleep(ctx, 3*r.lease)
-	for _, v := range r.fleet.Alive() {
+	alive := r.fleet.Alive()
+	f.Of = len(alive)
+	for _, v := range alive {
 		if page, err := v.Metrics(ctx); err == nil && page.By("tenure_foreign_records", "reason")[inspect.Foreign] > 0 {
 			f.Hits++
 		}
@@ -309,7 +331,7 @@ func (r *run) deleteRecord(ctx context.Context, f *fault) {
 		return
 	}
 	f.Hits++
-	sleep(ctx, time.Second)
+	sleep(ctx, 4*r.lease) // the coordinator makes it again, and it moves once
 }
 
 // deleteLease deletes a live replica's Lease.

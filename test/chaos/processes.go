@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os/exec"
 	"runtime"
@@ -64,7 +65,7 @@ func (r *run) terminate(ctx context.Context, v *lab.Replica, kind string) {
 	r.mu.Lock()
 	calm := r.calm
 	r.mu.Unlock()
-	if calm { // with other faults at the same time, a replica may have to give up
+	if calm || errors.Is(err, lab.ErrStillRuns) { // with other faults at the same time, a replica may have to give up
 		r.blame(err)
 	}
 	if !v.Ended() {

@@ -49,9 +49,9 @@ type fault struct {
 	Start  time.Time
 	End    time.Time
 	// Rule is what was injected into the network. Sign is what else shows that the fault had an effect. Hits is the number
-	// of requests that the rule hit, or of such signs.
+	// of requests that the rule hit, or of such signs; Of is how many of them there must be, 0 for one.
 	Rule, Sign string
-	Hits       int
+	Hits, Of   int
 	// Server says that an API server was restarted, lagged or stood still, which affects all replicas.
 	Server bool
 	// Tenures of the victim of a crash or clean exit, as shard -> epoch.
@@ -190,18 +190,18 @@ func (r *run) victim() *lab.Replica {
 	return alive[r.intN(len(alive))]
 }
 
-// coordinator returns the replica that coordinates; any living one if that isn't known.
+// coordinator returns the replica that coordinates; nil if there is none, or home can't say.
 func (r *run) coordinator(ctx context.Context) *lab.Replica {
 	name, err := r.fleet.Coordinator(ctx)
 	if err != nil {
-		return r.victim()
+		return nil
 	}
 	for _, replica := range r.fleet.Alive() {
 		if replica.Name == name {
 			return replica
 		}
 	}
-	return r.victim()
+	return nil
 }
 
 // tenures returns what a replica holds now, as shard -> epoch; nil if the records can't be read.
