@@ -21,6 +21,10 @@ type line struct {
 		Code    int
 		Message string
 	}
+	Annotations struct {
+		Decision string `json:"authorization.k8s.io/decision"`
+		Reason   string `json:"authorization.k8s.io/reason"`
+	}
 	RequestObject, ResponseObject            json.RawMessage
 	RequestReceivedTimestamp, StageTimestamp time.Time
 }
@@ -39,6 +43,7 @@ func decode(text []byte) (Event, error) {
 		Stage: l.Stage, Verb: l.Verb, Group: o.APIGroup, Resource: o.Resource, Subresource: o.Subresource,
 		Namespace: o.Namespace, Name: o.Name, UID: o.UID, Base: number(o.ResourceVersion), URI: l.RequestURI,
 		UserAgent: l.UserAgent, User: l.User.Username, Code: l.ResponseStatus.Code, Message: l.ResponseStatus.Message,
+		Decision: l.Annotations.Decision, Reason: l.Annotations.Reason,
 		Received: l.RequestReceivedTimestamp.UnixMicro(), Completed: l.StageTimestamp.UnixMicro(),
 		DryRun: strings.Contains(l.RequestURI, "dryRun="), Request: l.RequestObject, Response: l.ResponseObject,
 	}

@@ -1,5 +1,4 @@
-// Package audit reads the audit logs of API servers. Only package test/lab/rights has a reader of its own, for the
-// decisions of RBAC.
+// Package audit reads the audit logs of API servers.
 //
 //	for e, err := range audit.Events(plane.AuditLog()) {
 //		...

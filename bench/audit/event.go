@@ -39,6 +39,8 @@ type Event struct {
 
 	UserAgent string
 	User      string
+	// Decision is "allow" or "forbid", and Reason names the role that allowed it.
+	Decision, Reason string
 
 	// Received and Completed are microseconds since 1970 on the API server's clock: when the request arrived, and when
 	// this stage was reached. A commit happened in between.

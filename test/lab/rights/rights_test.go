@@ -14,9 +14,10 @@ import (
 func inALog(user, verb, group, resource, decided, why string) string {
 	resource, sub, _ := strings.Cut(resource, "/")
 	return `{"stage":"ResponseComplete","verb":"` + verb + `","requestURI":"/u","user":{"username":"` + user + `"},` +
+		`"requestReceivedTimestamp":"2026-01-01T00:00:00Z","stageTimestamp":"2026-01-01T00:00:00Z",` +
 		`"objectRef":{"resource":"` + resource + `","subresource":"` + sub + `","apiGroup":"` + group +
 		`","namespace":"n"},` +
-		`"annotations":{"` + decision + `":"` + decided + `","` + reason + `":"` + why + `"}}` + "\n"
+		`"annotations":{"authorization.k8s.io/decision":"` + decided + `","authorization.k8s.io/reason":"` + why + `"}}` + "\n"
 }
 
 func byRole(role string) string {

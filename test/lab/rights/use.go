@@ -1,19 +1,19 @@
 package rights
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/tenure-dev/tenure/bench/audit"
 )
 
 // Variable names the folder that use is left in. Without it, nothing is left and planes log no reads of single objects.
@@ -56,47 +56,22 @@ type Use struct {
 	Refused []Refusal
 }
 
-// event is the part of an audit event that is read.
-type event struct {
-	Stage, Verb, RequestURI string
-	User                    struct{ Username string }
-	ObjectRef               struct{ Resource, APIGroup, Subresource, Namespace string }
-	Annotations             map[string]string
-}
-
-// Annotations of an audit event, and how RBAC begins its reason.
-const (
-	decision = "authorization.k8s.io/decision"
-	reason   = "authorization.k8s.io/reason"
-)
-
 // roleIn finds the role in the reason that RBAC gives. Roles that Kubernetes itself gives to all users are none of
 // ours.
 var roleIn = regexp.MustCompile(`of (?:Cluster)?Role "(tenure-[^"]+)"`)
 
 // Read reads one audit log.
 func Read(path string) (Use, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return Use{}, fmt.Errorf("reading who used which right: %w", err)
-	}
-	defer f.Close()
 	seen := use{used: map[Grant]bool{}, allowed: map[place]bool{}, refused: map[place]Refusal{}}
-	in := bufio.NewReaderSize(f, 1<<18)
-	for {
-		text, err := in.ReadBytes('\n')
-		if bytes.Contains(text, []byte(User)) {
-			var e event
-			// a line that is cut short is the last of a killed server
-			if json.Unmarshal(text, &e) == nil && e.User.Username == User {
-				seen.count(&e)
-			}
-		}
-		if err == io.EOF {
-			break
+	for e, err := range audit.Events(path) {
+		if errors.Is(err, audit.ErrTruncated) {
+			break // the last line of a killed server
 		}
 		if err != nil {
 			return Use{}, fmt.Errorf("reading who used which right: %w", err)
+		}
+		if e.User == User {
+			seen.count(&e)
 		}
 	}
 	// An API server that has just started refuses what its roles allow until it has read them.
@@ -117,22 +92,22 @@ type place struct {
 	namespace string
 }
 
-func (u *use) count(e *event) {
-	right := Right{Group: e.ObjectRef.APIGroup, Resource: e.ObjectRef.Resource, Verb: e.Verb}
-	if e.ObjectRef.Subresource != "" {
-		right.Resource += "/" + e.ObjectRef.Subresource
+func (u *use) count(e *audit.Event) {
+	right := Right{Group: e.Group, Resource: e.Resource, Verb: e.Verb}
+	if e.Subresource != "" {
+		right.Resource += "/" + e.Subresource
 	}
 	if right.Resource == "" {
 		return // a path, as of discovery
 	}
-	where := place{right, e.ObjectRef.Namespace}
-	switch role := roleIn.FindStringSubmatch(e.Annotations[reason]); {
-	case e.Annotations[decision] == "forbid" && where.namespace == Unbound:
-	case e.Annotations[decision] == "forbid":
+	where := place{right, e.Namespace}
+	switch role := roleIn.FindStringSubmatch(e.Reason); {
+	case e.Decision == "forbid" && where.namespace == Unbound:
+	case e.Decision == "forbid":
 		if _, there := u.refused[where]; !there {
-			u.refused[where] = Refusal{Right: right, Namespace: where.namespace, URI: e.RequestURI}
+			u.refused[where] = Refusal{Right: right, Namespace: where.namespace, URI: e.URI}
 		}
-	case e.Annotations[decision] == "allow" && role != nil:
+	case e.Decision == "allow" && role != nil:
 		u.used[Grant{Role: role[1], Right: right}] = true
 		u.allowed[where] = true
 	}
