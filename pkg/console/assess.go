@@ -7,8 +7,10 @@ import (
 	"time"
 
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	"github.com/tenure-dev/tenure/pkg/clusterhealth"
 	"github.com/tenure-dev/tenure/shard/inspect"
 	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/shard/plan"
 	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
@@ -190,6 +192,14 @@ func (v *survey) readClusters() {
 			if c := byName[said.Cluster]; c != nil && r.Acts() {
 				c.hear(said)
 			}
+		}
+	}
+	for _, a := range v.Clusters {
+		unfit := slices.ContainsFunc(v.replicas, func(r *Replica) bool {
+			return r.Acts() && r.Unfit.Of(a.Cluster) == plan.Unfit
+		})
+		if c := byName[a.Cluster]; a.Reason == clusterhealth.ReasonUnreachable && !a.Told && c.Served() && !unfit {
+			c.Reason = ReasonNotFromHere
 		}
 	}
 	for _, c := range byName {

@@ -162,7 +162,7 @@ func (v *survey) findUnfit() (found []Finding) {
 func (v *survey) findLimited() (found []Finding) {
 	where := map[Finding][]string{}
 	for _, c := range v.clusters {
-		if c.Removed || c.State == "" || c.Reason != "" && c.Reason != clusterhealth.ReasonUsable {
+		if c.Removed || c.State == "" || c.Fails() {
 			continue
 		}
 		f := Finding{Wrong, AlertLimited, "nothing is served (" + c.Cause + ")", "work there waits, and in no other cluster"}
@@ -324,14 +324,17 @@ func (v *survey) findClusters() (found []Finding) {
 		clusterhealth.ReasonUnreachable: "see whether the API server is up and can be reached from here and from the " +
 			"replicas; the others go on",
 	}
-	var removed []string
+	var removed, elsewhere []string
 	byReason := map[string][]*Cluster{}
 	for _, c := range v.clusters {
 		if c.Removed {
 			removed = append(removed, string(c.Name))
 		}
-		if c.Reason != "" && c.Reason != clusterhealth.ReasonUsable {
+		if c.Fails() {
 			byReason[c.Reason] = append(byReason[c.Reason], c)
+		}
+		if c.Reason == ReasonNotFromHere {
+			elsewhere = append(elsewhere, string(c.Name))
 		}
 	}
 	for _, reason := range slices.Sorted(maps.Keys(byReason)) {
@@ -348,6 +351,10 @@ func (v *survey) findClusters() (found []Finding) {
 			found = append(found, Finding{Wrong, AlertUnreachable,
 				strings.TrimSuffix(fmt.Sprintf("cluster %s: %s: %s", c.Name, reason, c.Note), ": "), do[reason]})
 		}
+	}
+	if len(elsewhere) > 0 {
+		found = append(found, Finding{Note, "", "can't be reached from here, and replicas serve all of it: " +
+			list(elsewhere, ""), "--skip-clusters asks none"})
 	}
 	if len(removed) > 0 {
 		what := "not registered any more, records kept for their epochs: "

@@ -3,6 +3,7 @@ package console
 import (
 	"time"
 
+	"github.com/tenure-dev/tenure/pkg/clusterhealth"
 	"github.com/tenure-dev/tenure/shard/inspect"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/shard/plan"
@@ -84,7 +85,7 @@ func (r Replica) Acts() bool { return r.State == Live || r.State == Leaving }
 // Cluster is one workload cluster.
 type Cluster struct {
 	Name keyspace.ClusterName `json:"name"`
-	// Reason and Note are those of the cluster's [Answer].
+	// Reason and Note are those of the cluster's [Answer], or Reason is [ReasonNotFromHere].
 	Reason string `json:"reason,omitempty"`
 	Note   string `json:"note,omitempty"`
 	// State and Cause are the worst that a live replica reports: limited, open or half-open, and why; "" if none
@@ -104,11 +105,25 @@ type Cluster struct {
 	Map string `json:"map"`
 }
 
+// ReasonNotFromHere is the reason of a cluster whose API server can't be reached from here, as behind a private
+// address, while replicas serve all of it.
+const ReasonNotFromHere = "NotFromHere"
+
+// Fails reports whether the cluster's Reason is a trouble.
+func (c Cluster) Fails() bool {
+	return c.Reason != "" && c.Reason != clusterhealth.ReasonUsable && c.Reason != ReasonNotFromHere
+}
+
+// Served reports whether replicas hold all of it, and none complains of it.
+func (c Cluster) Served() bool {
+	return c.Shards > 0 && c.Held == c.Shards && c.State == "" && !c.Removed
+}
+
 // Trouble orders clusters: 2 is one that doesn't answer, 1 one that isn't served in full or answers badly, 0 means that
 // all is well.
 func (c Cluster) Trouble() int {
 	switch {
-	case c.Reason != "" && c.Reason != "Usable":
+	case c.Fails():
 		return 2
 	case c.Held < c.Shards && !c.Removed, c.State != "":
 		return 1

@@ -222,8 +222,21 @@ func TestTheFleetIsJudgedByItsRecords(t *testing.T) {
 		"a cluster doesn't answer": {
 			change: func(s *Snapshot) {
 				s.Clusters[1].Reason, s.Clusters[1].Note = clusterhealth.ReasonUnreachable, "no route"
+				s.Clusters[1].Told = true
 			},
 			want: []string{"wrong: cluster west: Unreachable: no route"},
+		},
+		"a cluster doesn't answer here": {
+			change: func(s *Snapshot) {
+				s.Clusters[1].Reason, s.Clusters[1].Note = clusterhealth.ReasonUnreachable, "no route"
+			},
+			want: []string{"note: can't be reached from here, and replicas serve all of it: west"},
+		},
+		"a cluster doesn't answer here, and credentials are refused": {
+			change: func(s *Snapshot) {
+				s.Clusters[1].Reason, s.Clusters[1].Note = clusterhealth.ReasonRefused, "no"
+			},
+			want: []string{"wrong: cluster west: AccessRefused: no"},
 		},
 		"a new cluster is being divided": {
 			change: func(s *Snapshot) {

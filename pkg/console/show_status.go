@@ -128,6 +128,8 @@ func (s *Screen) clusters(f Fleet) {
 			answer = styled(dim, "removed")
 		case c.Reason == "":
 			answer = styled(dim, "not asked")
+		case c.Reason == ReasonNotFromHere:
+			answer = styled(dim, "not from here")
 		case c.Trouble() > 1:
 			answer = styled(red, c.Reason)
 		case c.State != "":

@@ -33,6 +33,8 @@ type Answer struct {
 	Since time.Time
 	// Reason is that of package clusterhealth: "Usable", or what is wrong. "" means that it wasn't asked.
 	Reason, Note string
+	// Told says that a replica's event said so, not the cluster's API server.
+	Told bool
 }
 
 // Seconds is a duration in an answer's JSON.

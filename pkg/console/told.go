@@ -25,7 +25,7 @@ func (s *Snapshot) hear(said []Answer) {
 		if i < 0 {
 			s.Clusters = append(s.Clusters, a)
 		} else {
-			s.Clusters[i].Reason, s.Clusters[i].Note = a.Reason, a.Note
+			s.Clusters[i].Reason, s.Clusters[i].Note, s.Clusters[i].Told = a.Reason, a.Note, a.Told
 		}
 	}
 }
@@ -89,7 +89,8 @@ func told(ctx context.Context, home client.Client, namespace string, of func(cor
 			name := e.InvolvedObject.Name
 			note := fmt.Sprintf("%s (said at %s)", strings.TrimPrefix(e.Message, "cluster "+name+": "),
 				e.EventTime.Format(time.TimeOnly))
-			last[name] = Answer{Cluster: keyspace.ClusterName(name), Since: e.EventTime.Time, Reason: e.Reason, Note: note}
+			last[name] = Answer{Cluster: keyspace.ClusterName(name), Since: e.EventTime.Time, Reason: e.Reason, Note: note,
+				Told: true}
 		}
 	}
 	return slices.Collect(maps.Values(last)), nil

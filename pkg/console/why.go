@@ -99,6 +99,8 @@ func (w *why) cluster(v *survey) {
 		case "":
 		case "Usable":
 			l.Value += ", which answers"
+		case ReasonNotFromHere:
+			l.Value += ", which can't be reached from here; replicas serve all of it"
 		default:
 			l.wrong(c.Reason+": "+c.Note, "see "+AlertUnreachable+" in the runbook")
 		}
@@ -315,7 +317,7 @@ func (w *why) pending(due time.Time) {
 		w.Due = &at
 	}
 	if w.barred {
-		do := fmt.Sprintf("tenure cluster add %s with --namespaces that include it", w.Cluster)
+		do := fmt.Sprintf("tenure cluster add %s with a --role that includes ats, and --namespaces that include it", w.Cluster)
 		if w.Cluster == kubeconfig.HomeName {
 			do = "make the At in another cluster: from home, replicas only copy Deployments"
 		}

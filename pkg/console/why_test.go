@@ -103,10 +103,19 @@ func TestWhyFollowsTheChainAndNamesTheBrokenLink(t *testing.T) {
 		"the cluster doesn't answer, and that isn't all": {
 			change: func(q *Question) {
 				q.Snapshot.Clusters[1].Reason, q.Snapshot.Clusters[1].Note = "Unreachable", "no route"
+				q.Snapshot.Clusters[1].Told = true
 				q.At, q.Unreadable = nil, "no route"
 			},
 			verdict: "object: it can't be read: no route",
 			broken:  []string{"cluster: Unreachable: no route", "object: it can't be read: no route"},
+		},
+		"the cluster can't be reached from here": {
+			change: func(q *Question) {
+				q.Snapshot.Clusters[1].Reason, q.Snapshot.Clusters[1].Note = "Unreachable", "no route"
+				q.At, q.Unreadable = nil, "no route"
+			},
+			verdict: "object: it can't be read: no route",
+			broken:  []string{"object: it can't be read: no route"},
 		},
 		"there is no such object": {
 			change: func(q *Question) { q.At = nil }, verdict: "no such object", broken: []string{"object: no such object"},

@@ -220,6 +220,10 @@ func (o Onboarder) awaitRelease(ctx context.Context, home client.Client, within 
 	case !read:
 		err = fmt.Errorf("cluster %s has no Secret now; whether replicas still hold shards of it isn't known, since the "+
 			"fleet can't be read: %w", o.Name, err)
+	case s.Held == 0:
+		err = fmt.Errorf("cluster %s has no Secret now, but its shards are recorded as held by replicas that don't renew "+
+			"their Leases, and no replica declares them dead: see whether any runs (tenure status). One that starts does so; "+
+			"run this again then (%w)", o.Name, err)
 	default:
 		err = fmt.Errorf("cluster %s has no Secret now, but as far as is known replicas still hold shards of it: %s: see "+
 			"whether a file of their --kubeconfig-folder has its name, whether their --cluster-removal-grace is longer than "+

@@ -76,6 +76,13 @@ func (p intent) kept(a AddOptions, admin string) (notes []string) {
 		notes = append(notes, fmt.Sprintf("replicas go on reaching the cluster at %s: --server says another address",
 			p.target.Server))
 	}
+	if p.known.Own != nil && !p.verdict.NewToken {
+		held := Hold(p.known.Own)
+		if life := held.Expires.Sub(held.issued); held.Renewed && !held.issued.IsZero() && life > a.Lifetime+time.Minute {
+			notes = append(notes, fmt.Sprintf("its token stays, which was issued for %s: tenure cluster rotate %s "+
+				"--token-lifetime %s replaces it", span(life), p.known.Own.Name, a.Lifetime))
+		}
+	}
 	return notes
 }
 

@@ -219,7 +219,10 @@ func examine(p probe) Examination {
 	add := func(check string, ok bool, format string, args ...any) {
 		e.Findings = append(e.Findings, Finding{check, ok, fmt.Sprintf(format, args...)})
 	}
-	usable := p.Reason == clusterhealth.ReasonUsable
+	usable, s := p.Reason == clusterhealth.ReasonUsable, serving(p.Fleet, p.Name)
+	served := slices.ContainsFunc(p.Fleet.Clusters, func(c console.Cluster) bool {
+		return string(c.Name) == p.Name && c.Served()
+	})
 	said := slices.IndexFunc(p.Told, func(a console.Answer) bool {
 		return string(a.Cluster) == p.Name && a.Reason != clusterhealth.ReasonUsable
 	})
@@ -237,7 +240,14 @@ func examine(p probe) Examination {
 		add("kubeconfig", false, "a replica says %s: %s", p.Fleet.Clusters[refused].Reason, p.Fleet.Clusters[refused].Note)
 	default:
 		add("kubeconfig", true, "replicas accept it")
-		add("server", usable, "%s", map[bool]string{true: "answers", false: p.Reason + ": " + p.Note}[usable])
+		switch {
+		case usable:
+			add("server", true, "answers")
+		case p.Reason == clusterhealth.ReasonUnreachable && s.Complete && len(s.Unfit) == 0 && served:
+			add("server", true, "can't be reached from here, so rights couldn't be asked for; replicas serve all of it")
+		default:
+			add("server", false, "%s: %s", p.Reason, p.Note)
+		}
 		add("credentials", !soon(p.Held, p.Now), "%s", expires(p.Held, p.Now, p.Name))
 	}
 	if usable {
@@ -254,7 +264,6 @@ func examine(p probe) Examination {
 	if p.Limits != "" || p.BadLimits != nil {
 		add("limits", p.BadLimits == nil, "%s", orElse(p.BadLimits, p.Limits))
 	}
-	s := serving(p.Fleet, p.Name)
 	if s.Complete {
 		add("shards", len(s.Unfit) == 0, "%s", s)
 	} else {

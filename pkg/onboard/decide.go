@@ -81,6 +81,9 @@ func decide(live, want []*unstructured.Unstructured) ([]step, error) {
 		case wanted[idOf(o)]:
 		case ours(o) && !holds(o):
 			steps = append(steps, step{o, deleted, "not needed for --role and --namespaces"})
+		case o.GetKind() == kindBinding && slices.ContainsFunc(want, func(w *unstructured.Unstructured) bool {
+			return w.GetKind() == kindClusterBinding && w.GetName() == o.GetName()
+		}): // all namespaces are wanted
 		case binding:
 			steps = append(steps, step{o, left, "gives more than --role and --namespaces say, but somebody else made it"})
 		}

@@ -151,15 +151,27 @@ func live(ctx context.Context, c client.Client,
 	narrow := &unstructured.UnstructuredList{}
 	narrow.SetGroupVersionKind(schema.GroupVersionKind{Group: "rbac.authorization.k8s.io", Version: "v1",
 		Kind: kindBinding + "List"})
-	if err := c.List(ctx, narrow, client.MatchingLabels{MadeByLabel: MadeBy}); err != nil {
+	if err := c.List(ctx, narrow); err != nil {
 		return nil, fmt.Errorf("listing the RoleBindings of all namespaces: %w", err)
 	}
 	for i := range narrow.Items {
-		if o := &narrow.Items[i]; !seen[idOf(o)] {
+		if o := &narrow.Items[i]; !seen[idOf(o)] && (ours(o) || givesRights(o)) {
 			found = append(found, o)
 		}
 	}
 	return found, nil
+}
+
+// givesRights reports whether a RoleBinding, whoever made it, is one of those that give the fleet rights in a namespace.
+func givesRights(o *unstructured.Unstructured) bool {
+	if !bindings[o.GetName()].narrow {
+		return false
+	}
+	subjects, _, _ := unstructured.NestedSlice(o.Object, "subjects")
+	return slices.ContainsFunc(subjects, func(s any) bool {
+		who, _ := s.(map[string]any)
+		return who["kind"] == kindAccount && who["namespace"] == accountNamespace && who["name"] == accountName
+	})
 }
 
 // namespacesExist returns an error if a namespace doesn't exist.

@@ -63,7 +63,7 @@ func entries(f console.Fleet, secrets []corev1.Secret) []Entry {
 		}
 		reason := ""
 		for _, c := range f.Clusters {
-			if string(c.Name) == s.Name {
+			if string(c.Name) == s.Name && c.Fails() {
 				reason = c.Reason
 			}
 		}
@@ -74,7 +74,7 @@ func entries(f console.Fleet, secrets []corev1.Secret) []Entry {
 			e.State = clusterhealth.ReasonBadConfig
 		case e.Expires != nil && !e.Expires.After(f.Taken):
 			e.State = "expired"
-		case reason != "" && reason != clusterhealth.ReasonUsable:
+		case reason != "":
 			e.State = reason
 		case e.Service.Complete && soon(held, f.Taken):
 			e.State = "expires soon"

@@ -232,6 +232,38 @@ func TestWhatIsThereDecidesWhatIsDone(t *testing.T) {
 	}
 }
 
+func TestARoleBindingThatSomebodyElseMadeIsFoundAndTold(t *testing.T) {
+	var live []*unstructured.Unstructured
+	found := 0
+	for _, o := range objectsOf(t, Access{[]Role{Ats}, []string{"a", "b"}}) {
+		o = asServed(o, false)
+		if live = append(live, o); o.GetKind() == kindBinding && givesRights(o) {
+			found++
+			o.Object["subjects"].([]any)[0].(map[string]any)["name"] = "somebody"
+			if givesRights(o) {
+				t.Errorf("%s gives the fleet rights, and is for somebody else", idOf(o))
+			}
+			o.Object["subjects"].([]any)[0].(map[string]any)["name"] = accountName
+		}
+	}
+	if found != 2 {
+		t.Errorf("%d bindings give the fleet rights in a namespace, want one in each of two", found)
+	}
+	for about, c := range map[string]struct {
+		namespaces []string
+		left       int
+	}{"one of them": {[]string{"a"}, 1}, "both": {[]string{"a", "b"}, 0}, "all": {nil, 0}} {
+		steps, err := decide(live, objectsOf(t, Access{[]Role{Ats}, c.namespaces}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		left := slices.DeleteFunc(steps, func(s step) bool { return s.Action != left })
+		if len(left) != c.left {
+			t.Errorf("with rights in %s: %d bindings are told to be left, want %d", about, len(left), c.left)
+		}
+	}
+}
+
 func TestABindingToAnotherRoleIsRefused(t *testing.T) {
 	want := objectsOf(t, everywhere)
 	live := asServed(want[slices.IndexFunc(want, func(o *unstructured.Unstructured) bool {
@@ -621,6 +653,14 @@ func TestAnExaminationNamesWhatIsWrongAndTheWayOut(t *testing.T) {
 		}, ""},
 		"away": {func(p *probe) { p.Reason, p.Note = clusterhealth.ReasonUnreachable, "no route" },
 			"server: Unreachable: no route"},
+		"away from here": {func(p *probe) {
+			p.Reason, p.Note = clusterhealth.ReasonUnreachable, "no route"
+			p.Fleet.Clusters = []console.Cluster{{Name: "west", Shards: 4, Held: 4}}
+		}, ""},
+		"away, and served in part": {func(p *probe) {
+			p.Reason, p.Note = clusterhealth.ReasonUnreachable, "no route"
+			p.Fleet.Clusters = []console.Cluster{{Name: "west", Shards: 4, Held: 4, State: "open"}}
+		}, "server: Unreachable: no route"},
 		"another API": {func(p *probe) { p.API = errors.New("differs at .spec") }, "API of Ats: differs at .spec"},
 		"fewer rights": {func(p *probe) { p.Missing = make([]Right, 2) },
 			"rights: 2 of 10 are missing: tenure cluster add gives them"},

@@ -37,7 +37,7 @@ func (f *fleet) knock(t *testing.T) {
 	}
 	f.pretendPod("r1")
 	args := []string{"page", "--pod", "r1", "--metrics-port", port}
-	if out, code := f.ask(args...); code != 1 || !strings.Contains(out, "a client certificate is none") {
+	if out, code := f.ask(args...); code != 1 || !strings.Contains(out, "a replica can only check tokens") {
 		t.Errorf("with a client certificate: exit code %d\n%s", code, out)
 	}
 	// A replica remembers for a while which account was refused, so another account is let in below.

@@ -231,8 +231,8 @@ func (o Options) caller(ctx context.Context, home *rest.Config,
 	return transport.HTTPWrappersForConfig(config, base)
 }
 
-const noToken = "the replica takes no token of yours: a client certificate is none. --service-account NAME looks " +
-	"with a service account's"
+const noToken = "your kubeconfig logs in with a client certificate, and a replica can only check tokens: give " +
+	"--service-account NAME (docs/operate.md#rights)"
 
 // try asks for the page once, and says in plain words why it can't be had.
 func (o Options) try(ctx context.Context, caller http.RoundTripper, replica *url.URL) error {
