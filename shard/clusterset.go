@@ -42,6 +42,7 @@ type connection struct {
 	way             uint64    // distinguishes ways to the same cluster
 	uid             types.UID // of the cluster, "" while it isn't known
 	identified      bool      // uid is known, or the cluster refuses to give it
+	unknown         error     // why it isn't identified although it was asked
 	expires         time.Time // when the credentials do, zero where that isn't known
 }
 

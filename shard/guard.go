@@ -79,7 +79,7 @@ func (g *guard) Reconcile(ctx context.Context, req mcreconcile.Request) (reconci
 		return reconcile.Result{}, nil
 	}
 	key := putOffKey{g, req.NamespacedName}
-	wait, trial := e.traffic.Breaker.PutOff(req.Namespace, e.putOff.wasRefused(key))
+	wait, trial := e.traffic.Breaker.PutOff(req.Namespace, e.putOff.waits(key))
 	if wait > 0 && e.gate.IsOpen() {
 		e.putOff.note(key)
 		return reconcile.Result{RequeueAfter: spread(min(wait, engage.LastPause))}, nil
@@ -89,7 +89,7 @@ func (g *guard) Reconcile(ctx context.Context, req mcreconcile.Request) (reconci
 		result reconcile.Result
 		err    error
 	}
-	ctx, asked := engage.Obeying(ctx)
+	ctx, asked := engage.ObeyingFor(ctx, &e.traffic.Breaker, req.Namespace)
 	ran := e.gate.Run(ctx, e.traffic, func(ctx context.Context) {
 		ended.result, ended.err = g.inner.Reconcile(context.WithValue(ctx, engagementKey{}, e), req)
 	})
@@ -152,7 +152,7 @@ func (g *guard) failed(e *engagement, key putOffKey, err error, asked *engage.As
 		if !apierrors.IsTooManyRequests(err) { // the whole cluster said that, and may be back sooner
 			longest = longestAway
 		}
-		waited := min(e.putOff.note(key), longestAway)
+		waited := min(e.putOff.noteAlone(key), longestAway)
 		after = min(max(asked.Wait(&e.traffic.Breaker), waited, engage.FirstPause), longest)
 	default:
 		e.putOff.forget(key)

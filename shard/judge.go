@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
@@ -57,12 +58,11 @@ type clusterJudge struct {
 type clusterVerdict struct {
 	way     uint64 // of the connection that it is about
 	looking bool
-	looked  time.Time // when it was last looked at
+	looked  time.Time // when it was last looked at, zero if it wasn't
 	next    time.Time // when it is looked at next, unless it answers something before
 	rested  time.Time // when connections that aren't in use were last closed
 	gone    time.Time // since when there is no such cluster; zero if there is
-	known   bool
-	trouble error // why it can't be used, nil if it can
+	trouble error     // why it can't be used, nil if it can
 }
 
 func newJudge(clusters *clusterSet, roster *roster, lease time.Duration, log logr.Logger, put func(driver.Event),
@@ -190,9 +190,9 @@ func (j *clusterJudge) conclude(name keyspace.ClusterName, way uint64, trouble e
 		j.mu.Unlock()
 		return false
 	}
-	changed := !v.known || (v.trouble == nil) != (trouble == nil)
+	changed := v.looked.IsZero() || (v.trouble == nil) != (trouble == nil)
 	was := v.trouble
-	v.looking, v.known, v.trouble, v.looked = false, true, trouble, now
+	v.looking, v.trouble, v.looked = false, trouble, now
 	pause := max(j.every, time.Duration(j.watched)*time.Second/looksPerSecond)
 	v.next = now.Add(pause - pause/8 + rand.N(pause/4)) // so that replicas don't look all at once
 	j.mu.Unlock()
@@ -217,6 +217,15 @@ func (j *clusterJudge) trouble(name keyspace.ClusterName) error {
 	return nil
 }
 
+// unusable is trouble, or else why it isn't known which cluster this is, without which it isn't served.
+func (j *clusterJudge) unusable(name keyspace.ClusterName) error {
+	if why := j.trouble(name); why != nil {
+		return why
+	}
+	c, _ := j.clusters.known(name)
+	return c.unknown
+}
+
 // usable returns why a cluster can't be used from here, nil if it can. If a look has failed, or shards' requests were
 // answered lately, it sends no request.
 func (j *clusterJudge) usable(ctx context.Context, name keyspace.ClusterName) error {
@@ -224,7 +233,7 @@ func (j *clusterJudge) usable(ctx context.Context, name keyspace.ClusterName) er
 	if c.Cluster == nil {
 		return fmt.Errorf("cluster %s: %w", name, multicluster.ErrClusterNotFound)
 	}
-	if why := j.trouble(name); why != nil {
+	if why := j.unusable(name); why != nil {
 		return why
 	}
 	if open, _ := traffic.Breaker.Open(); !open && time.Since(traffic.Breaker.LastUsable()) < 2*j.every {
@@ -236,7 +245,7 @@ func (j *clusterJudge) usable(ctx context.Context, name keyspace.ClusterName) er
 // verdictOn adds to a cluster's status what looks found. A cluster that can't be used counts as open even if no
 // request of a shard has shown it: there may be none.
 func (j *clusterJudge) verdictOn(name keyspace.ClusterName, c *ClusterStatus) {
-	why := j.trouble(name)
+	why := j.unusable(name)
 	if why == nil {
 		return
 	}
@@ -248,7 +257,11 @@ func (j *clusterJudge) verdictOn(name keyspace.ClusterName, c *ClusterStatus) {
 	switch {
 	case apierrors.IsUnauthorized(why):
 		c.Cause = string(engage.Unauthorized)
-	case errors.Is(why, errUnavailable):
+	case apierrors.IsTooManyRequests(why):
+		c.Cause = string(engage.Throttling)
+	case apierrors.IsInternalError(why):
+		c.Cause = string(engage.Failing)
+	case errors.Is(why, errUnavailable), apierrors.ReasonForError(why) != metav1.StatusReasonUnknown:
 		c.Cause = string(engage.Unavailable)
 	}
 }
@@ -264,6 +277,8 @@ func ask(ctx context.Context, c connection, breaker *engage.Breaker) (trouble er
 			return nil
 		case breaker.LastUsable().After(sent) && !apierrors.IsUnauthorized(err): // another request was answered
 			return nil
+		case try == 0 && errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil && c.via.Redial():
+			continue // behind the same address there may be another server, which is alive
 		case try > 0 || time.Since(sent) > time.Second || apierrors.IsUnauthorized(err):
 			return err
 		}

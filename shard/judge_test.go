@@ -245,3 +245,65 @@ func refusedCredentials(t *testing.T) {
 		t.Error("a look over the way before was taken for one over the new way")
 	}
 }
+
+// Such a cluster answers everything else, so nothing but this says why nobody serves it.
+func TestAClusterThatDoesNotSayWhichItIsCannotBeUsed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clusters := newClusterSet(logr.Discard(), 0, kubeconfig.Limits{})
+		server := &fakeServer{name: "1", uid: "w", code: http.StatusInternalServerError}
+		config := &rest.Config{Host: "https://a", Transport: server}
+		if err := clusters.add(t.Context(), "west", fakeCluster{config: config}); err != nil {
+			t.Fatal(err)
+		}
+		clusters.start(t.Context(), func(f func()) { go f() }, func() {})
+		synctest.Wait()
+		j := newJudge(clusters, newRoster(Config{}), 10*time.Second, logr.Discard(), func(driver.Event) {}, func(func()) {})
+		status := ClusterStatus{}
+		j.verdictOn("west", &status)
+		err := j.usable(t.Context(), "west")
+		if err == nil || !strings.Contains(err.Error(), "which cluster it is") || status.Unusable != err.Error() {
+			t.Errorf("got %v, and in the status %q", err, status.Unusable)
+		}
+		server.mended.Store(true)
+		time.Sleep(2 * lastAskPause)
+		synctest.Wait()
+		status = ClusterStatus{}
+		if j.verdictOn("west", &status); status.Unusable != "" {
+			t.Errorf("once it says so: %q", status.Unusable)
+		}
+		if err := j.usable(t.Context(), "west"); err != nil {
+			t.Errorf("once it says so: %v", err)
+		}
+	})
+}
+
+// A server that is dead behind a load balancer leaves its connections open, and HTTP/2 would keep to them.
+func TestADeadConnectionIsNotTheCluster(t *testing.T) {
+	var dead atomic.Value // the far end of the connection that is
+	over := make(chan struct{})
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if dead.CompareAndSwap(nil, r.RemoteAddr) || dead.Load() != r.RemoteAddr {
+			_, _ = io.WriteString(w, "{}")
+			return
+		}
+		select {
+		case <-r.Context().Done():
+		case <-over:
+		}
+	}))
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	defer server.Close()
+	defer close(over)
+	config := &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
+	via, err := engage.Connect(fakeCluster{config: config})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := connection{via: via}
+	for _, when := range []string{"before the connection has died", "once it has", "and again"} {
+		if err := ask(t.Context(), c, &engage.Breaker{}); err != nil {
+			t.Errorf("%s: %v", when, err)
+		}
+	}
+}

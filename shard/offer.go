@@ -3,6 +3,7 @@ package shard
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -183,18 +184,22 @@ func (cs *clusterSet) identifyOnce(ctx context.Context, name keyspace.ClusterNam
 // is served without being known.
 func (cs *clusterSet) identified(name keyspace.ClusterName, way, given uint64, uid types.UID,
 	err error) (longest time.Duration) {
+	cs.mu.Lock()
+	s := cs.clusters[name]
+	current := s != nil && s.way == way && s.given == given
 	switch {
 	case apierrors.IsForbidden(err), apierrors.IsNotFound(err):
 		longest = refusedAskPause
 	case err != nil:
+		if current && !s.identified {
+			s.unknown = fmt.Errorf("it isn't served until it says which cluster it is: GET namespace kube-system: %w", err)
+		}
+		cs.mu.Unlock()
 		return lastAskPause
 	}
-	cs.mu.Lock()
-	s := cs.clusters[name]
-	current := s != nil && s.way == way && s.given == given
 	news := current && (!s.identified || err == nil && s.uid != uid)
 	if news {
-		s.uid, s.identified = uid, true
+		s.uid, s.identified, s.unknown = uid, true, nil
 	}
 	cs.mu.Unlock()
 	if news {

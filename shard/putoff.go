@@ -28,14 +28,30 @@ type putOffKey struct {
 // putOffSince is since when a key has been put off.
 type putOffSince struct {
 	since    time.Time
-	refusals int // by 403 or 500, which may be about the key itself
+	alone    time.Time // since when its requests have failed while its cluster serves others; zero if they haven't
+	refusals int       // by 403 or 500, which may be about the key itself
+	until    time.Time // when a key that was refused so tries again, whatever becomes of others
 }
 
-// note records that a key is put off, for the first time or again, and returns for how long it has been.
-func (p *putOff) note(key putOffKey) time.Duration {
+// note records that a key is put off, for the first time or again, as all keys of its namespace are.
+func (p *putOff) note(key putOffKey) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return time.Since(p.enter(key).since)
+	s := p.enter(key)
+	s.alone = time.Time{}
+	p.keys[key] = s
+}
+
+// noteAlone records that a key is put off while its cluster serves others, and returns for how long that has been so.
+func (p *putOff) noteAlone(key putOffKey) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.enter(key)
+	if s.alone.IsZero() {
+		s.alone = time.Now()
+		p.keys[key] = s
+	}
+	return time.Since(s.alone)
 }
 
 // enter finds or makes a key's entry. Call it with the lock held.
@@ -65,12 +81,21 @@ func (p *putOff) refuse(key putOffKey, othersServed bool) time.Duration {
 		p.refused++
 	}
 	pause := min(engage.FirstPause<<min(s.refusals, 9), engage.LongestAsked)
+	s.until = time.Now().Add(min(engage.LastPause<<min(2*s.refusals, 9), engage.LongestAsked))
 	s.refusals++
 	p.keys[key] = s
 	if !othersServed {
 		pause = min(pause, max(engage.LastPause, time.Duration(p.refused)*refusedEach))
 	}
 	return pause
+}
+
+// waits reports whether a key that was refused by 403 or 500 waits like all others that were. Later it is tried
+// whatever the cluster says to those: it may have been corrected since.
+func (p *putOff) waits(key putOffKey) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return time.Now().Before(p.keys[key].until)
 }
 
 // wasRefused reports whether the cluster refused a key by 403 or 500 since it was put off.

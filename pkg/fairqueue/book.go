@@ -72,6 +72,7 @@ type namespace[T comparable] struct {
 type cluster[T comparable] struct {
 	name       string
 	namespaces map[string]*namespace[T]
+	most       int        // namespaces at a time, since the map was made
 	turn       *ring.Ring // namespaces with a ready key; the next one is first
 	ready      int        // keys in namespaces' heaps
 	parked     int
@@ -106,6 +107,7 @@ func (b *book[T]) item(key T, clusterName, namespaceName string) *item[T] {
 		}
 		n.cluster, n.name = c, namespaceName
 		c.namespaces[namespaceName] = n
+		c.most = max(c.most, len(c.namespaces))
 	}
 	n.keys++
 	i := b.spareItems.get()
@@ -150,6 +152,9 @@ func (b *book[T]) forget(i *item[T]) {
 		b.spareNamespaces.put(n)
 		if len(c.namespaces) == 0 {
 			delete(b.clusters, c.name)
+			if c.most > maxSpare {
+				c.namespaces, c.most = map[string]*namespace[T]{}, 0
+			}
 			b.spareClusters.put(c)
 		}
 	}

@@ -345,8 +345,9 @@ func TestTheRoomForAFloodOfKeysIsGivenBack(t *testing.T) {
 	for i := range 10 * maxSpare {
 		q.Add(fmt.Sprintf("c/n/%d", i))
 		q.AddAfter(fmt.Sprintf("c/later/%d", i), time.Nanosecond)
+		q.Add(fmt.Sprintf("d/%d/k", i))
 	}
-	for range 20 * maxSpare {
+	for range 30 * maxSpare {
 		got, _ := q.Get()
 		q.Done(got)
 	}
@@ -354,6 +355,11 @@ func TestTheRoomForAFloodOfKeysIsGivenBack(t *testing.T) {
 	for _, n := range b.spareNamespaces {
 		if cap(n.ready) > maxSpare {
 			t.Errorf("room for %d keys of a namespace that went is kept", cap(n.ready))
+		}
+	}
+	for _, c := range b.spareClusters {
+		if c.most > maxSpare {
+			t.Errorf("room for %d namespaces of a cluster that went is kept", c.most)
 		}
 	}
 	if len(b.items) != 0 || cap(b.waiting) != 0 || b.most != 0 {

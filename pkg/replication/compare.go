@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -46,7 +47,60 @@ func differences(config *unstructured.Unstructured, copy *appsv1.Deployment) ([]
 		paths = append(paths, strings.TrimPrefix(path.String(), "."))
 	}
 	slices.Sort(paths)
-	return paths, nil
+	return append(paths, disordered(config, copy)...), nil
+}
+
+// disordered returns the lists of a configuration whose entries a copy has in another order: containers that run one
+// after the other, and variables that name each other. What the copy has beside them doesn't count.
+func disordered(config *unstructured.Unstructured, copy *appsv1.Deployment) (paths []string) {
+	const pod = "spec.template.spec."
+	spec, _, _ := unstructured.NestedFieldNoCopy(config.Object, "spec", "template", "spec")
+	pods, _ := spec.(map[string]any)
+	for list, have := range map[string][]corev1.Container{
+		"initContainers": copy.Spec.Template.Spec.InitContainers, "containers": copy.Spec.Template.Spec.Containers,
+	} {
+		want, _ := pods[list].([]any)
+		var names []string
+		for _, c := range have {
+			names = append(names, c.Name)
+			of := slices.IndexFunc(want, func(w any) bool { return nameOf(w) == c.Name })
+			if of < 0 {
+				continue
+			}
+			env, _ := want[of].(map[string]any)["env"].([]any)
+			var variables []string
+			for _, v := range c.Env {
+				variables = append(variables, v.Name)
+			}
+			if !inOrder(env, variables) {
+				paths = append(paths, pod+list+"[name="+c.Name+"].env")
+			}
+		}
+		if !inOrder(want, names) {
+			paths = append(paths, pod+list)
+		}
+	}
+	slices.Sort(paths)
+	return paths
+}
+
+// inOrder reports whether the entries that two lists have in common are in the same order.
+func inOrder(want []any, have []string) bool {
+	at := 0
+	for _, w := range want {
+		i := slices.Index(have, nameOf(w))
+		if i >= 0 && i < at {
+			return false
+		}
+		at = max(at, i)
+	}
+	return true
+}
+
+func nameOf(entry any) string {
+	m, _ := entry.(map[string]any)
+	name, _ := m["name"].(string)
+	return name
 }
 
 func typedCopy(copy *appsv1.Deployment) (*typed.TypedValue, error) {

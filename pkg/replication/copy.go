@@ -191,6 +191,12 @@ func (c *copyActor) do(ctx context.Context, view *CopyView, step Step) error {
 	if apierrors.IsConflict(err) {
 		return c.look(ctx, view)
 	}
+	if step.Act == ActApply && apierrors.IsInvalid(err) {
+		// As a strategy of Recreate beside the rollingUpdate that somebody else's strategy had been given: only who set a
+		// field can take it away.
+		return fmt.Errorf("unless the source is wrong, what somebody set in the copy contradicts it: delete the copy, and "+
+			"it is made again: %w", err)
+	}
 	return err
 }
 

@@ -83,7 +83,7 @@ func DecideCopy(v CopyView) (Step, error) {
 	case !ours:
 		return v.foreign(), nil
 	case v.Copy.DeletionTimestamp != nil:
-		return done(Outcome{State: Leaving, Text: "the old copy is being deleted"}), nil
+		return done(Outcome{State: Leaving, Text: "the old copy is being deleted", After: v.unseen()}), nil
 	case v.behind():
 		// The cache doesn't show our last write yet. Its event will come.
 		return done(v.progress(cacheGrace)), nil
@@ -131,7 +131,7 @@ func (v CopyView) remove(ours bool) Step {
 	case !ours:
 		return done(Outcome{State: Gone, Text: "a Deployment of that name belongs to somebody else"})
 	case v.Copy.DeletionTimestamp != nil:
-		return done(Outcome{State: Leaving, Text: "being deleted"})
+		return done(Outcome{State: Leaving, Text: "being deleted", After: v.unseen()})
 	case v.held(v.refusedKey()):
 		return v.onHold(Refused)
 	}
@@ -254,6 +254,15 @@ func (v CopyView) settled() Step {
 	return done(v.progress(0))
 }
 
+// unseen returns after what time to look again for a copy that the cache doesn't show, so that no event will tell of it;
+// 0 for one that it shows.
+func (v CopyView) unseen() time.Duration {
+	if v.Live && v.Cached == "" {
+		return hiddenPause
+	}
+	return 0
+}
+
 // formApplied returns the form of the configuration that the copy has now.
 func (v CopyView) formApplied() *unstructured.Unstructured {
 	if v.Copy.Annotations[AnnotationApplied] == v.Want.Lean.GetAnnotations()[AnnotationApplied] {
@@ -277,6 +286,9 @@ func (v CopyView) progress(after time.Duration) Outcome {
 	} else if current && after == 0 && stalled(status) {
 		o.State = Stalled
 		o.Text = fmt.Sprintf("%d/%d, its rollout doesn't get on: %s", o.Ready, o.Desired, reasonStalled)
+	} else if wanted, _, _ := unstructured.NestedBool(v.Want.Full.Object, "spec", "paused"); spec.Paused && !wanted {
+		o.State = Stalled
+		o.Text = fmt.Sprintf("%d/%d, somebody has paused its rollouts there (kubectl rollout resume)", o.Ready, o.Desired)
 	}
 	return o
 }

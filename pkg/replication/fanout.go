@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -57,6 +58,12 @@ func (a *actor) fanOut(ctx context.Context, wish Wish, known, targets []multiclu
 		slots <- struct{}{}
 		group.Go(func() {
 			defer func() { <-slots }()
+			defer func() { // nothing else recovers it, and each holder of the source would end in turn
+				if p := recover(); p != nil {
+					outcomes[i].become(c.away("can't be used", 0))
+					failures[i] = fmt.Errorf("cluster %s: the work on the copy panicked: %v\n%s", name, p, debug.Stack())
+				}
+			}()
 			var outcome Outcome
 			outcome, failures[i] = c.run(ctx)
 			outcomes[i].become(outcome)

@@ -68,12 +68,8 @@ func newTemplate(source *appsv1.Deployment, home multicluster.ClusterName, homeU
 // dropUnset removes empty fields that the Go types write though they aren't set. Applying them would make us their
 // owner.
 func dropUnset(pods map[string]any) {
-	if metadata, ok := pods["metadata"].(map[string]any); ok {
-		delete(metadata, "creationTimestamp")
-		dropEmpty(pods, "metadata")
-	}
 	spec, _ := pods["spec"].(map[string]any)
-	for _, list := range []string{"containers", "initContainers", "ephemeralContainers"} {
+	for _, list := range []string{"containers", "initContainers"} {
 		containers, _ := spec[list].([]any)
 		for _, c := range containers {
 			if container, ok := c.(map[string]any); ok {

@@ -3,6 +3,7 @@ package engage
 import (
 	"context"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -136,11 +137,19 @@ func (b *Breaker) Judge(req *http.Request, res *http.Response, took time.Duratio
 func (b *Breaker) judge(req *http.Request, res *http.Response, took, retryAfter time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if cause := causeOf(res.StatusCode); cause != "" {
-		b.seen.refuse(time.Now(), namespaceOf(req.URL.Path), cause, took, retryAfter)
-		return
+	cause := causeOf(res.StatusCode)
+	switch {
+	case cause == Throttling && strings.HasSuffix(req.URL.Path, "/eviction"):
+		b.seen.speaks(time.Now(), "") // a disruption budget's word about one Pod
+	case cause != "":
+		namespace := namespaceOf(req.URL.Path)
+		if asked := askedOf(req.Context()); asked != nil && asked.cluster == b {
+			namespace = asked.namespace
+		}
+		b.seen.refuse(time.Now(), namespace, cause, took, retryAfter)
+	default:
+		b.seen.serve(time.Now(), took)
 	}
-	b.seen.serve(time.Now(), took)
 }
 
 // took adds the time that it took to read an answer that had begun.

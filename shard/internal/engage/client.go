@@ -349,7 +349,6 @@ func (c *fencedSubResource) stampEpoch(obj client.Object) error {
 	}
 	epoch := int64(c.gate.Epoch())
 	if before := s.StampEpoch(epoch); before > epoch {
-		c.gate.refuse()
 		return fmt.Errorf("writing the status of %T %s in shard %s: %w: status.epoch is %d, and the shard is held here at "+
 			"epoch %d; if it stays so, raise the epoch floor as the runbook says of objects from a later epoch",
 			obj, client.ObjectKeyFromObject(obj), c.gate.shard, ErrFenced, before, epoch)

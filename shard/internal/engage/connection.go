@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -54,14 +53,8 @@ func Connect(real cluster.Cluster) (*Connection, error) {
 	// Servers would compress long lists, and a new holder waits for those. Over networks of 30 MB/s or more,
 	// compression takes longer than it saves (kubernetes/kubernetes#112296).
 	config.DisableCompression = true
-	// A dialer of its own keeps client-go from sharing connections with other credentials for the same server. An API
-	// server closes a connection on which it refused a request's credentials, and so ends all other requests on it.
-	if config.Dial == nil && config.Transport == nil {
-		config.Dial = dial(&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second})
-	}
-	by := &way{}
-	config.WrapTransport = transport.Wrappers(by.remember, config.WrapTransport)
-	if by.RoundTripper, err = kubeconfig.TransportFor(config); err != nil {
+	by, err := newWay(config)
+	if err != nil {
 		return nil, fmt.Errorf("building the transport of %s: %w", server.Host, err)
 	}
 	c.way.Store(by)
@@ -70,7 +63,7 @@ func Connect(real cluster.Cluster) (*Connection, error) {
 	c.config.Proxy, c.config.Dial = nil, nil
 	c.config.Transport = &c.way
 	c.config.QPS = -1 // the API server's own priority and fairness decides
-	c.small = &http.Client{Transport: kubeconfig.Bounded(&c.way), Timeout: c.config.Timeout}
+	c.small = &http.Client{Transport: kubeconfig.Bounded(Noting(&c.way)), Timeout: c.config.Timeout}
 	if c.mapper, err = newMapping(c.config, c.small.Transport); err != nil {
 		return nil, fmt.Errorf("building the REST mapping of %s: %w", server.Host, err)
 	}
@@ -81,6 +74,23 @@ func Connect(real cluster.Cluster) (*Connection, error) {
 // server.
 func (c *Connection) Replace(by *Connection) {
 	c.way.Swap(by.way.Load()).rest()
+}
+
+// Redial makes all requests from now on use new connections, and reports whether it did: a program's own transport or
+// dialer has the connections that it likes. A server that is dead, or cut off, doesn't close its connections, and HTTP/2
+// would make all requests wait for it for 45 s, though behind a load balancer there may be others. What is under way
+// goes on.
+func (c *Connection) Redial() bool {
+	old := c.way.Load()
+	if old.again == nil {
+		return false
+	}
+	by, err := old.again()
+	if err != nil || !c.way.CompareAndSwap(old, by) {
+		return false // otherwise the old one may still come to life
+	}
+	old.rest()
+	return true
 }
 
 // Rest closes connections that are open and idle. The next request opens one again.
@@ -162,7 +172,23 @@ func (r *replaceable) RoundTrip(req *http.Request) (*http.Response, error) {
 // way is a transport of one set of credentials.
 type way struct {
 	http.RoundTripper
-	inner http.RoundTripper // the one that has connections: a program's own wrapper may not tell what it wraps
+	inner http.RoundTripper    // the one that has connections: a program's own wrapper may not tell what it wraps
+	again func() (*way, error) // makes another with the same credentials and its own connections; may be nil
+}
+
+func newWay(config *rest.Config) (*way, error) {
+	w := &way{}
+	own := rest.CopyConfig(config)
+	// A dialer of its own keeps client-go from sharing connections with other credentials for the same server. An API
+	// server closes a connection on which it refused a request's credentials, and so ends all other requests on it.
+	if own.Dial == nil && own.Transport == nil {
+		own.Dial = newDial()
+		w.again = func() (*way, error) { return newWay(config) }
+	}
+	own.WrapTransport = transport.Wrappers(w.remember, own.WrapTransport)
+	var err error
+	w.RoundTripper, err = kubeconfig.TransportFor(own)
+	return w, err
 }
 
 func (w *way) remember(inner http.RoundTripper) http.RoundTripper {

@@ -61,7 +61,7 @@ type filter struct {
 type fieldSelector struct {
 	text      string
 	listsOnly bool
-	unknown   atomic.Bool // the API server doesn't know the fields
+	unknown   atomic.Bool // the API server that was last listed from doesn't know the fields
 }
 
 func (s *fieldSelector) ofList() string {

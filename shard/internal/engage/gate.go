@@ -33,7 +33,6 @@ type Gate struct {
 	userAgent string
 	running   int           // reconciles begun and not ended
 	writes    int           // mutating requests sent and not answered
-	fenced    uint64        // writes refused
 	changed   chan struct{} // closed and replaced when running or writes fall while the gate isn't open
 	closing   time.Time     // when draining began
 	lastEnd   time.Time     // when a reconcile or a write last ended
@@ -122,20 +121,12 @@ func outlived(ctx context.Context) bool {
 // can't be known: if the write arrives later, its own preconditions stop it.
 const onTheWire = time.Second
 
-// refuse counts a write that isn't sent because the object shows a later tenure.
-func (g *Gate) refuse() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.fenced++
-}
-
 // beginWrite lets a mutating request pass. Its context ends with ctx or with the tenure. Call done when the request
 // was answered or given up, and release when the answer isn't needed any more.
 func (g *Gate) beginWrite(ctx context.Context) (_ context.Context, done func(answered bool),
 	release func(), err error) {
 	g.mu.Lock()
 	if g.state == gateShut || !g.valid() || outlived(ctx) {
-		g.fenced++
 		g.mu.Unlock()
 		return nil, nil, nil, fmt.Errorf("%w: %s at %s", ErrFenced, g.shard, g.replica)
 	}
@@ -290,13 +281,6 @@ func (g *Gate) Missed() bool {
 	}
 	g.missed = false
 	return true
-}
-
-// Fenced returns how many writes were refused.
-func (g *Gate) Fenced() uint64 {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.fenced
 }
 
 // Ended returns when a drained gate's tenure ended: with its last reconcile or write, or when the drain began if

@@ -36,7 +36,10 @@ func (i inquiry) answer(ctx context.Context) (says Cause, ok bool) {
 		return "", false
 	}
 	disbelieve(req, res)
-	_, _ = io.CopyN(io.Discard, res.Body, largestObject) // so that the connection can be used again
+	_, err = io.CopyN(io.Discard, res.Body, largestObject) // so that the connection can be used again
 	_ = res.Body.Close()
+	if err != nil && err != io.EOF { // it began to answer, and no more came
+		return "", false
+	}
 	return causeOf(res.StatusCode), res.StatusCode < http.StatusInternalServerError
 }

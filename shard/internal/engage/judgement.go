@@ -193,6 +193,9 @@ func (j *judgement) state(now time.Time) (State, Cause) {
 	case !j.all.until.IsZero():
 		return StateOpen, j.all.cause
 	}
+	if j.refused.expire(now); !j.refused.until.IsZero() { // so little is tried then that its answers are few
+		return StateLimited, j.refused.cause
+	}
 	var all answers
 	for _, a := range []answers{j.past, j.now} {
 		if now.Sub(a.since) < 2*lookBack {

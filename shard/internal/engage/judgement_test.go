@@ -257,6 +257,22 @@ func TestAClusterThatRefusesAPartOrIsLateIsLimited(t *testing.T) {
 	}
 }
 
+// While all who were refused wait for the one on trial, there are hardly any answers.
+func TestAClusterThatRefusesEverythingIsLimitedForAsLong(t *testing.T) {
+	j := &judgement{}
+	for range enoughRefusals {
+		j.refuse(at(0), "shop", Forbidding, 0, 0)
+	}
+	for s := 6.0; s < 120; s += 4.2 {
+		now := at(time.Duration(s * float64(time.Second)))
+		j.refuse(now, "shop", Forbidding, 0, 0)
+		now = now.Add(4 * time.Second)
+		if state, cause := j.state(now); state != StateLimited || cause != Forbidding {
+			t.Fatalf("after %v it is %s %s", now.Sub(at(0)), state, cause)
+		}
+	}
+}
+
 // TestRandomAnswersAgainstAnOracle holds the judgement against plain statements over all answers ever given.
 func TestRandomAnswersAgainstAnOracle(t *testing.T) {
 	type answer struct {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -26,7 +27,7 @@ func (listed) IsWatchListSemanticsUnSupported() bool { return true }
 // wrap narrows a list-watch to the filter. Its lists have only objects that belong, transformed. Objects that a watch
 // sends still have to go through [filter.take].
 func (f *filter) wrap(inner toolscache.ListerWatcher) toolscache.ListerWatcher {
-	lw := toolscache.ToListerWatcherWithContext(inner)
+	lw, lost := toolscache.ToListerWatcherWithContext(inner), &atomic.Bool{}
 	return listed{&toolscache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 			if err := f.traffic.lists.Enter(ctx, listsAtOnce); err != nil {
@@ -37,7 +38,7 @@ func (f *filter) wrap(inner toolscache.ListerWatcher) toolscache.ListerWatcher {
 		},
 		WatchFuncWithContext: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 			opts.ShardSelector, opts.LabelSelector, opts.FieldSelector = f.shardSelector, f.labels, f.fields.ofWatch()
-			return watchServer(ctx, lw, opts, LastPause, func(error) {})
+			return watchServer(ctx, lw, opts, lost, LastPause, func(error) {})
 		},
 	}}
 }
@@ -52,7 +53,7 @@ const listLost = longestAnswer + listStallAfter
 // may have lost it. tell is called with the error of each failed list, and of each watch that is refused by 429. A
 // watch whose connection was lost may resume: a caller that must know of that has to check when a watch begins again.
 func Live(inner toolscache.ListerWatcher, pause time.Duration, tell func(error)) toolscache.ListerWatcher {
-	lw := toolscache.ToListerWatcherWithContext(inner)
+	lw, lost := toolscache.ToListerWatcherWithContext(inner), &atomic.Bool{}
 	return listed{&toolscache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 			opts.ResourceVersion, opts.ResourceVersionMatch = "", ""
@@ -61,6 +62,9 @@ func Live(inner toolscache.ListerWatcher, pause time.Duration, tell func(error))
 				bounded, cancel := context.WithTimeout(ctx, listLost)
 				list, err := lw.ListWithContext(bounded, opts)
 				cancel()
+				if err == nil {
+					_, err = aboutList(list)
+				}
 				if err == nil || ctx.Err() != nil || !passes(err) {
 					return list, err
 				}
@@ -71,7 +75,7 @@ func Live(inner toolscache.ListerWatcher, pause time.Duration, tell func(error))
 			}
 		},
 		WatchFuncWithContext: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
-			return watchServer(ctx, lw, opts, pause, tell)
+			return watchServer(ctx, lw, opts, lost, pause, tell)
 		},
 	}}
 }
@@ -112,10 +116,15 @@ func LiveInformer(pause time.Duration, tell func(error)) func(toolscache.ListerW
 	}
 }
 
-// watchServer begins a watch. If an attempt got no answer, it waits until the server answers, and returns errAway. If
+// watchServer begins a watch. If the last one was lost, it returns errAway: the server may have gone, and its cluster
+// been restored, behind something that answers for it. If an attempt got no answer, it waits until the server answers, and returns errAway. If
 // the server has too many requests (429), it tells so and tries again: a reflector would pause for up to half a minute.
-func watchServer(ctx context.Context, lw toolscache.WatcherWithContext, opts metav1.ListOptions,
+func watchServer(ctx context.Context, lw toolscache.WatcherWithContext, opts metav1.ListOptions, lost *atomic.Bool,
 	most time.Duration, tell func(error)) (watch.Interface, error) {
+	if lost.CompareAndSwap(true, false) {
+		return nil, errAway
+	}
+	ctx = context.WithValue(ctx, lostKey{}, lost)
 	w, made, err := attempt(ctx, lw, opts)
 	for between := apart(most); apierrors.IsTooManyRequests(err) && !made.lost; w, made, err = attempt(ctx, lw, opts) {
 		tell(err)
@@ -165,6 +174,10 @@ type attempts struct {
 	lost bool // one got no answer, or a server error, perhaps from a proxy
 	away bool // the last one got no answer
 }
+
+// lostKey is the key, in the context of a request to watch, of what says that its stream was lost: it had sent
+// something, and then was silent for too long, or was reset.
+type lostKey struct{}
 
 // attemptsKey is the key of attempts in the context of their requests.
 type attemptsKey struct{}

@@ -16,7 +16,7 @@ import (
 )
 
 // mappingTimeout bounds a request for resources, since callers that need a mapping give no context.
-const mappingTimeout = 30 * time.Second
+const mappingTimeout = 10 * time.Second
 
 // mapping is the REST mapping of one API server. Clients and caches request a kind in one version. The mapping then
 // reads that version's resources and keeps the one: all resources of a usual API server would take 190 KiB of memory.

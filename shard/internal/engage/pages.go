@@ -65,6 +65,9 @@ func (p *page) isLarge() bool { return p.most > 0 && p.read.Load() > p.most }
 // list reads a list page by page, and returns it as one.
 func (f *filter) list(ctx context.Context, lw toolscache.ListerWithContext,
 	opts metav1.ListOptions) (runtime.Object, error) {
+	if f.fields != nil {
+		f.fields.unknown.Store(false) // its CRD may have been replaced since
+	}
 	opts.ShardSelector, opts.LabelSelector, opts.FieldSelector = f.shardSelector, f.labels, f.fields.ofList()
 	opts.Limit, opts.Continue = firstPage, ""
 	switch {
@@ -103,15 +106,15 @@ func (f *filter) list(ctx context.Context, lw toolscache.ListerWithContext,
 			return nil, err
 		}
 		expired = false
+		about, err := aboutList(list)
+		if err != nil {
+			return nil, err
+		}
 		items, err := f.sift(list)
 		if err != nil {
 			return nil, err
 		}
 		kept = append(kept, items.kept...)
-		about, err := meta.ListAccessor(list)
-		if err != nil {
-			return nil, fmt.Errorf("reading a %T: %w", list, err)
-		}
 		if first == nil {
 			first = list
 		}
@@ -122,6 +125,19 @@ func (f *filter) list(ctx context.Context, lw toolscache.ListerWithContext,
 		opts.Limit = nextPage(opts.Limit, items.arrived, p.read.Load())
 	}
 	return first, joined(first, kept)
+}
+
+// aboutList returns what a list says of itself. It fails for what is no API server's list: any JSON object, such as that
+// of a server that stands in for one, decodes as an empty list, and a cache would drop all that it has.
+func aboutList(list runtime.Object) (metav1.ListInterface, error) {
+	about, err := meta.ListAccessor(list)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("reading a %T: %w", list, err)
+	case about.GetResourceVersion() == "":
+		return nil, fmt.Errorf("a %T without a resourceVersion: is this an API server's answer?", list)
+	}
+	return about, nil
 }
 
 // continued returns the token that continues a list whose own token has expired; "" for none. An API server forgets a

@@ -234,6 +234,18 @@ func TestAListThatBreaksOffIsAnError(t *testing.T) {
 	}
 }
 
+func TestWhatIsNoListFillsNoCache(t *testing.T) {
+	for _, body := range []string{`{}`, `{"status":"ok"}`, `{"kind":"ConfigMapList","apiVersion":"v1","items":[]}`} {
+		list, err := listFrom(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprint(w, body)
+		}), everything(), metav1.ListOptions{})
+		if err == nil {
+			t.Errorf("%s is taken for a list of %d", body, len(list.Items))
+		}
+	}
+}
+
 func TestWhatIsKeptOfAPageDoesNotHoldTheRestOfIt(t *testing.T) {
 	f := everything()
 	f.keep = func(o metav1.Object) bool { return o.GetName() == "mine" }

@@ -21,7 +21,7 @@ func Redialing(config *rest.Config) (*http.Client, error) {
 	r := &redialing{make: func() (http.RoundTripper, error) {
 		fresh := rest.CopyConfig(config)
 		if fresh.Dial == nil && fresh.Transport == nil { // its own: client-go shares connections between equal configurations
-			fresh.Dial = dial(&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second})
+			fresh.Dial = newDial()
 		}
 		return rest.TransportFor(fresh)
 	}}
@@ -31,6 +31,11 @@ func Redialing(config *rest.Config) (*http.Client, error) {
 	}
 	r.by = first
 	return &http.Client{Transport: r, Timeout: config.Timeout}, nil
+}
+
+// newDial returns what net/http's own transport dials by.
+func newDial() func(context.Context, string, string) (net.Conn, error) {
+	return dial(&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second})
 }
 
 type redialing struct {

@@ -13,6 +13,10 @@ import (
 // Asked has what came of a context's requests, for each cluster by itself: a reconcile may work in several. It is safe
 // for concurrent use.
 type Asked struct {
+	// cluster and namespace are those of the key whose requests these are; nil if they aren't those of a key.
+	cluster   *Breaker
+	namespace string
+
 	mu sync.Mutex
 	by []askedBy // clusters of which there is anything to tell
 }
@@ -72,6 +76,13 @@ func askedOf(ctx context.Context) *Asked {
 // Obeying returns a context for requests, and an Asked that will have what came of them.
 func Obeying(ctx context.Context) (context.Context, *Asked) {
 	asked := &Asked{}
+	return context.WithValue(ctx, askedKey{}, asked), asked
+}
+
+// ObeyingFor is Obeying for what is done for a key of a cluster's namespace. What that cluster refuses counts for this
+// namespace, wherever the request was sent: it is the key that is put off.
+func ObeyingFor(ctx context.Context, cluster *Breaker, namespace string) (context.Context, *Asked) {
+	asked := &Asked{cluster: cluster, namespace: namespace}
 	return context.WithValue(ctx, askedKey{}, asked), asked
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -97,7 +98,7 @@ func (f *fence) RoundTrip(req *http.Request) (*http.Response, error) {
 	sent := time.Now()
 	res, release, err := f.send(ctx, req)
 	// A server error says no more than silence does: an API server that gave a request up may still commit it.
-	answered := err == nil && res.StatusCode < http.StatusInternalServerError
+	answered := err == nil && res.StatusCode < http.StatusInternalServerError || utilnet.IsConnectionRefused(err)
 	if !answered {
 		f.traffic.UnansweredWrites.Add(1)
 	}
@@ -108,6 +109,9 @@ func (f *fence) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, ofWaiting(req.Context(), began, sent, err)
 	}
 	bounded := &countedBody{ReadCloser: res.Body, page: &page{most: largestObject}}
+	if !causeOf(res.StatusCode).unusable() {
+		bounded.heard = f.traffic.Breaker.heard
+	}
 	res.Body = &releasingBody{ReadCloser: bounded, release: func() { release(); end() }}
 	return res, nil
 }
@@ -142,7 +146,12 @@ func (b *Breaker) send(ctx context.Context, req *http.Request, base http.RoundTr
 	switch {
 	case err == nil:
 		w.hears()
-		res.Body = &countedBody{ReadCloser: res.Body, heard: w.hears}
+		res.Body = &countedBody{ReadCloser: res.Body, heard: w.hears, broke: func() {
+			if ctx.Err() == nil { // not given up by the caller
+				b.failed()
+				askedOf(ctx).note(b, 0, true)
+			}
+		}}
 		disbelieve(req, res)
 		if list {
 			b.answered(res)
@@ -152,7 +161,8 @@ func (b *Breaker) send(ctx context.Context, req *http.Request, base http.RoundTr
 		b.judge(req, res, time.Since(sent), tellRetryAfter(ctx, b, res))
 		headed := time.Now()
 		return res, func() { w.end(); b.took(time.Since(headed)) }, nil
-	case ctx.Err() == nil: // not given up by the caller
+	case ctx.Err() == nil, // not given up by the caller, or after its deadline, in which nothing came from the cluster
+		errors.Is(ctx.Err(), context.DeadlineExceeded) && w.quiet() >= FirstPause:
 		b.failed()
 		cause := context.Cause(w.ctx)
 		if open, why := b.Open(); cause == nil && !list && open && why == Silence && wouldRepeat(req, err) {
@@ -331,6 +341,7 @@ type countedBody struct {
 	io.ReadCloser
 	bytes *atomic.Uint64 // they are added to this; nil to count none
 	heard func()         // called for each piece; may be nil
+	broke func()         // called if it ends before its end; may be nil
 	page  *page          // bounds it; nil for no bound
 }
 
@@ -341,6 +352,9 @@ func (b *countedBody) Read(p []byte) (int, error) {
 	}
 	if n > 0 && b.heard != nil {
 		b.heard()
+	}
+	if err != nil && err != io.EOF && b.broke != nil {
+		b.broke()
 	}
 	if b.page != nil {
 		if large := b.page.got(n); large != nil {

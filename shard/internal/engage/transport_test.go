@@ -8,7 +8,9 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"syscall"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 	"time"
 )
@@ -83,6 +85,7 @@ func TestOnlyAnAnswerSaysWhatBecameOfAWrite(t *testing.T) {
 		status int // 0: none
 		astray bool
 	}{
+		"not sent":     {-1, false},
 		"done":         {http.StatusOK, false},
 		"refused":      {http.StatusConflict, false},
 		"server error": {http.StatusGatewayTimeout, true},
@@ -179,8 +182,11 @@ func BenchmarkFenceRoundTrip(b *testing.B) {
 type answering int
 
 func (status answering) RoundTrip(*http.Request) (*http.Response, error) {
-	if status == 0 {
+	switch status {
+	case 0:
 		return nil, io.ErrUnexpectedEOF
+	case -1:
+		return nil, syscall.ECONNREFUSED
 	}
 	return &http.Response{StatusCode: int(status), Body: http.NoBody}, nil
 }
@@ -434,12 +440,12 @@ func TestWhatIsAnsweredToRequestsIsJudged(t *testing.T) {
 
 func judged(t *testing.T, through func(*testing.T, http.RoundTripper, *Traffic) http.RoundTripper) {
 	synctest.Test(t, func(t *testing.T) {
-		server, traffic := &refusing{http.StatusUnauthorized}, &Traffic{}
+		server, traffic, ctx := &refusing{http.StatusUnauthorized}, &Traffic{}, t.Context()
 		c := &http.Client{Transport: through(t, server, traffic)}
 		send := func(method, path string) {
 			t.Helper()
 			req, _ := http.NewRequest(method, "https://west"+path, nil)
-			res, err := c.Do(req)
+			res, err := c.Do(req.WithContext(ctx))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -467,6 +473,13 @@ func judged(t *testing.T, through func(*testing.T, http.RoundTripper, *Traffic) 
 		if traffic.Breaker.wait("bank") != 0 {
 			t.Error("another namespace is put off")
 		}
+		server.status = http.StatusTooManyRequests
+		for range 2 * enoughRefusals {
+			send(http.MethodPost, "/api/v1/namespaces/inn/pods/a/eviction")
+		}
+		if traffic.Breaker.wait("inn") != 0 {
+			t.Error("a namespace is put off for a disruption budget's word about one Pod")
+		}
 		server.status = http.StatusOK
 		send(http.MethodGet, pods+"?watch=true")
 		if _, open := traffic.Breaker.Left("shop"); !open {
@@ -484,6 +497,82 @@ func judged(t *testing.T, through func(*testing.T, http.RoundTripper, *Traffic) 
 		if traffic.Breaker.wait("bank") == 0 {
 			t.Error("what is refused of a Namespace itself isn't held against the work in it")
 		}
+		server.status = http.StatusOK
+		send(http.MethodGet, pods+"/a")
+		server.status = http.StatusServiceUnavailable
+		time.Sleep(FirstPause)
+		ctx, _ = ObeyingFor(ctx, &traffic.Breaker, "") // for a key without a namespace
+		for range enoughRefusals {
+			send(http.MethodPost, pods)
+		}
+		if traffic.Breaker.wait("") == 0 {
+			t.Error("what is refused on behalf of a key isn't held against its namespace")
+		}
+	})
+}
+
+// broken answers with headers, and then breaks off.
+type broken struct{}
+
+func (broken) RoundTrip(*http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{},
+		Body: io.NopCloser(iotest.ErrReader(io.ErrUnexpectedEOF))}, nil
+}
+
+func TestAnAnswerThatBreaksOffIsNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, _ := newTestGate(t)
+		g.Open(1)
+		traffic := &Traffic{}
+		c := &http.Client{Transport: &fence{gate: g, base: broken{}, traffic: traffic}}
+		for _, method := range []string{http.MethodGet, http.MethodPost} {
+			ctx, asked := Obeying(t.Context())
+			req, _ := http.NewRequestWithContext(ctx, method, "https://west/api/v1/namespaces/shop/pods/a", nil)
+			res, err := c.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(FirstPause)
+			if _, err := io.ReadAll(res.Body); err == nil {
+				t.Fatal("the answer is whole")
+			}
+			_ = res.Body.Close()
+			if open, why := traffic.Breaker.Open(); !open || why != Silence || !asked.Lost(&traffic.Breaker) {
+				t.Errorf("%s: open %v (%s), lost %v", method, open, why, asked.Lost(&traffic.Breaker))
+			}
+		}
+		b := &Breaker{}
+		to := &url.URL{Scheme: "https", Host: "h", Path: "/api/v1/namespaces/n/pods"}
+		if b.ask(t.Context(), inquiry{base: broken{}, to: to}, time.Second); !b.lastAnswer().IsZero() {
+			t.Error("an inquiry is answered by headers alone")
+		}
+	})
+}
+
+func TestASilentClusterIsNoticedThoughItsCallersAreImpatient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, _ := newTestGate(t)
+		g.Open(1)
+		traffic := &Traffic{}
+		f := &fence{gate: g, base: servers(func(req *http.Request) (*http.Response, error) {
+			<-req.Context().Done()
+			return nil, req.Context().Err()
+		}), traffic: traffic}
+		try := func(within time.Duration) bool {
+			ctx, cancel := context.WithTimeout(t.Context(), within)
+			defer cancel()
+			req, _ := http.NewRequestWithContext(ctx, http.MethodGet, "https://west/api/v1/namespaces/shop/pods/a", nil)
+			_, err := f.RoundTrip(req)
+			open, why := traffic.Breaker.Open()
+			return err != nil && open && why == Silence
+		}
+		if try(FirstPause / 2) {
+			t.Error("a cluster is silent after half a second")
+		}
+		if !try(2 * FirstPause) {
+			t.Error("a cluster that was silent for two seconds isn't left alone")
+		}
+		time.Sleep(stallAfter) // an inquiry may outlive its request
 	})
 }
 

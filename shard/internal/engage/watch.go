@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"sync/atomic"
 	"time"
+
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
 const (
@@ -60,6 +62,7 @@ func beginWatch(req *http.Request, of *Breaker, base http.RoundTripper) (*http.R
 	}
 	bounded, cancel := context.WithTimeout(ctx, longest)
 	w := &watchBody{cancel: cancel}
+	w.lost, _ = ctx.Value(lostKey{}).(*atomic.Bool)
 	if query.Get("allowWatchBookmarks") == "true" {
 		w.quiet = time.AfterFunc(watchSilence, func() {
 			w.silent.Store(true)
@@ -86,12 +89,18 @@ type watchBody struct {
 	cancel context.CancelFunc
 	quiet  *time.Timer // fires when the stream was silent for too long; nil if it may be
 	silent atomic.Bool
+	sent   bool         // something has come
+	lost   *atomic.Bool // see lostKey; may be nil
 }
 
 func (w *watchBody) Read(p []byte) (int, error) {
 	n, err := w.ReadCloser.Read(p)
 	if n > 0 {
+		w.sent = true
 		w.hears()
+	}
+	if err != nil && w.sent && w.lost != nil && (w.silent.Load() || utilnet.IsConnectionReset(err)) {
+		w.lost.Store(true)
 	}
 	if err != nil && w.silent.Load() {
 		err = io.EOF
