@@ -232,6 +232,16 @@ func TestTheFleetIsJudgedByItsRecords(t *testing.T) {
 			},
 			want: []string{"note: can't be reached from here, and replicas serve all of it: west"},
 		},
+		"a cluster doesn't answer here, and a replica can't reach it": {
+			change: func(s *Snapshot) {
+				s.Clusters[1].Reason, s.Clusters[1].Note = clusterhealth.ReasonUnreachable, "no route"
+				s.Records.Leases[1].Annotations["tenure.dev/unfit"] = "west"
+			},
+			want: []string{
+				"wrong: 2 shards of cluster west held by replicas that can't serve it: r1-aaaaaa",
+				"wrong: cluster west: Unreachable: no route", "note: the planner would move 4 shards",
+			},
+		},
 		"a cluster doesn't answer here, and credentials are refused": {
 			change: func(s *Snapshot) {
 				s.Clusters[1].Reason, s.Clusters[1].Note = clusterhealth.ReasonRefused, "no"

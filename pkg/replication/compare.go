@@ -73,7 +73,7 @@ func disordered(config *unstructured.Unstructured, copy *appsv1.Deployment) (pat
 				variables = append(variables, v.Name)
 			}
 			if !inOrder(env, variables) {
-				paths = append(paths, pod+list+"[name="+c.Name+"].env")
+				paths = append(paths, fmt.Sprintf("%s%s[name=%q].env", pod, list, c.Name))
 			}
 		}
 		if !inOrder(want, names) {

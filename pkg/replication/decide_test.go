@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -100,6 +101,19 @@ func TestDecideCopy(t *testing.T) {
 			brief{Act: ActApply, Form: "full", Drift: []string{
 				`spec.template.spec.containers[name="web"].env[name="B"].name`,
 				`spec.template.spec.containers[name="web"].env[name="B"].value`}}},
+		"variables are in another order": {
+			CopyView{Want: want, Note: judged, Copy: copyOf(func(d *appsv1.Deployment) {
+				slices.Reverse(d.Spec.Template.Spec.Containers[0].Env)
+			})},
+			brief{Act: ActApply, Form: "full", Drift: []string{`spec.template.spec.containers[name="web"].env`}}},
+		"others' variables are between ours": {
+			CopyView{Want: want, Note: judged, Copy: copyOf(func(d *appsv1.Deployment) {
+				env := &d.Spec.Template.Spec.Containers[0].Env
+				*env = slices.Insert(*env, 1, corev1.EnvVar{Name: "0"})
+			})}, brief{State: Available}},
+		"somebody has paused it": {
+			CopyView{Want: want, Copy: copyOf(func(d *appsv1.Deployment) { d.Spec.Paused = true; d.Status.AvailableReplicas = 2 })},
+			brief{State: Stalled}},
 		"what others add is none of ours": {
 			CopyView{Want: want, Note: judged, Copy: copyOf(func(d *appsv1.Deployment) {
 				d.Labels["other"], d.Annotations["other"], d.Spec.MinReadySeconds = "x", "y", 3
@@ -185,6 +199,8 @@ func TestDecideCopy(t *testing.T) {
 				Copy: copyOf(func(d *appsv1.Deployment) { d.Annotations[AnnotationOwnerUID] = "old" })},
 			brief{Act: ActApply, Form: "full", Drift: []string{"metadata.annotations.tenure.dev/owner-uid"}}},
 		"it is being deleted": {CopyView{Want: want, Copy: copyOf(deleted)}, brief{State: Leaving}},
+		"it is being deleted, and the cache doesn't show it": {CopyView{Want: want, Copy: copyOf(deleted), Live: true},
+			brief{State: Leaving, After: hiddenPause}},
 		"the cache doesn't show it": {CopyView{Want: want, Copy: copyOf(), Live: true},
 			brief{State: Available, After: cacheGrace}},
 		"the cache doesn't show it for too long": {
@@ -203,6 +219,8 @@ func TestDecideCopy(t *testing.T) {
 		"none is wanted and there is none":       {CopyView{Live: true}, brief{State: Gone}},
 		"none is wanted and there is one":        {CopyView{Copy: copyOf()}, brief{Act: ActDelete}},
 		"none is wanted and it is being deleted": {CopyView{Copy: copyOf(deleted)}, brief{State: Leaving}},
+		"none is wanted, it is being deleted, and the cache doesn't show it": {CopyView{Copy: copyOf(deleted), Live: true},
+			brief{State: Leaving, After: hiddenPause}},
 		"none is wanted and another's is seen":   {CopyView{Copy: copyOf(ofOther)}, brief{Act: ActLook}},
 		"none is wanted and another's is there":  {CopyView{Copy: copyOf(ofOther), Live: true}, brief{State: Gone}},
 		"none is wanted and another cluster's is there": {CopyView{Copy: copyOf(ofOtherHome), Live: true},

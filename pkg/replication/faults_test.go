@@ -7,12 +7,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 )
 
 // state is what matters at the end of an act.
@@ -275,6 +277,27 @@ func TestTheConditionGoesWithTheLabelWhereNothingWasCopied(t *testing.T) {
 			t.Errorf("%s: without the label: condition %q, writes (-want +got):\n%s", name, b.condition(), diff)
 		}
 		b.wantQuiet()
+	}
+}
+
+// Whatever is wrong with one copy, it mustn't end the process, and each holder of the source after it.
+func TestAPanicInTheWorkOnOneCopyHoldsUpNoOther(t *testing.T) {
+	b := newBench(t, aSource())
+	b.putOff = func(name multicluster.ClusterName) (time.Duration, bool) {
+		if name == "west" {
+			panic("a defect")
+		}
+		return 0, false
+	}
+	_, err := b.subject.Reconcile(t.Context(), testRequest)
+	for range 3 { // the finalizer and the record come first
+		_, err = b.subject.Reconcile(t.Context(), testRequest)
+	}
+	if err == nil || !strings.Contains(err.Error(), "cluster west: the work on the copy panicked: a defect") {
+		t.Errorf("got %v", err)
+	}
+	if b.get("east") == nil || b.get("west") != nil {
+		t.Errorf("copies: east %v, west %v, want only east", b.get("east") != nil, b.get("west") != nil)
 	}
 }
 

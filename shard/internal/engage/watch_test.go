@@ -5,9 +5,15 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	toolscache "k8s.io/client-go/tools/cache"
 )
 
 // Something between may answer for a server that has gone.
@@ -72,4 +78,47 @@ func TestAWatchThatIsNeverAnsweredIsGivenUp(t *testing.T) {
 			t.Errorf("%v, %v after %v", res, err, took)
 		}
 	})
+}
+
+// Whoever keeps the stream of a server open that has gone may keep it until its cluster was restored: a watch that is
+// resumed from a later version than that of the restored cluster would be silent for good.
+func TestAStreamThatWasLostIsFollowedByAList(t *testing.T) {
+	for name, c := range map[string]struct {
+		first string // what comes at once
+		lists bool
+	}{
+		"silent from the beginning": {"", false}, "silent after something had come": {"x", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				transport := Noting(servers(func(req *http.Request) (*http.Response, error) {
+					silent := &drip{dripping: dripping{24 * time.Hour, 60}, ctx: req.Context()}
+					return &http.Response{StatusCode: http.StatusOK,
+						Body: io.NopCloser(io.MultiReader(strings.NewReader(c.first), silent))}, nil
+				}))
+				lw := toolscache.ToListerWatcherWithContext(Live(&toolscache.ListWatch{
+					WatchFuncWithContext: func(ctx context.Context, _ metav1.ListOptions) (watch.Interface, error) {
+						req, err := http.NewRequestWithContext(ctx, http.MethodGet,
+							"https://home/api/v1/secrets?watch=true&allowWatchBookmarks=true", nil)
+						if err != nil {
+							return nil, err
+						}
+						res, err := transport.RoundTrip(req)
+						if err != nil {
+							return nil, err
+						}
+						_, err = io.ReadAll(res.Body)
+						return watch.NewEmptyWatch(), errors.Join(err, res.Body.Close())
+					},
+				}, time.Second, func(error) {}))
+				if _, err := lw.WatchWithContext(t.Context(), metav1.ListOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				_, err := lw.WatchWithContext(t.Context(), metav1.ListOptions{})
+				if lists := apierrors.IsResourceExpired(err); lists != c.lists || !lists && err != nil {
+					t.Errorf("the next watch: %v; is it to be followed by a list? %v", err, c.lists)
+				}
+			})
+		})
+	}
 }
