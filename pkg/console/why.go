@@ -317,7 +317,8 @@ func (w *why) pending(due time.Time) {
 		w.Due = &at
 	}
 	if w.barred {
-		do := fmt.Sprintf("tenure cluster add %s with a --role that includes ats, and --namespaces that include it", w.Cluster)
+		do := fmt.Sprintf("tenure cluster add %s with a --role that includes ats, and --namespaces that include it",
+			w.Cluster)
 		if w.Cluster == kubeconfig.HomeName {
 			do = "make the At in another cluster: from home, replicas only copy Deployments"
 		}

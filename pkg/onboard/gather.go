@@ -162,7 +162,8 @@ func live(ctx context.Context, c client.Client,
 	return found, nil
 }
 
-// givesRights reports whether a RoleBinding, whoever made it, is one of those that give the fleet rights in a namespace.
+// givesRights reports whether a RoleBinding, whoever made it, is one of those that give the fleet rights in a
+// namespace.
 func givesRights(o *unstructured.Unstructured) bool {
 	if !bindings[o.GetName()].narrow {
 		return false

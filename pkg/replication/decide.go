@@ -254,8 +254,8 @@ func (v CopyView) settled() Step {
 	return done(v.progress(0))
 }
 
-// unseen returns after what time to look again for a copy that the cache doesn't show, so that no event will tell of it;
-// 0 for one that it shows.
+// unseen returns after what time to look again for a copy that the cache doesn't show, so that no event will tell of
+// it; 0 for one that it shows.
 func (v CopyView) unseen() time.Duration {
 	if v.Live && v.Cached == "" {
 		return hiddenPause

@@ -112,7 +112,9 @@ func TestDecideCopy(t *testing.T) {
 				*env = slices.Insert(*env, 1, corev1.EnvVar{Name: "0"})
 			})}, brief{State: Available}},
 		"somebody has paused it": {
-			CopyView{Want: want, Copy: copyOf(func(d *appsv1.Deployment) { d.Spec.Paused = true; d.Status.AvailableReplicas = 2 })},
+			CopyView{Want: want, Copy: copyOf(func(d *appsv1.Deployment) {
+				d.Spec.Paused, d.Status.AvailableReplicas = true, 2
+			})},
 			brief{State: Stalled}},
 		"what others add is none of ours": {
 			CopyView{Want: want, Note: judged, Copy: copyOf(func(d *appsv1.Deployment) {
@@ -221,8 +223,8 @@ func TestDecideCopy(t *testing.T) {
 		"none is wanted and it is being deleted": {CopyView{Copy: copyOf(deleted)}, brief{State: Leaving}},
 		"none is wanted, it is being deleted, and the cache doesn't show it": {CopyView{Copy: copyOf(deleted), Live: true},
 			brief{State: Leaving, After: hiddenPause}},
-		"none is wanted and another's is seen":   {CopyView{Copy: copyOf(ofOther)}, brief{Act: ActLook}},
-		"none is wanted and another's is there":  {CopyView{Copy: copyOf(ofOther), Live: true}, brief{State: Gone}},
+		"none is wanted and another's is seen":  {CopyView{Copy: copyOf(ofOther)}, brief{Act: ActLook}},
+		"none is wanted and another's is there": {CopyView{Copy: copyOf(ofOther), Live: true}, brief{State: Gone}},
 		"none is wanted and another cluster's is there": {CopyView{Copy: copyOf(ofOtherHome), Live: true},
 			brief{State: Gone}},
 		"none is wanted, the mark is gone: a look": {CopyView{Copy: copyOf(unmarked)}, brief{Act: ActLook}},

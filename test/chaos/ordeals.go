@@ -187,7 +187,9 @@ func (r *run) logged(f *fault, cluster string, is func(lab.Line) bool) {
 	for _, v := range alive {
 		lines, err := v.Log.Lines()
 		r.blame(err)
-		if slices.ContainsFunc(lines, func(l lab.Line) bool { return l.Cluster == cluster && l.Time.After(f.Start) && is(l) }) {
+		if slices.ContainsFunc(lines, func(l lab.Line) bool {
+			return l.Cluster == cluster && l.Time.After(f.Start) && is(l)
+		}) {
 			f.Hits++
 		}
 	}

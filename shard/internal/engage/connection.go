@@ -77,9 +77,9 @@ func (c *Connection) Replace(by *Connection) {
 }
 
 // Redial makes all requests from now on use new connections, and reports whether it did: a program's own transport or
-// dialer has the connections that it likes. A server that is dead, or cut off, doesn't close its connections, and HTTP/2
-// would make all requests wait for it for 45 s, though behind a load balancer there may be others. What is under way
-// goes on.
+// dialer has the connections that it likes. A server that is dead, or cut off, doesn't close its connections, and
+// HTTP/2 would make all requests wait for it for 45 s, though behind a load balancer there may be others. What is under
+// way goes on.
 func (c *Connection) Redial() bool {
 	old := c.way.Load()
 	if old.again == nil {

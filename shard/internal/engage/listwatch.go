@@ -117,8 +117,9 @@ func LiveInformer(pause time.Duration, tell func(error)) func(toolscache.ListerW
 }
 
 // watchServer begins a watch. If the last one was lost, it returns errAway: the server may have gone, and its cluster
-// been restored, behind something that answers for it. If an attempt got no answer, it waits until the server answers, and returns errAway. If
-// the server has too many requests (429), it tells so and tries again: a reflector would pause for up to half a minute.
+// been restored, behind something that answers for it. If an attempt got no answer, it waits until the server answers,
+// and returns errAway. If the server has too many requests (429), it tells so and tries again: a reflector would pause
+// for up to half a minute.
 func watchServer(ctx context.Context, lw toolscache.WatcherWithContext, opts metav1.ListOptions, lost *atomic.Bool,
 	most time.Duration, tell func(error)) (watch.Interface, error) {
 	if lost.CompareAndSwap(true, false) {

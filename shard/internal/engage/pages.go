@@ -127,8 +127,8 @@ func (f *filter) list(ctx context.Context, lw toolscache.ListerWithContext,
 	return first, joined(first, kept)
 }
 
-// aboutList returns what a list says of itself. It fails for what is no API server's list: any JSON object, such as that
-// of a server that stands in for one, decodes as an empty list, and a cache would drop all that it has.
+// aboutList returns what a list says of itself. It fails for what is no API server's list: any JSON object, such as
+// that of a server that stands in for one, decodes as an empty list, and a cache would drop all that it has.
 func aboutList(list runtime.Object) (metav1.ListInterface, error) {
 	about, err := meta.ListAccessor(list)
 	switch {
