@@ -267,18 +267,23 @@ func (j *clusterJudge) verdictOn(name keyspace.ClusterName, c *ClusterStatus) {
 }
 
 // ask checks whether a cluster can be used: it must give some answer in time. A request that fails at once is
-// repeated, since one lost connection is no outage. It returns why the cluster can't be used, nil if it can.
+// repeated, since one lost connection is no outage. Where nothing answers over a connection, another is opened: behind
+// the same address there may be a server that is alive. It returns why the cluster can't be used, nil if it can.
 func ask(ctx context.Context, c connection, breaker *engage.Breaker) (trouble error) {
+	if open, why := breaker.Open(); open && why == engage.Silence {
+		c.via.Redial()
+	}
 	for try := 0; ; try++ {
 		sent := time.Now()
 		err := askOnce(ctx, c)
+		if errors.Is(err, context.DeadlineExceeded) {
+			c.via.Redial() // for the next time
+		}
 		switch {
 		case err == nil:
 			return nil
 		case breaker.LastUsable().After(sent) && !apierrors.IsUnauthorized(err): // another request was answered
 			return nil
-		case try == 0 && errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil && c.via.Redial():
-			continue // behind the same address there may be another server, which is alive
 		case try > 0 || time.Since(sent) > time.Second || apierrors.IsUnauthorized(err):
 			return err
 		}

@@ -279,9 +279,10 @@ func TestAClusterThatDoesNotSayWhichItIsCannotBeUsed(t *testing.T) {
 
 // A server that is dead behind a load balancer leaves its connections open, and HTTP/2 would keep to them.
 func TestADeadConnectionIsNotTheCluster(t *testing.T) {
-	var dead atomic.Value // the far end of the connection that is
+	var dead, last atomic.Value // far ends of connections
 	over := make(chan struct{})
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		last.Store(r.RemoteAddr)
 		if dead.CompareAndSwap(nil, r.RemoteAddr) || dead.Load() != r.RemoteAddr {
 			_, _ = io.WriteString(w, "{}")
 			return
@@ -300,10 +301,24 @@ func TestADeadConnectionIsNotTheCluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := connection{via: via}
-	for _, when := range []string{"before the connection has died", "once it has", "and again"} {
-		if err := ask(t.Context(), c, &engage.Breaker{}); err != nil {
-			t.Errorf("%s: %v", when, err)
+	c, heard, silent := connection{via: via}, &engage.Breaker{}, &engage.Breaker{}
+	req, _ := http.NewRequest(http.MethodGet, "https://a/api/v1/pods/a", nil)
+	if _, err := engage.Unfenced(&fakeServer{code: -1}, silent).RoundTrip(req); err == nil {
+		t.Fatal("a server that isn't there answers")
+	}
+	for _, at := range []struct {
+		when    string
+		breaker *engage.Breaker
+		fails   bool
+	}{
+		{"the connection is sound", heard, false}, {"it has died, and nobody knows", heard, true},
+		{"another is used", heard, false}, {"that has died, and requests have found out", silent, false},
+	} {
+		if strings.HasPrefix(at.when, "that") {
+			dead.Store(last.Load())
+		}
+		if err := ask(t.Context(), c, at.breaker); (err != nil) != at.fails {
+			t.Errorf("%s: %v", at.when, err)
 		}
 	}
 }

@@ -76,21 +76,17 @@ func (c *Connection) Replace(by *Connection) {
 	c.way.Swap(by.way.Load()).rest()
 }
 
-// Redial makes all requests from now on use new connections, and reports whether it did: a program's own transport or
-// dialer has the connections that it likes. A server that is dead, or cut off, doesn't close its connections, and
-// HTTP/2 would make all requests wait for it for 45 s, though behind a load balancer there may be others. What is under
-// way goes on.
-func (c *Connection) Redial() bool {
+// Redial makes all requests from now on use new connections, unless a program's own transport or dialer decides that. A
+// server that is dead, or cut off, doesn't close its connections, and HTTP/2 would make all requests wait for it for
+// 45 s, though behind a load balancer there may be others. What is under way goes on.
+func (c *Connection) Redial() {
 	old := c.way.Load()
 	if old.again == nil {
-		return false
+		return
 	}
-	by, err := old.again()
-	if err != nil || !c.way.CompareAndSwap(old, by) {
-		return false // otherwise the old one may still come to life
+	if by, err := old.again(); err == nil && c.way.CompareAndSwap(old, by) {
+		old.rest()
 	}
-	old.rest()
-	return true
 }
 
 // Rest closes connections that are open and idle. The next request opens one again.
