@@ -243,7 +243,9 @@ func (r *run) playGate(ctx context.Context, one gate) error {
 		r.restore(ctx, &f, time.Second, 0, 0)
 		r.note(f)
 		r.settle(ctx, settleWithin)
+		r.starting.Lock() // the supervisor may be about to start one
 		r.flags = flags
+		r.starting.Unlock()
 		r.roll(ctx)
 		r.settle(ctx, settleWithin)
 	}

@@ -51,7 +51,8 @@ const listLost = longestAnswer + listStallAfter
 // restored from a backup, didn't answer for long, or refused requests: otherwise it would insist on the version that it
 // had, and pause for half a minute. A list that takes longer than listLost is tried again, too, since something between
 // may have lost it. tell is called with the error of each failed list, and of each watch that is refused by 429. A
-// watch whose connection was lost may resume: a caller that must know of that has to check when a watch begins again.
+// watch that ended in any other way than lostKey says may resume: a caller that must know of that has to check when a
+// watch begins again.
 func Live(inner toolscache.ListerWatcher, pause time.Duration, tell func(error)) toolscache.ListerWatcher {
 	lw, lost := toolscache.ToListerWatcherWithContext(inner), &atomic.Bool{}
 	return listed{&toolscache.ListWatch{

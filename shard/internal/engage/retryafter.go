@@ -74,10 +74,7 @@ func askedOf(ctx context.Context) *Asked {
 }
 
 // Obeying returns a context for requests, and an Asked that will have what came of them.
-func Obeying(ctx context.Context) (context.Context, *Asked) {
-	asked := &Asked{}
-	return context.WithValue(ctx, askedKey{}, asked), asked
-}
+func Obeying(ctx context.Context) (context.Context, *Asked) { return ObeyingFor(ctx, nil, "") }
 
 // ObeyingFor is Obeying for what is done for a key of a cluster's namespace. What that cluster refuses counts for this
 // namespace, wherever the request was sent: it is the key that is put off.

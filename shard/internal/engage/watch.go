@@ -52,8 +52,8 @@ func watches(req *http.Request) bool {
 
 // beginWatch sends a request to watch to a cluster, nil for home. What is between may keep a stream open whose server
 // has gone, and answer for it whatever a connection is asked. So the stream is given up when the server was to end it,
-// and is ended when not even a bookmark has come for watchSilence: a reflector resumes it then. A server that sends no
-// bookmarks is asked a little more often than it would be.
+// and is ended when not even a bookmark has come for watchSilence: a reflector resumes it then, or lists (see lostKey).
+// A server that sends no bookmarks is asked a little more often than it would be.
 func beginWatch(req *http.Request, of *Breaker, base http.RoundTripper) (*http.Response, error) {
 	ctx, query := req.Context(), req.URL.Query()
 	longest := time.Duration(math.MaxInt64)
