@@ -159,6 +159,14 @@ func (b *Breaker) took(d time.Duration) {
 	b.seen.now.took += d
 }
 
+// hears returns what records each part of an answer; nil for an answer that doesn't show that the cluster can be used.
+func (b *Breaker) hears(req *http.Request, res *http.Response) func() {
+	if watches(req) || causeOf(res.StatusCode).unusable() {
+		return nil
+	}
+	return b.heard
+}
+
 // heard records that a part of an answer has arrived.
 func (b *Breaker) heard() {
 	b.mu.Lock()

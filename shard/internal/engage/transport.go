@@ -73,12 +73,10 @@ func (f *fence) RoundTrip(req *http.Request) (*http.Response, error) {
 		if err != nil {
 			return nil, ofWaiting(req.Context(), began, sent, err)
 		}
-		counted := &countedBody{ReadCloser: res.Body, bytes: &f.traffic.ListWatchBytes, page: pageOf(req.Context())}
+		counted := &countedBody{ReadCloser: res.Body, bytes: &f.traffic.ListWatchBytes, page: pageOf(req.Context()),
+			heard: f.traffic.Breaker.hears(req, res)}
 		if counted.page == nil && namesOne(req.URL.Path) {
 			counted.page = &page{most: largestObject}
-		}
-		if !watches(req) && !causeOf(res.StatusCode).unusable() {
-			counted.heard = f.traffic.Breaker.heard
 		}
 		res.Body = &releasingBody{ReadCloser: counted, release: release}
 		return res, nil
@@ -108,10 +106,8 @@ func (f *fence) RoundTrip(req *http.Request) (*http.Response, error) {
 		end()
 		return nil, ofWaiting(req.Context(), began, sent, err)
 	}
-	bounded := &countedBody{ReadCloser: res.Body, page: &page{most: largestObject}}
-	if !causeOf(res.StatusCode).unusable() {
-		bounded.heard = f.traffic.Breaker.heard
-	}
+	bounded := &countedBody{ReadCloser: res.Body, page: &page{most: largestObject},
+		heard: f.traffic.Breaker.hears(req, res)}
 	res.Body = &releasingBody{ReadCloser: bounded, release: func() { release(); end() }}
 	return res, nil
 }
@@ -220,10 +216,7 @@ func (u *unfenced) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	counted := &countedBody{ReadCloser: res.Body}
-	if !watches(req) && !causeOf(res.StatusCode).unusable() {
-		counted.heard = u.breaker.heard
-	}
+	counted := &countedBody{ReadCloser: res.Body, heard: u.breaker.hears(req, res)}
 	res.Body = &releasingBody{ReadCloser: counted, release: release}
 	return res, nil
 }
