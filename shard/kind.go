@@ -54,6 +54,10 @@ type Kind struct {
 	// unpacked each time that it is read. Pack is given transformed objects, must not change them, and returns nil
 	// for those that stay as they are. Nil packs none.
 	Pack func(client.Object) Packed
+	// Finished reports whether an object has come to its end, such as a Pod that has run. The cache drops it one to two
+	// minutes later, without an event, since many objects are kept for long after their end. Whoever needs it then has
+	// to read it from the API server, as with objects that Fields leaves out. Nil keeps all.
+	Finished func(client.Object) bool
 
 	// Owned kinds are filtered by the slot label, which has the slot of an object's owner; primary kinds by their own
 	// UID.
@@ -138,5 +142,5 @@ func sameKind(a, b client.Object) bool {
 // engaged converts the kind for package engage.
 func (k Kind) engaged() engage.Kind {
 	return engage.Kind{Object: k.Object, Owned: k.owned, Fields: k.Fields, ManagedFields: k.ManagedFields || k.remote,
-		Transform: k.Transform, Pack: k.Pack}
+		Transform: k.Transform, Pack: k.Pack, Finished: k.Finished}
 }

@@ -237,7 +237,7 @@ func (o *options) atKinds() []shard.Kind {
 	notHome := func(cluster keyspace.ClusterName) bool { return string(cluster) != string(o.homeCluster()) }
 	ats.In, pods.In = notHome, notHome
 	ats.Transform, pods.Transform, ats.Pack = at.Trim, at.Trim, atPacked
-	ats.Fields, pods.Fields = at.UnfinishedAts, at.UnfinishedPods
+	ats.Fields, pods.Fields, pods.Finished = at.UnfinishedAts, at.UnfinishedPods, at.FinishedPod
 	return []shard.Kind{ats, pods}
 }
 

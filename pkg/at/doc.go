@@ -17,7 +17,8 @@
 // changes: when its cache lags, the reconciler relies on the event of its own write.
 //
 // An At that is DONE and has no time to live is over (status.over): nothing is left to do. So caches may leave out such
-// Ats ([UnfinishedAts]), and Pods that had ended before they were listed ([UnfinishedPods]).
+// Ats ([UnfinishedAts]), and Pods that had ended before they were listed ([UnfinishedPods]) or some time ago
+// ([FinishedPod]).
 //
 // Caches may drop the fields that only serve to make a Pod: [Trim] is a transform for that. They should where many
 // people may create Ats, since a command may have 32 KiB, and annotations more.

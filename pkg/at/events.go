@@ -17,6 +17,13 @@ const (
 	UnfinishedPods = "status.phase!=Succeeded,status.phase!=Failed"
 )
 
+// FinishedPod reports whether a Pod has ended. A cache need not keep such a Pod for long: like one that had ended
+// before it was listed, it is read from the API server if its At isn't DONE yet.
+func FinishedPod(obj client.Object) bool {
+	pod, ok := obj.(*corev1.Pod)
+	return ok && (pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed)
+}
+
 // AtEvents passes the events of Ats that may need action. It suppresses two that this Reconciler causes itself: its
 // claim, after which it makes the Pod or tries again later, and an end after which nothing is left to do.
 //
@@ -71,9 +78,8 @@ func (r *Reconciler) isOurClaim(before, after client.Object) bool {
 // an event of its own, and no At is reconciled before both caches are complete.
 func PodEvents() predicate.Predicate {
 	matters := func(obj client.Object) bool {
-		pod, ok := obj.(*corev1.Pod)
-		return !ok || pod.DeletionTimestamp != nil ||
-			pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+		_, ok := obj.(*corev1.Pod)
+		return !ok || obj.GetDeletionTimestamp() != nil || FinishedPod(obj)
 	}
 	return predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool { return !e.IsInInitialList && matters(e.Object) },

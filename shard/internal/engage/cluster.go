@@ -35,6 +35,8 @@ type Kind struct {
 	Transform toolscache.TransformFunc
 	// Pack returns a smaller form of an object that is cached; nil packs none.
 	Pack func(client.Object) informer.Packed
+	// Finished reports whether an object has come to its end; see informer.Config. Nil keeps all.
+	Finished func(client.Object) bool
 }
 
 // Index is one field index on a shard's cache.
@@ -168,7 +170,7 @@ func (c *Cluster) informing(f form) (*informing, error) {
 	filter := c.filters.of(f)
 	store := informer.New(informer.Config{
 		Kind: f.GroupVersionKind, Namespaced: mapping.Scope.Name() == meta.RESTScopeNameNamespace, Take: filter.take,
-		Pack: c.declared[f.GroupVersionKind].Pack,
+		Pack: c.declared[f.GroupVersionKind].Pack, Finished: c.declared[f.GroupVersionKind].Finished,
 	})
 	return &informing{Store: store, from: filter.wrap(from), example: example}, nil
 }

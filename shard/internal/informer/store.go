@@ -27,6 +27,9 @@ type Config struct {
 	Take func(client.Object) (_ client.Object, belongs bool, _ error)
 	// Pack returns a smaller form of an object, or nil to keep the object as it is. Nil packs none.
 	Pack func(client.Object) Packed
+	// Finished reports whether an object has come to its end, so that hardly anybody reads it any more. It is dropped
+	// some time later, see keepFinished; handlers aren't told. Nil drops none.
+	Finished func(client.Object) bool
 }
 
 // Packed is an object that takes little memory.
@@ -69,6 +72,8 @@ type Store struct {
 	mu       sync.RWMutex // guards all below; never held while a handler runs
 	spaces   map[string]*space
 	size     int
+	finished []leaver // the longest first
+	drops    *time.Timer
 	indexes  map[string]*index
 	handlers []*registration // replaced, never changed
 }
@@ -90,6 +95,7 @@ const firstPause, lastPause = 500 * time.Millisecond, 4 * time.Second
 // types are refused.
 func (s *Store) Run(ctx context.Context, from toolscache.ListerWatcher, example runtime.Object) {
 	defer close(s.done)
+	defer s.keepAll()
 	r := toolscache.NewReflectorWithOptions(from, example, filler{s},
 		toolscache.ReflectorOptions{Name: s.cfg.Kind.String(), Backoff: &wait.Backoff{Duration: firstPause, Cap: lastPause,
 			Steps: 20, Factor: 2, Jitter: 0.25}})
@@ -163,6 +169,7 @@ func (s *Store) put(o client.Object) (old kept) {
 	for _, i := range s.indexes {
 		i.replace(key, opened(old), o)
 	}
+	s.leaves(key, o)
 	return old
 }
 

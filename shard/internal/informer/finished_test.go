@@ -1,0 +1,94 @@
+package informer
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// finishes is a Store whose objects are finished if their data says so.
+func finishes() *Store {
+	cfg := configMaps
+	cfg.Finished = func(o client.Object) bool { return o.(*corev1.ConfigMap).Data["over"] == "yes" }
+	return New(cfg)
+}
+
+func over(name string) *corev1.ConfigMap {
+	o := named(name)
+	o.Data = map[string]string{"over": "yes"}
+	return o
+}
+
+func TestWhatIsFinishedIsDroppedAfterAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, fill := finishes(), filler{}
+		fill.Store = s
+		var seen []string
+		_, err := s.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+			AddFunc:    func(obj any) { seen = append(seen, "add "+describe(obj)) },
+			UpdateFunc: func(_, obj any) { seen = append(seen, "update "+describe(obj)) },
+			DeleteFunc: func(obj any) { seen = append(seen, "delete "+describe(obj)) },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		holds := func(after time.Duration, names ...string) {
+			t.Helper()
+			time.Sleep(after)
+			synctest.Wait()
+			var held []string
+			for o := range s.All() {
+				held = append(held, o.GetName())
+			}
+			if slices.Sort(held); !slices.Equal(held, names) {
+				t.Errorf("it holds %q, want %q", held, names)
+			}
+		}
+		listed := []any{over("first"), named("runs"), over("again")}
+		if err := fill.Replace(listed, "1"); err != nil {
+			t.Fatal(err)
+		}
+		holds(keepFinished-time.Second, "again", "first", "runs")
+		// One is replaced by another of the same name, and one ends only now.
+		if err := errors.Join(fill.Update(named("again")), fill.Add(over("second"))); err != nil {
+			t.Fatal(err)
+		}
+		holds(2*time.Second, "again", "runs", "second")
+		holds(2*keepFinished-2*time.Second, "again", "runs")
+		seen = nil
+		if err := errors.Join(fill.Update(over("second")), fill.Delete(over("first"))); err != nil {
+			t.Fatal(err)
+		}
+		if want := []string{"add /second@", "delete /first@"}; !slices.Equal(seen, want) {
+			t.Errorf("of what was dropped it shows %q, want %q", seen, want)
+		}
+		holds(keepFinished, "again", "runs")
+		if s.finished != nil {
+			t.Errorf("it still waits for %v", s.finished)
+		}
+		if s.Peek(types.NamespacedName{Name: "second"}) != nil {
+			t.Error("what was dropped is found")
+		}
+	})
+}
+
+func TestAnInformerThatHasStoppedDropsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := finishes()
+		if err := (filler{s}).Add(over("one")); err != nil {
+			t.Fatal(err)
+		}
+		s.keepAll()
+		time.Sleep(3 * keepFinished)
+		if s.Len() != 1 {
+			t.Error("a timer held the Store in memory")
+		}
+	})
+}
