@@ -254,15 +254,22 @@ func (m *Manager) Asked(ctx context.Context, name multicluster.ClusterName) time
 
 // Status returns what the replica holds and does now. It is safe for concurrent use.
 func (m *Manager) Status() Status {
-	st := *m.node.status.Load()
+	st := m.published()
 	st.Clusters, st.MemoryNeeded = m.node.clusterStatus(), memory.Now().Share()
+	return st
+}
+
+// published is what the protocol's loop published last. If the loop stands still, the lease may have ended since.
+func (m *Manager) published() Status {
+	st := *m.node.status.Load()
+	st.Member = st.Member && st.lease.valid()
 	return st
 }
 
 // Coordinates reports whether the replica is a member of the fleet and its coordinator. Unlike [Manager.Status], it
 // costs nothing. It is safe for concurrent use.
 func (m *Manager) Coordinates() bool {
-	st := m.node.status.Load()
+	st := m.published()
 	return st.Coordinator && st.Member
 }
 
@@ -283,7 +290,7 @@ func (m *Manager) Records(ctx context.Context) (inspect.Records, error) {
 
 // Ready is a readiness check: the replica is a member of the fleet, so it can be given shards.
 func (m *Manager) Ready(*http.Request) error {
-	if st := m.node.status.Load(); !st.Member {
+	if st := m.published(); !st.Member {
 		return fmt.Errorf("replica %s isn't a member of the fleet: no valid lease in namespace %s of the home cluster",
 			st.Replica, m.node.cfg.Namespace)
 	}

@@ -23,7 +23,7 @@ import (
 type Status struct {
 	Replica     string
 	Incarnation protocol.Incarnation
-	// Member is whether the incarnation's lease was valid when this was taken.
+	// Member is whether the incarnation's lease is valid.
 	Member      bool
 	Coordinator bool
 	Leaving     bool
@@ -46,6 +46,8 @@ type Status struct {
 	Aliases map[keyspace.ClusterName]keyspace.ClusterName
 	// Clusters that the provider knows, and a few that it removed, with their traffic.
 	Clusters map[keyspace.ClusterName]ClusterStatus
+
+	lease *lease // of the incarnation; nil before the first
 }
 
 // ShardStatus is one shard at one replica.
@@ -113,7 +115,7 @@ func (r *report) publish(d *driver.Driver, l *lease, g *engager) {
 	}
 	st := &Status{
 		Replica: r.replica, Incarnation: d.ID(), Member: l.valid(), Coordinator: d.Leads(), Leaving: d.Leaving(),
-		Unserved: r.unserved, Moving: r.moving, Odd: r.odd, Lost: r.lost, Aliases: d.Aliases(),
+		Unserved: r.unserved, Moving: r.moving, Odd: r.odd, Lost: r.lost, Aliases: d.Aliases(), lease: l,
 	}
 	before, now := r.stuck, time.Now()
 	r.stuck = map[keyspace.ShardID]time.Time{}

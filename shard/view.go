@@ -99,17 +99,23 @@ func (v *view) warm(ctx context.Context, o opening) bool {
 		if err == nil {
 			return true
 		}
-		if ctx.Err() == nil {
-			if more, ok := o.cold.Take(string(o.cluster), time.Now()); ok {
-				o.log.Info("shard can't be warmed yet; will try again", "shard", o.gate.Shard().String(), "cluster",
-					string(o.cluster), "error", err.Error(), "in", pause.String(), "moreLikeIt", more)
-			}
-		}
+		o.failed(ctx, "shard can't be warmed yet; will try again", err)
 		select {
 		case <-ctx.Done():
 			return false
 		case <-time.After(pause):
 		}
+	}
+}
+
+// failed logs that an attempt failed, unless its context has ended: of a cluster's shards one a minute.
+func (o opening) failed(ctx context.Context, what string, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	if more, ok := o.cold.Take(string(o.cluster), time.Now()); ok {
+		o.log.Info(what, "shard", o.gate.Shard().String(), "cluster", string(o.cluster), "error", err.Error(),
+			"moreLikeIt", more)
 	}
 }
 
@@ -244,10 +250,7 @@ func (v *view) change(ctx context.Context, o opening) (done bool) {
 		}
 	}
 	if err != nil {
-		if ctx.Err() == nil {
-			o.log.Info("shard can't be taken over to the other server yet; will try again", "shard", o.gate.Shard().String(),
-				"error", err.Error())
-		}
+		o.failed(ctx, "shard can't be taken over to the other server yet; will try again", err)
 		return false
 	}
 	v.mu.Lock()

@@ -20,12 +20,13 @@ func newLog(to io.Writer, level slog.Leveler) slog.Handler {
 }
 
 // presentable makes texts from elsewhere fit for a log. It leaves out the options that multicluster-runtime's
-// kubeconfig provider logs: they are functions, which have no text. A stack trace is our own, and may be long.
+// kubeconfig provider logs: they are functions, which have no text. A stack trace is our own, and may be long; that of
+// a reconcile is in what its worker panics with.
 func presentable(_ []string, a slog.Attr) slog.Attr {
 	switch err, failed := a.Value.Any().(error); {
 	case a.Key == "options":
 		return slog.Attr{}
-	case a.Key == "stacktrace":
+	case a.Key == "stacktrace", a.Key == "panic":
 	case failed:
 		a.Value = slog.StringValue(text.Line(err.Error(), text.Note))
 	case a.Value.Kind() == slog.KindString:

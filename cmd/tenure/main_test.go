@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr/funcr"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 )
@@ -232,6 +233,17 @@ func TestNoOtherUserOfTheMachineChoosesTheKeyOfTheMetrics(t *testing.T) {
 	m := (&options{metricsAddress: ":8080", metricsSecure: true}).metricsOptions()
 	if m.CertDir == "" || strings.HasPrefix(m.CertDir, os.TempDir()) {
 		t.Errorf("certificates are read from %q", m.CertDir)
+	}
+}
+
+// The text format has no exemplars.
+func TestMetricsAreServedInAFormatThatLinksTraces(t *testing.T) {
+	served := promhttp.HandlerOpts{}
+	for _, set := range (&options{metricsAddress: ":8080"}).metricsOptions().HandlerOpts {
+		set(&served)
+	}
+	if !served.EnableOpenMetrics {
+		t.Error("OpenMetrics is off")
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
@@ -95,7 +96,9 @@ func (s *sight) observe(mgr *shard.Manager) error {
 // metricsOptions returns how metrics are served. Secure means over TLS, and only to clients with a token of the
 // home cluster whose user may GET /metrics there.
 func (o *options) metricsOptions() metricsserver.Options {
-	m := metricsserver.Options{BindAddress: o.metricsAddress}
+	m := metricsserver.Options{BindAddress: o.metricsAddress, HandlerOpts: []func(*promhttp.HandlerOpts){
+		func(h *promhttp.HandlerOpts) { h.EnableOpenMetrics = true }, // exemplars: the traces of what took long
+	}}
 	if o.metricsSecure {
 		m.SecureServing = true
 		m.CertDir = "/nonexistent" // so that it makes a certificate: the default is below /tmp, where others can put theirs

@@ -33,7 +33,7 @@ type Answer struct {
 	Since time.Time
 	// Reason is that of package clusterhealth: "Usable", or what is wrong. "" means that it wasn't asked.
 	Reason, Note string
-	// Told says that a replica's event said so, not the cluster's API server.
+	// Told says that a replica said so, by an event or on its page, not the cluster's API server.
 	Told bool
 }
 

@@ -2,7 +2,9 @@ package telemetry
 
 import (
 	"context"
+	"regexp"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -80,7 +82,7 @@ func (p *pipeline) room(size int) bool {
 	switch {
 	case p.closed:
 		return false
-	case p.waiting+size > p.settings.Queue:
+	case p.waiting > 0 && p.waiting+size > p.settings.Queue: // one that is larger than the whole queue isn't lost
 		p.full = true
 		p.overflow.Add(float64(size))
 		return false
@@ -145,17 +147,40 @@ func (p *pipeline) flush(ctx context.Context) {
 func (p *pipeline) send(ctx context.Context, batch []sdktrace.ReadOnlySpan, full bool) {
 	ctx, cancel := context.WithTimeout(ctx, p.settings.ExportTimeout)
 	defer cancel()
-	if err := p.exporter.ExportSpans(ctx, batch); err != nil {
-		p.refused.Add(float64(len(batch)))
+	err := p.exporter.ExportSpans(ctx, batch)
+	rejected := rejected(err, len(batch))
+	p.refused.Add(float64(rejected))
+	p.sent.Add(float64(len(batch) - rejected))
+	switch {
+	case rejected == len(batch):
 		p.is("traces can't be delivered", err)
-		return
-	}
-	p.sent.Add(float64(len(batch)))
-	if full {
+	case rejected > 0:
+		p.is("the trace collector rejects some spans", err)
+	case full:
 		p.is("the trace collector is too slow", nil)
-		return
+	default:
+		p.is("", nil)
 	}
-	p.is("", nil)
+}
+
+// partly is the error of a collector that took some of the spans, or all of them with a warning. Its type isn't
+// exported (otlptracegrpc/internal.PartialSuccess).
+var partly = regexp.MustCompile(`OTLP partial success: .* \((\d+) spans rejected\)`)
+
+// rejected returns how many of n spans weren't taken, by the error of an export.
+func rejected(err error, n int) int {
+	if err == nil {
+		return 0
+	}
+	found := partly.FindStringSubmatch(err.Error())
+	if found == nil {
+		return n
+	}
+	some, err := strconv.Atoi(found[1])
+	if err != nil || some > n {
+		return n
+	}
+	return some
 }
 
 // is logs what is wrong with the collector if it is news: of a collector that comes and goes, once a minute.

@@ -120,8 +120,9 @@ func overview(b *dashboard.DashboardBuilder) {
 		"count(count by (cluster) (tenure_cluster_usable{} == 0)) or 0 * count(tenure_cluster_usable{})", bad)
 	b.WithPanel(lines("Shards by replica", "Equal, but for weights.", "none", q("tenure_shards_held{}", replica)))
 	b.WithPanel(lines("Load by replica", "Seconds of reconciling per second.", "none",
-		q("sum by (namespace, job, pod, instance) (tenure_shard_load_seconds{})", replica)))
-	b.WithPanel(lines("Objects by cluster", "Of the primary kinds.", "none",
+		q("histogram_sum(sum by (namespace, job, pod, instance) (rate(tenure_reconcile_seconds{}[$__rate_interval]))) or "+
+			"sum by (namespace, job, pod, instance) (rate(tenure_reconcile_seconds_sum{}[$__rate_interval]))", replica)))
+	b.WithPanel(lines("Objects by cluster", "Of the primary kinds, in the first 1,024 shards of each replica.", "none",
 		q(`sum by (cluster) (label_replace(tenure_shard_objects{}, "cluster", "$1", "shard", "(.*)/[01]*(@[0-9]+)?"))`,
 			"{{cluster}}")).Span(24))
 }

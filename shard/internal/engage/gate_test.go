@@ -10,6 +10,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
@@ -295,6 +298,27 @@ func TestAReconcileThatNeverReturnsCostsItsGateOnly(t *testing.T) {
 		synctest.Wait()
 		if n := traffic.Abandoned.Load(); n != 0 {
 			t.Errorf("%d counted as abandoned after all have returned", n)
+		}
+	})
+}
+
+func TestAPanicOfAnAbandonedReconcileIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, _ := newTestGate(t)
+		g.Open(1)
+		var logged []string
+		ctx, cancel := context.WithCancel(log.IntoContext(t.Context(), funcr.New(func(_, args string) {
+			logged = append(logged, args)
+		}, funcr.Options{})))
+		cancel()
+		release := make(chan struct{})
+		if ran := g.Run(ctx, &Traffic{}, func(context.Context) { <-release; panic("at last") }); ran != Abandoned {
+			t.Fatalf("got %v, want Abandoned", ran)
+		}
+		close(release)
+		synctest.Wait()
+		if len(logged) != 1 || !strings.Contains(logged[0], "at last") {
+			t.Errorf("logged: %q", logged)
 		}
 	})
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"runtime/debug"
 	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 // ReturnGrace is how long a reconcile may take to return once its context has ended. Then its worker goes on without
@@ -49,6 +51,9 @@ func (g *Gate) Run(ctx context.Context, traffic *Traffic, reconcile func(context
 			go func() {
 				<-run.done
 				traffic.Abandoned.Add(-1)
+				if run.panicked != nil { // nobody else hears of it
+					log.FromContext(run.ctx).Error(nil, "a reconcile that had been abandoned panicked", "panic", run.panicked)
+				}
 			}()
 			return Abandoned
 		}
