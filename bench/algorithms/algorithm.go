@@ -18,23 +18,16 @@ const nowhere = int32(-1)
 // Algorithm assigns every key to one of the replicas.
 type Algorithm struct {
 	Name string
-	// prepare converts the inputs for the algorithm and returns the decision. Only the decision is timed.
+	// prepare converts the inputs for the algorithm and returns the decision. Only the decision is timed. There must be
+	// at least one replica. before gives the keys' present replicas; only the planner uses it.
 	prepare func(keys []Key, replicas []string, before []int32) decision
 }
 
-// decision is one run of an algorithm: decide does the work, once or more, and
-// places reads what was decided last.
+// decision is one run of an algorithm: decide does the work, once or more, and places returns the index of each key's
+// replica as it was decided last.
 type decision struct {
 	decide func()
 	places func() []int32
-}
-
-// Place returns, for each key, the index of its replica. before gives the present replicas in the same form, -1 for
-// none. Only the planner uses it. There must be at least one replica.
-func (a Algorithm) Place(keys []Key, replicas []string, before []int32) []int32 {
-	d := a.prepare(keys, replicas, before)
-	d.decide()
-	return d.places()
 }
 
 // All is every algorithm, the planner first.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tenure-dev/tenure/bench/load/feed"
+	"github.com/tenure-dev/tenure/test/lab"
 )
 
 // Replicas is the number of replicas that a Deployment of the load asks for. driftedTo is the number that a
@@ -41,7 +42,7 @@ func Drift(ctx context.Context, sources []Ref, clusters []*Cluster, every time.D
 	at := time.Now()
 	for _, source := range sources {
 		for _, c := range clusters {
-			if err := sleepUntil(ctx, at); err != nil {
+			if err := lab.Sleep(ctx, time.Until(at)); err != nil {
 				return err
 			}
 			expect(source, c.Name, at)

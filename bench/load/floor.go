@@ -3,7 +3,6 @@ package load
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"math/bits"
@@ -11,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tenure-dev/tenure/bench/load/feed"
@@ -39,20 +39,17 @@ type Floor struct {
 // Run serves Ats until the context ends. ready is called once it follows everything.
 func (f *Floor) Run(ctx context.Context, ready func()) error {
 	f.work, f.claimed = make(chan func(context.Context) error, 1<<20), map[Ref]string{}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var wg sync.WaitGroup
-	defer wg.Wait()
+	group, ctx := errgroup.WithContext(ctx)
 	for range f.Workers {
-		wg.Go(func() {
+		group.Go(func() error {
 			for {
 				select {
 				case job := <-f.work:
 					if err := job(ctx); err != nil && ctx.Err() == nil {
-						cancel(err)
+						return err
 					}
 				case <-ctx.Done():
-					return
+					return nil
 				}
 			}
 		})
@@ -64,21 +61,19 @@ func (f *Floor) Run(ctx context.Context, ready func()) error {
 		for kind, on := range map[feed.Kind]func(*Cluster, feed.Event){feed.Ats: f.at, feed.Pods: f.pod} {
 			since, err := f.Feeds[c.Name].Now(ctx, kind)
 			if err != nil {
-				return fmt.Errorf("cluster %s: %w", c.Name, err)
+				group.Go(func() error { return fmt.Errorf("cluster %s: %w", c.Name, err) }) // it ends the workers, too
+				return group.Wait()
 			}
-			wg.Go(func() {
+			group.Go(func() error {
 				if err := f.Feeds[c.Name].Follow(ctx, kind, since, func(e feed.Event) { on(c, e) }); err != nil {
-					cancel(fmt.Errorf("cluster %s: %w", c.Name, err))
+					return fmt.Errorf("cluster %s: %w", c.Name, err)
 				}
+				return nil
 			})
 		}
 	}
 	ready()
-	<-ctx.Done()
-	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
-		return err
-	}
-	return nil
+	return group.Wait()
 }
 
 // own returns the selectors of this process's part: for Ats a range of the hashes of their UIDs, for Pods the slot

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tenure-dev/tenure/bench/scenario"
 	"github.com/tenure-dev/tenure/bench/stats"
+	"github.com/tenure-dev/tenure/test/lab"
 )
 
 // Ref names an At.
@@ -110,7 +111,7 @@ func (g *Generator) together(ctx context.Context, due time.Time, n int) (*Outcom
 	o := &Outcome{Start: due, End: due, Arrivals: n}
 	o.Lateness.Add(max(0, time.Since(due)))
 	if err == nil {
-		err = sleepUntil(ctx, due)
+		err = lab.Sleep(ctx, time.Until(due))
 	}
 	return o, err
 }
@@ -220,7 +221,7 @@ func (g *Generator) each(ctx context.Context, steps []step, o *Outcome, do func(
 		})
 	}
 	for _, s := range steps {
-		if sleepUntil(ctx, s.at) != nil {
+		if lab.Sleep(ctx, time.Until(s.at)) != nil {
 			break
 		}
 		work <- s // never blocks: there is room for all
@@ -248,21 +249,6 @@ func (g *Generator) enter(ctx context.Context) error {
 
 // stamp writes a time as an At's schedule.
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000000Z07:00") }
-
-func sleepUntil(ctx context.Context, at time.Time) error {
-	d := time.Until(at)
-	if d <= 0 {
-		return ctx.Err()
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
 
 // Delete deletes an At of the load.
 func (g *Generator) Delete(ctx context.Context, ref Ref) error {

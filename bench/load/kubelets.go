@@ -3,12 +3,13 @@ package load
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/tenure-dev/tenure/bench/load/feed"
+	"github.com/tenure-dev/tenure/test/lab"
 )
 
 // Kubelets end every Pod that appears in a cluster.
@@ -26,32 +27,28 @@ func (k *Kubelets) Run(ctx context.Context, since string) error {
 	// It is unbounded, so that the watch is never held up: a Pod that waits here is a slow kubelet, a watch that waits
 	// would be cut off.
 	queue := workqueue.NewTyped[Ref]()
-	defer context.AfterFunc(ctx, queue.ShutDown)()
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var wg sync.WaitGroup
-	defer wg.Wait()
+	group, ctx := errgroup.WithContext(ctx)
 	for range k.Workers {
-		wg.Go(func() {
+		group.Go(func() error {
 			for ref, over := queue.Get(); !over; ref, over = queue.Get() {
 				if err := k.end(ctx, ref); err != nil && ctx.Err() == nil {
-					cancel(fmt.Errorf("ending Pod %s/%s in cluster %s: %w", ref.Namespace, ref.Name, ref.Cluster, err))
+					return fmt.Errorf("ending Pod %s/%s in cluster %s: %w", ref.Namespace, ref.Name, ref.Cluster, err)
 				}
 				queue.Done(ref)
 			}
+			return nil
 		})
 	}
-	err := k.Feed.Follow(ctx, feed.Pods, since, func(e feed.Event) {
-		k.Pod(k.Cluster.Name, e)
-		if e.Type == "ADDED" && e.Object.Status.Phase == "Pending" && e.Object.OwnedBy("At") { // others' Pods stay
-			queue.Add(Ref{k.Cluster.Name, e.Object.Metadata.Namespace, e.Object.Metadata.Name})
-		}
+	group.Go(func() error {
+		defer queue.ShutDown()
+		return k.Feed.Follow(ctx, feed.Pods, since, func(e feed.Event) {
+			k.Pod(k.Cluster.Name, e)
+			if e.Type == "ADDED" && e.Object.Status.Phase == "Pending" && e.Object.OwnedBy("At") { // others' Pods stay
+				queue.Add(Ref{k.Cluster.Name, e.Object.Metadata.Namespace, e.Object.Metadata.Name})
+			}
+		})
 	})
-	queue.ShutDown()
-	if cause := context.Cause(ctx); err == nil && cause != nil && cause != context.Canceled {
-		err = cause
-	}
-	return err
+	return group.Wait()
 }
 
 // endAttempts is how many times the write that ends a Pod is tried. Like a kubelet, it doesn't give up at the first
@@ -67,7 +64,7 @@ func (k *Kubelets) end(ctx context.Context, ref Ref) error {
 		if attempt == endAttempts {
 			return err
 		}
-		if err := sleepUntil(ctx, time.Now().Add(100*time.Millisecond)); err != nil {
+		if err := lab.Sleep(ctx, 100*time.Millisecond); err != nil {
 			return err
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 
 	"github.com/tenure-dev/tenure/bench/load"
 	"github.com/tenure-dev/tenure/bench/load/feed"
+	"github.com/tenure-dev/tenure/bench/machine"
 )
 
 var t0 = time.Unix(1000, 0)
@@ -141,13 +141,13 @@ func TestAProcessIsReadWhileItWorks(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Less than what /proc counts in, and by the processor's time: on a busy machine the clock says nothing.
-	for began := processorTime(t); processorTime(t)-began < 3*time.Millisecond; {
+	for began := machine.ProcessorTime(); machine.ProcessorTime()-began < 3*time.Millisecond; {
 	}
 	after, err := UseOf(os.Getpid())
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := processorTime(t)
+	all := machine.ProcessorTime()
 	if spent := after.CPU - before.CPU; spent < time.Millisecond || after.CPU > all+time.Second ||
 		after.CPU < all-time.Second {
 		t.Errorf("spent %v of %v, by getrusage %v in all", spent, after.CPU, all)
@@ -158,16 +158,6 @@ func TestAProcessIsReadWhileItWorks(t *testing.T) {
 	if _, err := UseOf(1 << 22); err == nil { // beyond the largest pid that Linux gives
 		t.Error("a process that isn't there was read")
 	}
-}
-
-// processorTime is what this process has spent so far, by another reading.
-func processorTime(t *testing.T) time.Duration {
-	t.Helper()
-	var usage syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		t.Fatal(err)
-	}
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
 func TestCallsAreCountedByUserAndOutcome(t *testing.T) {

@@ -1,9 +1,12 @@
 package report
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"text/tabwriter"
 
@@ -202,4 +205,22 @@ func milli(v *float64) *float64 {
 	}
 	m := *v * 1000
 	return &m
+}
+
+// WriteJSON writes a document to a file, whose folder is made. Without a path it does nothing.
+func WriteJSON(path, what string, document any) error {
+	if path == "" {
+		return nil
+	}
+	data, err := json.MarshalIndent(document, "", " ")
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(path), 0o755)
+	}
+	if err == nil {
+		err = os.WriteFile(path, append(data, '\n'), 0o644)
+	}
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", what, err)
+	}
+	return nil
 }

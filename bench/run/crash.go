@@ -21,29 +21,24 @@ type kill struct {
 func crashGaps(
 	kills []kill, held func(replica string, at time.Time) []string, began []lab.Line,
 ) (gaps []time.Duration, complaints []string) {
-	explained := map[int]bool{}
+	explained := map[*lab.Line]bool{}
 	for _, k := range kills {
 		shards := held(k.replica, k.at)
 		if len(shards) == 0 {
 			complaints = append(complaints, fmt.Sprintf("replica %s held nothing when it was killed", k.replica))
 		}
 		for _, shard := range shards {
-			next := -1
-			for i, a := range began {
-				if a.Shard == shard && a.Time.After(k.at) && (next < 0 || a.Time.Before(began[next].Time)) {
-					next = i
-				}
-			}
-			if next < 0 {
+			next := lab.FirstActive(began, shard, 0, k.at)
+			if next == nil {
 				complaints = append(complaints, fmt.Sprintf("nobody took %s over after replica %s was killed", shard, k.replica))
 				continue
 			}
 			explained[next] = true
-			gaps = append(gaps, began[next].Time.Sub(k.at))
+			gaps = append(gaps, next.Time.Sub(k.at))
 		}
 	}
 	for i, a := range began {
-		if a.Kind == protocol.Crash && !explained[i] {
+		if a.Kind == protocol.Crash && !explained[&began[i]] {
 			complaints = append(complaints, fmt.Sprintf("%s was taken from %s, which wasn't killed", a.Shard, a.From))
 		}
 	}

@@ -301,7 +301,7 @@ func (f *fleet) path(name, suffix string) string {
 func (f *fleet) all() []*process {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return append([]*process(nil), f.processes...)
+	return slices.Clone(f.processes)
 }
 
 // live returns the replicas that run.
@@ -359,11 +359,7 @@ func (f *fleet) ready(ctx context.Context) error {
 // noteHeld notes when the last of all shards was first served, once all are. The replicas' logs show that; a holder
 // that a record names may still be filling its caches.
 func (f *fleet) noteHeld(shards int) error {
-	var replicas []*lab.Replica
-	for _, p := range f.all() {
-		replicas = append(replicas, p.Replica)
-	}
-	lines, err := lab.Activations(replicas)
+	lines, err := f.activations()
 	if err != nil {
 		return err
 	}
@@ -378,6 +374,17 @@ func (f *fleet) noteHeld(shards int) error {
 		f.held = last.Sub(f.started)
 	}
 	return nil
+}
+
+// activations returns the tenures that began at replicas. A process that follows another of its name shares its log.
+func (f *fleet) activations() ([]lab.Line, error) {
+	var replicas []*lab.Replica
+	for _, p := range f.all() {
+		if !slices.ContainsFunc(replicas, func(r *lab.Replica) bool { return r.LogPath == p.LogPath }) {
+			replicas = append(replicas, p.Replica)
+		}
+	}
+	return lab.Activations(replicas)
 }
 
 // floorReady waits until the floor follows everything: it sees nothing that was created before.

@@ -367,25 +367,16 @@ func (t *tally) addHandoffs() error {
 		return nil
 	}
 	var planned, crash, over stats.Latencies
-	var began []lab.Line
-	seen := map[string]bool{}
-	for _, p := range t.fleet.all() {
-		if seen[p.LogPath] {
-			continue
-		}
-		seen[p.LogPath] = true
-		list, err := lab.Activations([]*lab.Replica{p.Replica})
-		if err != nil {
-			return fmt.Errorf("replica %s: %w", p.Name, err)
-		}
-		for _, a := range list {
-			if a.Time.Before(t.from) || a.Time.After(t.to) {
-				continue // not under the load
-			}
-			began = append(began, a)
-			if a.Kind == protocol.Planned || a.Kind == protocol.Exit {
-				planned.Add(a.Gap())
-			}
+	began, err := t.fleet.activations()
+	if err != nil {
+		return err
+	}
+	began = slices.DeleteFunc(began, func(l lab.Line) bool { // not under the load
+		return l.Time.Before(t.from) || l.Time.After(t.to)
+	})
+	for _, a := range began {
+		if a.Kind == protocol.Planned || a.Kind == protocol.Exit {
+			planned.Add(a.Gap())
 		}
 	}
 	gaps, complaints := crashGaps(t.fleet.kills, t.fleet.timeline.HeldAt, began)

@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -95,23 +96,20 @@ func (f *fleet) takeLast(ctx context.Context) error {
 	if err := home.Delete(ctx, secret); err != nil {
 		return fmt.Errorf("taking cluster %s from the replicas: %w", name, err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, takenWithin)
-	defer cancel()
-	for {
+	err := lab.Eventually(ctx, takenWithin, func() error {
 		records := &tenurev1alpha1.ShardList{}
-		if err := home.List(ctx, records, client.InNamespace(secret.Namespace)); err != nil {
-			return fmt.Errorf("waiting until cluster %s is given up: %w", name, err)
-		}
-		if !slices.ContainsFunc(records.Items, func(s tenurev1alpha1.Shard) bool {
-			return s.Spec.Cluster == name &&
-				s.Status.Holder != ""
+		err := home.List(ctx, records, client.InNamespace(secret.Namespace))
+		if slices.ContainsFunc(records.Items, func(s tenurev1alpha1.Shard) bool {
+			return s.Spec.Cluster == name && s.Status.Holder != ""
 		}) {
-			return nil
+			err = errors.New("a replica still holds a shard of it")
 		}
-		if err := lab.Sleep(ctx, 200*time.Millisecond); err != nil {
-			return fmt.Errorf("waiting until cluster %s is given up: %w", name, err)
-		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("waiting until cluster %s is given up: %w", name, err)
 	}
+	return nil
 }
 
 // disturb makes the last clusters bad neighbours until the last arrival.

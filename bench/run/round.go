@@ -176,10 +176,7 @@ func (f *fleet) play(ctx context.Context, s scenario.Scenario, g *load.Generator
 		}
 		break
 	}
-	if err := context.Cause(ctx); err != nil {
-		return err
-	}
-	return nil
+	return context.Cause(ctx)
 }
 
 func (r *round) mark(what string) {

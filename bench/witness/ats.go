@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/tenure-dev/tenure/bench/audit"
 )
@@ -183,7 +184,7 @@ func tellKnown(lives []*atLife, id int32, at At) []*atLife {
 func (l *ledger) judgeAts(all map[int32][]*atLife, served map[int32][]int64) (AtStats, []*atLife) {
 	var st AtStats
 	var flat []*atLife
-	var late []int64
+	var late []time.Duration
 	worst := int64(-1)
 	for id := range l.objects.list {
 		for _, life := range all[int32(id)] {
@@ -200,14 +201,14 @@ func (l *ledger) judgeAts(all map[int32][]*atLife, served map[int32][]int64) (At
 			l.judgePods(life, &st)
 			l.judgeServed(life, &st)
 			if us, ok := life.lateness(served[life.object]); ok {
-				late = append(late, us)
+				late = append(late, time.Duration(us)*time.Microsecond)
 				if us > worst {
 					worst, st.Latest = us, l.objects.list[life.object].String()
 				}
 			}
 		}
 	}
-	st.Lateness = spread(late)
+	st.Lateness = SpreadOf(late)
 	return st, flat
 }
 

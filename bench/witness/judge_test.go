@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -75,4 +76,17 @@ func TestAWrongEpochAnywhereIsFoundWhateverTheOrderOfTheLines(t *testing.T) {
 			t.Fatalf("shuffling the log changed the counts (-want +got):\n%s", diff)
 		}
 	})
+}
+
+func TestPercentilesAreOfTheSamplesThemselves(t *testing.T) {
+	var ds []time.Duration
+	for i := range 100 {
+		ds = append(ds, time.Duration(100-i)*time.Millisecond)
+	}
+	if got, want := SpreadOf(ds), (Spread{N: 100, P50: 50, P99: 99, Max: 100}); got != want {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if got := SpreadOf(nil); got != (Spread{}) {
+		t.Errorf("got %v of nothing", got)
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/tenure-dev/tenure/bench/audit"
 	"github.com/tenure-dev/tenure/shard/protocol"
@@ -180,7 +181,7 @@ func (l *ledger) demands(lives []*atLife, served map[int32][]int64) map[string]*
 // sum fills in gaps and totals.
 func (m *moves) sum(tenures map[tenure]*tenureWrites, demands map[string]*[256][]demand) MoveStats {
 	st := m.stats
-	gaps, unserved := make(map[protocol.MoveKind][]int64), make(map[protocol.MoveKind][]int64)
+	gaps, unserved := map[protocol.MoveKind][]time.Duration{}, map[protocol.MoveKind][]time.Duration{}
 	before := make(map[Shard]uint64) // the previous epoch
 	served := make(map[Shard]uint64) // the last epoch with any write: keys left since then wait
 	for _, g := range m.grants {
@@ -194,12 +195,12 @@ func (m *moves) sum(tenures map[tenure]*tenureWrites, demands map[string]*[256][
 		row.N++
 		row.Due += h.Due
 		if h.GapMs != nil {
-			gaps[h.Kind] = append(gaps[h.Kind], int64(*h.GapMs*1000))
+			gaps[h.Kind] = append(gaps[h.Kind], time.Duration(*h.GapMs*1e6))
 		}
 		if h.UnservedMs != nil {
-			unserved[h.Kind] = append(unserved[h.Kind], int64(*h.UnservedMs*1000))
+			unserved[h.Kind] = append(unserved[h.Kind], time.Duration(*h.UnservedMs*1e6))
 		}
-		row.Gap, row.Unserved = spread(gaps[h.Kind]), spread(unserved[h.Kind])
+		row.Gap, row.Unserved = SpreadOf(gaps[h.Kind]), SpreadOf(unserved[h.Kind])
 		st.Kinds[h.Kind] = row
 		st.InFlight += h.InFlight
 		st.MaxInFlight = max(st.MaxInFlight, h.InFlight)

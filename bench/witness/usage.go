@@ -2,18 +2,19 @@ package witness
 
 import (
 	"slices"
+	"time"
 
 	"github.com/tenure-dev/tenure/bench/audit"
 )
 
-// spread sums up durations given in microseconds. Percentiles are by nearest rank, not interpolated.
-func spread(us []int64) Spread {
-	if len(us) == 0 {
+// SpreadOf sums up durations, which it sorts. Percentiles are by nearest rank, not interpolated.
+func SpreadOf(ds []time.Duration) Spread {
+	if len(ds) == 0 {
 		return Spread{}
 	}
-	slices.Sort(us)
-	rank := func(p int) float64 { return float64(us[(len(us)*p+99)/100-1]) / 1000 }
-	return Spread{N: len(us), P50: rank(50), P99: rank(99), Max: float64(us[len(us)-1]) / 1000}
+	slices.Sort(ds)
+	rank := func(p int) float64 { return float64(ds[(len(ds)*p+99)/100-1].Microseconds()) / 1000 }
+	return Spread{N: len(ds), P50: rank(50), P99: rank(99), Max: rank(100)}
 }
 
 // unrest is how many seconds around a stirring write don't count as steady.

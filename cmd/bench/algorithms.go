@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tenure-dev/tenure/bench/algorithms"
+	"github.com/tenure-dev/tenure/bench/report"
 )
 
 // newAlgorithms compares the planner with other algorithms, without a cluster.
@@ -17,7 +18,7 @@ func newAlgorithms() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := writeJSON(jsonFile, "the comparison", table); err != nil {
+			if err := report.WriteJSON(jsonFile, "the comparison", table); err != nil {
 				return err
 			}
 			return table.WriteText(cmd.OutOrStdout())

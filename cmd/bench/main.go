@@ -3,13 +3,11 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"strings"
 	"syscall"
 
@@ -94,20 +92,12 @@ func clusterFiles(flag string, values []string, bare bool) ([]clusterFile, error
 	return out, nil
 }
 
-// writeJSON writes a document to a file, whose folder is made. Without a path it does nothing.
-func writeJSON(path, what string, document any) error {
-	if path == "" {
+// exactlyOne demands one argument, and says what it is.
+func exactlyOne(what string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) != 1 {
+			return fmt.Errorf("want %s, one, got %q", what, args)
+		}
 		return nil
 	}
-	data, err := json.MarshalIndent(document, "", " ")
-	if err == nil {
-		err = os.MkdirAll(filepath.Dir(path), 0o755)
-	}
-	if err == nil {
-		err = os.WriteFile(path, append(data, '\n'), 0o644)
-	}
-	if err != nil {
-		return fmt.Errorf("writing %s: %w", what, err)
-	}
-	return nil
 }

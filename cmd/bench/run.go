@@ -59,12 +59,7 @@ func newRun() *cobra.Command {
 		Long: "Starts control planes and replicas on this machine, gives them the scenario's load, and reports. Settings\n" +
 			"are applied to the scenario by their dotted path: --set size=full, --set fleet.replicas=5, --set\n" +
 			"load.count=1000.",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return fmt.Errorf("want a scenario (bench list) or a file, one, got %q", args)
-			}
-			return nil
-		},
+		Args: exactlyOne("a scenario (bench list) or a file"),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return scenario.Names(), cobra.ShellCompDirectiveDefault
 		},
@@ -143,7 +138,7 @@ func (f *runFlags) run(cmd *cobra.Command, name string) (*report.Report, error) 
 	}
 	report.Text(cmd.OutOrStdout(), r) // first, since it is all that is left of the run if a file can't be written
 	verdict := judge(cmd.OutOrStdout(), r)
-	if err := errors.Join(writeJSON(f.jsonFile, "the report", r), f.writePage(r)); err != nil {
+	if err := errors.Join(report.WriteJSON(f.jsonFile, "the report", r), f.writePage(r)); err != nil {
 		return nil, err
 	}
 	return r, verdict

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tenure-dev/tenure/bench/report"
 	"github.com/tenure-dev/tenure/bench/witness"
 )
 
@@ -29,12 +30,7 @@ func newWitness() *cobra.Command {
 		Long: "Reads the audit logs below DIR (files audit*.log, rotated and .gz too, one folder per cluster) and reports\n" +
 			"every broken invariant with the log lines that prove it. What the logs should hold and don't is a violation\n" +
 			"too, unless a reason is given.",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return fmt.Errorf("want a directory of audit logs, one, got %q", args)
-			}
-			return nil
-		},
+		Args: exactlyOne("a directory of audit logs"),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(args[0], cmd.OutOrStdout()) },
 	}
 	fs := cmd.Flags()
@@ -78,18 +74,18 @@ func (f *witnessFlags) run(dir string, stdout io.Writer) error {
 		}
 		facts.Restores = append(facts.Restores, witness.Restore{Cluster: cluster, Time: at})
 	}
-	report, err := witness.Read(dir, witness.Options{Facts: facts, Rules: f.rules, Complete: true})
+	found, err := witness.Read(dir, witness.Options{Facts: facts, Rules: f.rules, Complete: true})
 	if err != nil {
 		return err
 	}
 	if f.jsonFile == "-" {
 		out := json.NewEncoder(stdout)
 		out.SetIndent("", "  ")
-		err = out.Encode(report)
+		err = out.Encode(found)
 	} else {
-		err = errors.Join(writeJSON(f.jsonFile, "the report", report), report.Text(stdout))
+		err = errors.Join(report.WriteJSON(f.jsonFile, "the report", found), found.Text(stdout))
 	}
-	if err == nil && !report.OK {
+	if err == nil && !found.OK {
 		err = errFindings
 	}
 	return err

@@ -203,8 +203,9 @@ func (b *board) snapshot() snapshot {
 	}
 	s.clusters = b.clusterViews()
 	s.replicated = b.countCopies(s.clusters)
+	began := slices.Collect(maps.Values(b.activations))
 	for _, h := range b.handoffs {
-		h.GapMS = gap(h, servedFrom(b.activations, h.Shard, h.Epoch), b.endOf(h.From, kills))
+		h.GapMS = gap(h, lab.FirstActive(began, h.Shard, h.Epoch, time.Time{}), b.endOf(h.From, kills))
 		s.handoffs = append(s.handoffs, h)
 	}
 	return s

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	benchreport "github.com/tenure-dev/tenure/bench/report"
 	"github.com/tenure-dev/tenure/pkg/replication"
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/localjaeger"
@@ -84,7 +85,7 @@ func play(ctx context.Context, s *settings, f *lab.Fleet, b *board) error {
 	}
 	checks := judge(o)
 	report(os.Stdout, s, f, b, o, checks)
-	if err := writeJSON(s.json, o, checks); err != nil {
+	if err := benchreport.WriteJSON(s.json, "the result", newResult(o, checks)); err != nil {
 		return err
 	}
 	if s.stay {

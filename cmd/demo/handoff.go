@@ -47,17 +47,4 @@ func gap(h handoff, began *lab.Line, end *time.Time) *float64 {
 	return &ms
 }
 
-func duration(ms float64) time.Duration { return time.Duration(ms * float64(time.Millisecond)) }
-
 func milli(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
-
-// servedFrom returns the first tenure of the shard, from this epoch on, that was served; nil if there is none.
-func servedFrom(activations map[tenureID]lab.Line, shard string, epoch int64) *lab.Line {
-	var first *lab.Line
-	for id, a := range activations {
-		if id.shard == shard && id.epoch >= epoch && (first == nil || id.epoch < first.Epoch) {
-			first = &a
-		}
-	}
-	return first
-}

@@ -13,6 +13,7 @@ import (
 	"github.com/tenure-dev/tenure/bench/witness"
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	"github.com/tenure-dev/tenure/shard/protocol"
+	"github.com/tenure-dev/tenure/test/lab"
 )
 
 // check is one thing that must hold.
@@ -116,10 +117,13 @@ func judge(o *observation) []check {
 		{"shards per replica", shares(t.shares), even(t.shares)},
 	}
 	checks = append(checks, bounded("latest after its time", "%s", o.lease+latestAfterLease, t.maxLateness))
+	gaps := map[protocol.MoveKind][]time.Duration{}
 	for _, h := range o.handoffs {
 		if h.GapMS == nil {
 			checks = append(checks, check{"handoff of " + h.Shard, "the logs don't tell how long it took", false})
+			continue
 		}
+		gaps[h.Kind] = append(gaps[h.Kind], lab.Millis(*h.GapMS))
 	}
 	checks = append(checks, handoffCheck(o))
 	for _, kind := range []protocol.MoveKind{protocol.Crash, protocol.Planned} { // the kinds that the demo causes
@@ -127,15 +131,14 @@ func judge(o *observation) []check {
 			checks = append(checks, check{fmt.Sprintf("gaps, %s", kind), "there were none", false})
 		}
 	}
-	for _, g := range gapsByKind(o.handoffs) {
-		most := longestGap
-		if g.kind == protocol.Crash {
+	for _, kind := range slices.Sorted(maps.Keys(gaps)) {
+		most, spread := longestGap, witness.SpreadOf(gaps[kind])
+		if kind == protocol.Crash {
 			most = o.lease + crashAfterLease
 		}
-		what := fmt.Sprintf("gaps, %s: %d", g.kind, g.shards)
+		what, median := fmt.Sprintf("gaps, %s: %d", kind, spread.N), length(lab.Millis(spread.P50))
 		// a handoff of an empty shard may take no time
-		checks = append(checks, bounded(what, milliseconds(g.median)+" median, %s longest", most,
-			max(1, duration(g.longest))))
+		checks = append(checks, bounded(what, median+" median, %s longest", most, max(1, lab.Millis(spread.Max))))
 	}
 	checks = append(checks, watchCheck(o))
 	checks = append(checks, o.second.checks()...)

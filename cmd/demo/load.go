@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
@@ -58,38 +59,21 @@ func planAts(count int, start time.Time, spread time.Duration) []order {
 
 // create sends the orders and returns when each was sent: an At can't be served before.
 func create(ctx context.Context, f *lab.Fleet, orders []order) (map[atID]time.Time, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(writersPerCluster * len(workloadClusters))
 	var mu sync.Mutex // guards sent
 	sent := make(map[atID]time.Time, len(orders))
-	one := func(o order) error {
-		now := time.Now()
-		if err := f.Client(o.cluster).Create(ctx, o.at); err != nil {
-			return fmt.Errorf("creating At %s/%s in cluster %s: %w", o.at.Namespace, o.at.Name, o.cluster, err)
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		sent[atID{o.cluster, o.at.Namespace, o.at.Name}] = now
-		return nil
-	}
-	work := make(chan order)
-	var group sync.WaitGroup
-	for range writersPerCluster * len(workloadClusters) {
-		group.Go(func() {
-			for o := range work {
-				if err := one(o); err != nil {
-					cancel(err)
-				}
+	for _, o := range orders {
+		group.Go(func() error {
+			now := time.Now()
+			if err := f.Client(o.cluster).Create(ctx, o.at); err != nil {
+				return fmt.Errorf("creating At %s/%s in cluster %s: %w", o.at.Namespace, o.at.Name, o.cluster, err)
 			}
+			mu.Lock()
+			defer mu.Unlock()
+			sent[atID{o.cluster, o.at.Namespace, o.at.Name}] = now
+			return nil
 		})
 	}
-	for _, o := range orders {
-		work <- o
-	}
-	close(work)
-	group.Wait()
-	if err := context.Cause(ctx); err != nil {
-		return nil, err
-	}
-	return sent, nil
+	return sent, group.Wait()
 }

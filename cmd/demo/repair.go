@@ -117,5 +117,3 @@ func (f secondFacts) checks() []check {
 		bounded(frozenIn+" after "+length(f.frozen)+" frozen", "caught up in %s", caughtUpWithin, f.caught),
 	)
 }
-
-func length(d time.Duration) string { return milliseconds(milli(d)) }

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/tenure-dev/tenure/test/lab"
 )
 
 // screen lays a snapshot out for a terminal: at most rows lines of at most columns characters.
@@ -72,15 +74,15 @@ func gapText(ms *float64) string {
 	if ms == nil {
 		return "..."
 	}
-	return "gap " + milliseconds(*ms)
+	return "gap " + length(lab.Millis(*ms))
 }
 
-// milliseconds formats a duration: in seconds from one second on, else in milliseconds.
-func milliseconds(ms float64) string {
-	if ms >= 1000 {
-		return fmt.Sprintf("%.2f s", ms/1000)
+// length formats a duration: in seconds from one second on, else in milliseconds.
+func length(d time.Duration) string {
+	if d >= time.Second {
+		return fmt.Sprintf("%.2f s", d.Seconds())
 	}
-	return fmt.Sprintf("%.1f ms", ms)
+	return fmt.Sprintf("%.1f ms", milli(d))
 }
 
 // plainLine is a snapshot in one line, for logs.

@@ -157,18 +157,3 @@ func TestGapOfACrashCountsFromItsEnd(t *testing.T) {
 		})
 	}
 }
-
-func TestServedFromPassesOverTenuresThatNeverBegan(t *testing.T) {
-	began := map[tenureID]lab.Line{}
-	for _, id := range []tenureID{{"west/0", 2}, {"west/0", 5}, {"west/0", 9}, {"west/1", 4}} {
-		began[id] = lab.Line{Shard: id.shard, Epoch: id.epoch}
-	}
-	for epoch, want := range map[int64]int64{1: 2, 2: 2, 3: 5, 5: 5, 6: 9} {
-		if got := servedFrom(began, "west/0", epoch); got == nil || got.Epoch != want {
-			t.Errorf("from epoch %d: %+v, want epoch %d", epoch, got, want)
-		}
-	}
-	if got := servedFrom(began, "west/0", 10); got != nil {
-		t.Errorf("from epoch 10: %+v, want none", got)
-	}
-}

@@ -1,18 +1,14 @@
 package main
 
 import (
-	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
-	"github.com/tenure-dev/tenure/shard/protocol"
 	"github.com/tenure-dev/tenure/test/lab"
 )
 
@@ -33,7 +29,7 @@ func summary(o *observation, checks []check) string {
 	}
 	t := count(o)
 	text := fmt.Sprintf("%s %d Ats in %s, the latest %s after its time.\n",
-		verdict, o.expected, o.took.Round(time.Second), milliseconds(milli(t.maxLateness)))
+		verdict, o.expected, o.took.Round(time.Second), length(t.maxLateness))
 	for _, c := range checks {
 		mark := "ok  "
 		if !c.ok {
@@ -42,34 +38,6 @@ func summary(o *observation, checks []check) string {
 		text += fmt.Sprintf("  %s  %-32s %s\n", mark, c.what, c.found)
 	}
 	return text
-}
-
-// gapStats sum up the handoffs of one kind.
-type gapStats struct {
-	kind            protocol.MoveKind
-	shards          int
-	median, longest float64 // milliseconds
-}
-
-func gapsByKind(handoffs []handoff) []gapStats {
-	gaps, shards := map[protocol.MoveKind][]float64{}, map[protocol.MoveKind]int{}
-	for _, h := range handoffs {
-		shards[h.Kind]++
-		if h.GapMS != nil {
-			gaps[h.Kind] = append(gaps[h.Kind], *h.GapMS)
-		}
-	}
-	var all []gapStats
-	for kind, n := range shards {
-		g := gapStats{kind: kind, shards: n}
-		if known := gaps[kind]; len(known) > 0 {
-			slices.Sort(known)
-			g.median, g.longest = known[len(known)/2], known[len(known)-1]
-		}
-		all = append(all, g)
-	}
-	slices.SortFunc(all, func(x, y gapStats) int { return cmp.Compare(x.kind, y.kind) })
-	return all
 }
 
 // look returns how to go on from here.
@@ -169,19 +137,4 @@ func newResult(o *observation, checks []check) result {
 		r.WatchMode[name] = w.mode()
 	}
 	return r
-}
-
-// writeJSON writes the result where the user asked for it.
-func writeJSON(path string, o *observation, checks []check) error {
-	if path == "" {
-		return nil
-	}
-	content, err := json.MarshalIndent(newResult(o, checks), "", "  ")
-	if err == nil {
-		err = os.WriteFile(path, append(content, '\n'), 0o644)
-	}
-	if err != nil {
-		return fmt.Errorf("writing the result: %w", err)
-	}
-	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	benchreport "github.com/tenure-dev/tenure/bench/report"
 	"github.com/tenure-dev/tenure/pkg/telemetry"
 	"github.com/tenure-dev/tenure/pkg/telemetry/jaeger"
 	"github.com/tenure-dev/tenure/shard/protocol"
@@ -39,21 +40,15 @@ type traceFacts struct {
 }
 
 func (t traceFacts) check() check {
-	c := check{"trace: " + t.what, fmt.Sprintf("%s, %s", t.about, plural(t.spans, "span")), t.missing == ""}
+	c := check{"trace: " + t.what, fmt.Sprintf("%s, %s", t.about, benchreport.Count(t.spans, "span")), t.missing == ""}
 	if t.traces > 1 {
-		c.found = fmt.Sprintf("%s, %s, %s", t.about, plural(t.traces, "reconcile"), plural(t.spans, "span"))
+		c.found = fmt.Sprintf("%s, %s, %s", t.about, benchreport.Count(t.traces, "reconcile"),
+			benchreport.Count(t.spans, "span"))
 	}
 	if !c.ok {
 		c.found = fmt.Sprintf("%s: %s", t.about, t.missing)
 	}
 	return c
-}
-
-func plural(n int, of string) string {
-	if n == 1 {
-		return "1 " + of
-	}
-	return fmt.Sprintf("%d %ss", n, of)
 }
 
 // queryPort returns Jaeger's usual port if it is free, else 0 for any port.

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	appsv1 "k8s.io/api/apps/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -23,16 +23,9 @@ const pollEvery = 250 * time.Millisecond
 // observe feeds the board until the context ends: one watch of the Shards, one of the Ats of each cluster, and the
 // replicas' own logs and metrics.
 func observe(ctx context.Context, f *lab.Fleet, b *board) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var group sync.WaitGroup
-	defer group.Wait()
+	group, ctx := errgroup.WithContext(ctx)
 	follow := func(cluster string, of client.Object, on func(any)) {
-		group.Go(func() {
-			if err := watch(ctx, f, cluster, of, on); err != nil {
-				cancel(err)
-			}
-		})
+		group.Go(func() error { return watch(ctx, f, cluster, of, on) })
 	}
 	follow(homeCluster, &tenurev1alpha1.Shard{}, func(o any) {
 		if s, ok := o.(*tenurev1alpha1.Shard); ok && s.Spec.Layout == nil {
@@ -54,17 +47,16 @@ func observe(ctx context.Context, f *lab.Fleet, b *board) error {
 		})
 	}
 	read := map[*lab.Replica]int{} // lines
-	for {
+	for lab.Sleep(ctx, pollEvery) == nil {
 		for _, r := range b.allReplicas() {
 			read[r] = poll(ctx, b, r, read[r])
 		}
-		if err := lab.Sleep(ctx, pollEvery); err != nil {
-			if errors.Is(err, errDone) {
-				return nil
-			}
-			return err
-		}
 	}
+	_ = group.Wait() // the context's cause is the first error, or why we were told to stop
+	if err := context.Cause(ctx); !errors.Is(err, errDone) {
+		return err
+	}
+	return nil
 }
 
 // errDone is the cause of a context that is over because its work is.

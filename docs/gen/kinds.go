@@ -1,4 +1,8 @@
-package main
+// Package gen writes the part of docs/reference.md about the API, from the CustomResourceDefinitions. A test of
+// cmd/tenure writes the page.
+//
+// What it doesn't know, it refuses: a field without a description, a keyword of a schema that no table shows.
+package gen
 
 import (
 	"bytes"
@@ -9,7 +13,24 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/tenure-dev/tenure/config"
 )
+
+// API writes the tables of all kinds.
+func API(page io.Writer) error {
+	definitions, err := config.Render("crd")
+	if err != nil {
+		return err
+	}
+	fmt.Fprint(page, "\n## The API\n\nBold fields are required. What a status says is written by the replicas only.\n")
+	for _, d := range definitions {
+		if err := writeKind(page, d.Object); err != nil {
+			return fmt.Errorf("%s: %w", d.GetName(), err)
+		}
+	}
+	return nil
+}
 
 // schema is what there is to say about a field. Decoding is strict: a keyword that isn't here is an error.
 type schema struct {
@@ -123,7 +144,7 @@ func writeField(page io.Writer, path string, s *schema, required bool) error {
 	if s.Default != nil {
 		value = "`" + string(s.Default) + "`"
 	}
-	row(page, shown, s.kind(), value, strings.Join(allowed, "; "), s.Description)
+	Row(page, shown, s.kind(), value, strings.Join(allowed, "; "), s.Description)
 	within, prefix := s, path+"."
 	if s.Items != nil {
 		within, prefix = s.Items, path+"[]."
@@ -192,8 +213,8 @@ func bounds[N any](least, most *N, of string) []string {
 	return nil
 }
 
-// row writes one of a table; only its last cell is prose.
-func row(page io.Writer, cells ...string) {
+// Row writes a row of a table; only its last cell is prose.
+func Row(page io.Writer, cells ...string) {
 	last := len(cells) - 1
 	cells[last] = strings.ReplaceAll(cells[last], "*", `\*`)
 	for _, cell := range cells {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -18,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"github.com/tenure-dev/tenure/bench/machine"
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/pkg/clusterhealth"
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
@@ -457,24 +457,14 @@ func TestAssessingTheLargestFleetTakesWellUnderASecond(t *testing.T) {
 				fmt.Sprintf("r%d-aaaaaa", (c*64+i)%100)))
 		}
 	}
-	before := processorTime(t) // not the clock's: other programs don't count
+	before := machine.ProcessorTime() // not the clock's: other programs don't count
 	f := Assess(s)
-	if took := processorTime(t) - before; took > 5*time.Second { // 50 ms without the race detector
+	if took := machine.ProcessorTime() - before; took > 5*time.Second { // 50 ms without the race detector
 		t.Errorf("%d shards took %v of processor time", f.Totals.Shards, took)
 	}
 	if !f.Healthy || f.Totals.Held != 12800 {
 		t.Errorf("healthy %v, held %d: %v", f.Healthy, f.Totals.Held, said(f))
 	}
-}
-
-// processorTime is what this process has used so far.
-func processorTime(t *testing.T) time.Duration {
-	t.Helper()
-	var used syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
-		t.Fatal(err)
-	}
-	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
 func TestInJSONNoneIsAnEmptyList(t *testing.T) {
@@ -685,9 +675,9 @@ func TestReplicasThatCanServeNothingAreFoundSoon(t *testing.T) {
 		}
 	}
 	v := look(s)
-	before := processorTime(t)
+	before := machine.ProcessorTime()
 	found := v.findUnfit()
-	if took := processorTime(t) - before; took > time.Second || len(found) != 1000 {
+	if took := machine.ProcessorTime() - before; took > time.Second || len(found) != 1000 {
 		t.Errorf("%d findings took %v of processor time", len(found), took)
 	}
 }

@@ -63,8 +63,8 @@ func scheme() (*runtime.Scheme, error) {
 	return s, nil
 }
 
-// connect returns a client of a cluster.
-func connect(config *rest.Config) (client.Client, error) {
+// Connect returns a client of a cluster that knows Kubernetes' own kinds and Tenure's.
+func Connect(config *rest.Config) (client.Client, error) {
 	s, err := scheme()
 	if err != nil {
 		return nil, err
@@ -78,7 +78,7 @@ func connect(config *rest.Config) (client.Client, error) {
 
 // Snapshot reads the records, and asks the workload clusters.
 func (g Gatherer) Snapshot(ctx context.Context) (Snapshot, error) {
-	c, err := connect(g.Home)
+	c, err := Connect(g.Home)
 	if err != nil {
 		return Snapshot{}, err
 	}
@@ -208,7 +208,7 @@ func (g Gatherer) answers(ctx context.Context, secrets []corev1.Secret,
 // Why reads the fleet and an object. workload is the connection to the object's cluster; nil means that of its
 // kubeconfig Secret.
 func (g Gatherer) Why(ctx context.Context, object Object, workload *rest.Config) (Question, error) {
-	home, err := connect(g.Home)
+	home, err := Connect(g.Home)
 	if err != nil {
 		return Question{}, err
 	}
@@ -234,7 +234,7 @@ func (g Gatherer) Why(ctx context.Context, object Object, workload *rest.Config)
 	workload = rest.CopyConfig(workload)
 	workload.Timeout = askTimeout // discovery heeds no context
 	kubeconfig.Bound(workload)
-	c, err := connect(workload)
+	c, err := Connect(workload)
 	if err != nil {
 		q.Unreadable = brief(err)
 		return q, nil

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,6 +17,8 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/tenure-dev/tenure/bench/machine"
 )
 
 // tenant reads a key such as "west/shop/a".
@@ -569,11 +570,11 @@ func TestTakingAKeyCostsTheSameHoweverManyNamespacesWait(t *testing.T) {
 						cluster, namespace := tenant(key)
 						b.add(b.item(key, cluster, namespace), 0, 0, 0, ByEvent)
 					}
-					began := processorTime(t) // not the clock's: other programs don't count
+					began := machine.ProcessorTime() // not the clock's: other programs don't count
 					for range many {
 						b.done(b.take(0).key, 0)
 					}
-					took, taken = took+processorTime(t)-began, taken+many
+					took, taken = took+machine.ProcessorTime()-began, taken+many
 				}
 				least = min(least, took/time.Duration(taken))
 			}
@@ -604,14 +605,4 @@ func BenchmarkAKeyThroughTheQueue(b *testing.B) {
 			}
 		})
 	}
-}
-
-// processorTime is what this process has used so far.
-func processorTime(t *testing.T) time.Duration {
-	t.Helper()
-	var used syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
-		t.Fatal(err)
-	}
-	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }

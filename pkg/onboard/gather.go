@@ -2,7 +2,6 @@ package onboard
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,16 +12,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
-	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/pkg/clusterhealth"
 	"github.com/tenure-dev/tenure/pkg/console"
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
@@ -47,23 +42,9 @@ type Onboarder struct {
 	Progress func(string)
 }
 
-// connect returns a client that knows Kubernetes' own kinds and Ats.
-func connect(c *rest.Config, which string) (client.Client, error) {
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), cnatv1alpha1.AddToScheme(scheme),
-		tenurev1alpha1.AddToScheme(scheme)); err != nil {
-		return nil, fmt.Errorf("building the scheme: %w", err)
-	}
-	made, err := client.New(c, client.Options{Scheme: scheme})
-	if err != nil {
-		return nil, fmt.Errorf("connecting to %s at %s: %w", which, c.Host, err)
-	}
-	return made, nil
-}
+func (o Onboarder) home() (client.Client, error) { return console.Connect(o.Home) }
 
-func (o Onboarder) home() (client.Client, error) { return connect(o.Home, "the home cluster") }
-
-func (o Onboarder) workload() (client.Client, error) { return connect(o.Workload, "cluster "+o.Name) }
+func (o Onboarder) workload() (client.Client, error) { return console.Connect(o.Workload) }
 
 func (o Onboarder) tell(format string, args ...any) {
 	if o.Progress != nil {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"net/http"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -15,6 +14,8 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
+
+	"github.com/tenure-dev/tenure/bench/machine"
 )
 
 type readOnlySpan = sdktrace.ReadOnlySpan
@@ -100,14 +101,6 @@ func TestNothingIsAllocatedWhileTracingIsOff(t *testing.T) {
 	}
 }
 
-func processorTime(b *testing.B) time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
 func BenchmarkHotPath(b *testing.B) {
 	sampled := always()
 	sampled.Delay, sampled.Queue = 100*time.Millisecond, 1<<16
@@ -122,12 +115,12 @@ func BenchmarkHotPath(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			f := hotPath(b, cfg)
 			b.ReportAllocs()
-			before := processorTime(b)
+			before := machine.ProcessorTime()
 			for b.Loop() {
 				f()
 			}
 			// What counts on a busy machine: processor time, that of the sending goroutine included.
-			b.ReportMetric(float64(processorTime(b)-before)/float64(b.N), "cpu-ns/op")
+			b.ReportMetric(float64(machine.ProcessorTime()-before)/float64(b.N), "cpu-ns/op")
 		})
 	}
 }

@@ -3,9 +3,10 @@ package plan_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tenure-dev/tenure/bench/machine"
 )
 
 // bigFleet is 10,000 clusters of 8 shards over 1,000 replicas.
@@ -61,20 +62,10 @@ func TestPlanningStaysLinearInTheSizeOfTheFleet(t *testing.T) {
 	// detector doesn't matter and anything quadratic does: 80,000 shards times 1,000 replicas would take minutes.
 	const limit = 4 * time.Second
 	for name, f := range bigEvents() {
-		start := processorTime(t)
+		start := machine.ProcessorTime()
 		f.plan()
-		if took := processorTime(t) - start; took > limit {
+		if took := machine.ProcessorTime() - start; took > limit {
 			t.Errorf("%s: planning took %v of processor time, want less than %v", name, took, limit)
 		}
 	}
-}
-
-// processorTime is what this process has used so far.
-func processorTime(t *testing.T) time.Duration {
-	t.Helper()
-	var used syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
-		t.Fatal(err)
-	}
-	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }

@@ -98,17 +98,3 @@ func TestAtsOfTheVictimsShardsAreToldFromOthers(t *testing.T) {
 		t.Errorf("held %v, others %v; want a, b, and c in neither", held, others)
 	}
 }
-
-func TestPercentilesAreOfTheSamplesThemselves(t *testing.T) {
-	var ds []time.Duration
-	for i := range 100 {
-		ds = append(ds, time.Duration(100-i)*time.Millisecond)
-	}
-	want := spread{N: 100, P50: 51 * time.Millisecond, P99: 100 * time.Millisecond, Max: 100 * time.Millisecond}
-	if diff := cmp.Diff(want, spreadOf(ds)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	if got := spreadOf(nil); got != (spread{}) {
-		t.Errorf("got %v of nothing", got)
-	}
-}

@@ -53,34 +53,38 @@ var ofLogs = []struct {
 	{"evidence: end of file", "last line cut short", "truncated-line",
 		func(log []byte) []byte { return log[:len(log)-40] }},
 	{"evidence: line", "a write's line left out", "missing-line", func(log []byte) []byte {
-		lines := bytes.SplitAfter(log, []byte("\n"))
-		for i, l := range lines {
-			begun := bytes.Contains(l, []byte(`"resource":"ats"`)) && bytes.Contains(l, []byte(`"phase":"RUNNING"`)) &&
-				!bytes.Contains(l, []byte(`"phase":"DONE"`))
-			if begun && i > len(lines)/4 {
-				return append(bytes.Join(lines[:i], nil), bytes.Join(lines[i+1:], nil)...)
-			}
-		}
-		return log
+		n, early := 0, bytes.Count(log, []byte("\n"))/4
+		return without(log, 1, func(l []byte) bool {
+			n++
+			return n > early && has(l, `"resource":"ats"`, `"phase":"RUNNING"`) && !has(l, `"phase":"DONE"`)
+		})
 	}},
 	{"evidence: last line", "an At's last line left out", "missing-line", func(log []byte) []byte {
-		lines := bytes.SplitAfter(log, []byte("\n"))
-		for i, l := range lines {
-			if bytes.Contains(l, []byte(`"resource":"ats"`)) && bytes.Contains(l, []byte(`"phase":"DONE"`)) {
-				return append(bytes.Join(lines[:i], nil), bytes.Join(lines[i+1:], nil)...)
-			}
-		}
-		return log
+		return without(log, 1, func(l []byte) bool { return has(l, `"resource":"ats"`, `"phase":"DONE"`) })
 	}},
 	{"evidence: Pods", "lines of Pods left out", "no-pods", func(log []byte) []byte {
-		lines := bytes.SplitAfter(log, []byte("\n"))
-		return bytes.Join(slices.DeleteFunc(lines, func(l []byte) bool {
-			return bytes.Contains(l, []byte(`"verb":"create"`)) && bytes.Contains(l, []byte(`"resource":"pods"`))
-		}), nil)
+		return without(log, -1, func(l []byte) bool { return has(l, `"verb":"create"`, `"resource":"pods"`) })
 	}},
 	{"evidence: bodies", "logged without objects", "no-body", func(log []byte) []byte {
 		return regexp.MustCompile(`"responseObject":`).ReplaceAll(log, []byte(`"leftOut":`))
 	}},
+}
+
+// without leaves out the first lines of a log that are picked, so many at most; -1 is no limit.
+func without(log []byte, most int, pick func(line []byte) bool) []byte {
+	lines := bytes.SplitAfter(log, []byte("\n"))
+	return bytes.Join(slices.DeleteFunc(lines, func(l []byte) bool {
+		out := most != 0 && pick(l)
+		if out {
+			most--
+		}
+		return out
+	}), nil)
+}
+
+// has reports whether a line has all of some texts.
+func has(line []byte, texts ...string) bool {
+	return !slices.ContainsFunc(texts, func(text string) bool { return !bytes.Contains(line, []byte(text)) })
 }
 
 // ofPrograms are judged by a program of its own whose replicas have the faults.

@@ -254,7 +254,7 @@ func (r *run) playGate(ctx context.Context, one gate) error {
 		for i := range 2 {
 			r.blame(r.moveOne(ctx, i))
 		}
-		r.blame(r.fleet.Pin(ctx, "", func(int) string { return "" }))
+		r.blame(r.fleet.Unpin(ctx))
 		r.settle(ctx, settleWithin)
 		if one.plant == "lapse" || one.plant == "exit" || one.plant == "excused-error" {
 			sleep(ctx, time.Until(began.Add(hooks.After+r.lease+2*time.Second))) // the planted faults occur then

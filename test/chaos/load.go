@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -134,7 +135,7 @@ func (l *load) least() int {
 func (l *load) all() []madeAt {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return append([]madeAt(nil), l.made...)
+	return slices.Clone(l.made)
 }
 
 // facts returns what the witness has to know about the load.

@@ -185,10 +185,12 @@ func (r *run) scenariosTogether(ctx context.Context) error {
 		return err
 	}
 	r.say("%d replicas share %d shards", r.replicas, 2*r.shards)
-	background, stop := context.WithCancel(ctx)
-	var side sync.WaitGroup
-	side.Go(func() { r.load.run(background) })
-	side.Go(func() { r.supervise(background) })
+	r.around(ctx, func() { beside(ctx, r.load.run, func() { r.scenariosInTurn(ctx) }) })
+	return nil
+}
+
+// scenariosInTurn plays the scenarios one after the other.
+func (r *run) scenariosInTurn(ctx context.Context) {
 	for _, name := range r.scenarios {
 		r.say("scenario %s", name)
 		switch name {
@@ -204,12 +206,22 @@ func (r *run) scenariosTogether(ctx context.Context) error {
 			r.calmly(func() { r.runMoves(ctx) })
 		}
 	}
+}
+
+// around does something while replicas that end by themselves are started again, and judges it when all is at rest.
+func (r *run) around(ctx context.Context, do func()) {
+	beside(ctx, r.supervise, do)
+	if r.rest(ctx); ctx.Err() == nil {
+		r.conclude(ctx)
+	}
+}
+
+// beside runs something in the background for as long as something else takes.
+func beside(ctx context.Context, background func(context.Context), do func()) {
+	ctx, stop := context.WithCancel(ctx)
+	var side sync.WaitGroup
+	side.Go(func() { background(ctx) })
+	do()
 	stop()
 	side.Wait()
-	r.rest(ctx)
-	if ctx.Err() != nil {
-		return nil
-	}
-	r.conclude(ctx)
-	return nil
 }

@@ -14,29 +14,6 @@ import (
 	"github.com/tenure-dev/tenure/test/lab"
 )
 
-// spread summarises a set of durations.
-type spread struct {
-	N             int
-	P50, P99, Max time.Duration
-}
-
-func spreadOf(ds []time.Duration) spread {
-	if len(ds) == 0 {
-		return spread{}
-	}
-	slices.Sort(ds)
-	at := func(q float64) time.Duration { return ds[min(len(ds)-1, int(q*float64(len(ds))))] }
-	return spread{N: len(ds), P50: at(0.50), P99: at(0.99), Max: ds[len(ds)-1]}
-}
-
-func (s spread) String() string {
-	if s.N == 0 {
-		return "none"
-	}
-	ms := func(d time.Duration) string { return fmt.Sprintf("%.1f ms", float64(d.Microseconds())/1000) }
-	return fmt.Sprintf("n %d, p50 %s, p99 %s, max %s", s.N, ms(s.P50), ms(s.P99), ms(s.Max))
-}
-
 // gaps returns how long shards had no holder at handoffs of a kind, by the new holders' logs.
 func gaps(lines []lab.Line, kind protocol.MoveKind, within func(time.Time) bool) []time.Duration {
 	var all []time.Duration
@@ -52,17 +29,11 @@ func gaps(lines []lab.Line, kind protocol.MoveKind, within func(time.Time) bool)
 // epoch.
 func unserved(f fault, lines []lab.Line) (all []time.Duration, missing []string) {
 	for shard, epoch := range f.Tenures {
-		var first time.Time
-		for _, l := range lines {
-			if l.Shard == shard && l.Epoch > epoch && l.Time.After(f.Start) && (first.IsZero() || l.Time.Before(first)) {
-				first = l.Time
-			}
-		}
-		if first.IsZero() {
+		if first := lab.FirstActive(lines, shard, epoch+1, f.Start); first != nil {
+			all = append(all, first.Time.Sub(f.Start))
+		} else {
 			missing = append(missing, shard)
-			continue
 		}
-		all = append(all, first.Sub(f.Start))
 	}
 	return all, missing
 }

@@ -45,12 +45,7 @@ func (r *run) save(ctx context.Context) {
 func (r *run) restore(ctx context.Context, f *fault, age time.Duration, bump uint64, lag time.Duration) {
 	f.Victim, f.Server = lab.Home, true
 	r.save(ctx)
-	r.blame(r.fleet.Pin(ctx, "", func(int) string {
-		if v := r.victim(); v != nil {
-			return v.Name
-		}
-		return ""
-	}))
+	r.pinAll(ctx)
 	_ = lab.Eventually(ctx, roundWithin, func() error { return r.fleet.Inactive(ctx) })
 	if len(r.snapshots) == 0 {
 		return // save has said why
@@ -78,7 +73,7 @@ func (r *run) restore(ctx context.Context, f *fault, age time.Duration, bump uin
 	// Before that, the restored records may look as if all were at rest.
 	sleep(ctx, r.lease)
 	_ = lab.Eventually(ctx, settleWithin, func() error { return r.fleet.Inactive(ctx) }) // atRest complains
-	r.blame(r.fleet.Pin(ctx, "", func(int) string { return "" }))
+	r.blame(r.fleet.Unpin(ctx))
 }
 
 // epochs returns the epoch of each record.

@@ -149,12 +149,7 @@ func (r *run) runMoves(ctx context.Context) {
 			break
 		}
 		r.say("%d of %d planned moves", n, r.settings.moves)
-		r.blame(r.fleet.Pin(ctx, "", func(int) string {
-			if v := r.victim(); v != nil {
-				return v.Name
-			}
-			return ""
-		}))
+		r.pinAll(ctx)
 		// A plan that changes before it was carried out moves nothing.
 		sleep(ctx, time.Second)
 		_ = lab.Eventually(ctx, roundWithin, func() error { return r.fleet.Inactive(ctx) })
@@ -162,8 +157,18 @@ func (r *run) runMoves(ctx context.Context) {
 	n, err := r.planned()
 	r.blame(err)
 	r.reach("planned moves", r.settings.moves, n-before)
-	r.blame(r.fleet.Pin(ctx, "", func(int) string { return "" }))
+	r.blame(r.fleet.Unpin(ctx))
 	r.settle(ctx, settleWithin)
+}
+
+// pinAll pins each shard to a replica chosen at random.
+func (r *run) pinAll(ctx context.Context) {
+	r.blame(r.fleet.Pin(ctx, "", func(int) string {
+		if v := r.victim(); v != nil {
+			return v.Name
+		}
+		return ""
+	}))
 }
 
 // planned counts the planned moves in the replicas' logs.

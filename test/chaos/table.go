@@ -40,7 +40,7 @@ func (r *run) print(a *account, report *witness.Report, targets []target) {
 			ds = append(ds, latenessOf(a.during(f))...)
 			hits += f.Hits
 		}
-		row(kind, len(byKind[kind]), hits, spreadOf(ds))
+		row(kind, len(byKind[kind]), hits, witness.SpreadOf(ds))
 	}
 	row("all but starts", len(r.faults)-len(byKind[started+" (calm)"]))
 	row("replicas that ended by themselves, started anew", len(r.deaths))
@@ -48,7 +48,7 @@ func (r *run) print(a *account, report *witness.Report, targets []target) {
 	if now, ok := machine.Now(); ok {
 		row("\nMACHINE", "all the while", "", now.Since(r.machine))
 	}
-	row("\nAts", len(r.load.all()), "", spreadOf(latenessOf(a.ats)))
+	row("\nAts", len(r.load.all()), "", witness.SpreadOf(latenessOf(a.ats)))
 	a.printMoves(row, report)
 	if excused, _ := a.errors(); len(excused) > 0 {
 		row("\nERRORS EXCUSED", "lines")
@@ -80,9 +80,9 @@ func (a *account) printMoves(row func(...any), report *witness.Report) {
 	always := func(time.Time) bool { return true }
 	for _, kind := range []protocol.MoveKind{protocol.Join, protocol.Planned, protocol.Exit, protocol.Crash} {
 		if kind == protocol.Planned || kind == protocol.Exit {
-			row(kind, kinds[kind], "all", spreadOf(gaps(lines, kind, always)))
-			row("", "", "calm", spreadOf(gaps(lines, kind, a.calm)))
-			row("", "", "calm, keys due, by the audit logs", spreadOf(a.audited(report, kind)))
+			row(kind, kinds[kind], "all", witness.SpreadOf(gaps(lines, kind, always)))
+			row("", "", "calm", witness.SpreadOf(gaps(lines, kind, a.calm)))
+			row("", "", "calm, keys due, by the audit logs", witness.SpreadOf(a.audited(report, kind)))
 			continue
 		}
 		row(kind, kinds[kind])
@@ -91,14 +91,14 @@ func (a *account) printMoves(row func(...any), report *witness.Report) {
 	for _, kind := range []string{"SIGKILL", "SIGTERM"} {
 		calm, _ := a.unserved(kind, true)
 		stormy, _ := a.unserved(kind, false)
-		row(kind, "", "calm", spreadOf(calm))
-		row(kind, "", "in storms", spreadOf(stormy))
+		row(kind, "", "calm", witness.SpreadOf(calm))
+		row(kind, "", "in storms", witness.SpreadOf(stormy))
 	}
 	row("\nLATENESS of Ats in calm scenarios")
-	row("no fault near", "", "", spreadOf(latenessOf(a.normal())))
+	row("no fault near", "", "", witness.SpreadOf(latenessOf(a.normal())))
 	for _, kind := range []string{"SIGKILL", "SIGTERM"} {
 		held, others := a.apart(kind)
-		row(kind, "", "shards of the victim", spreadOf(latenessOf(held)))
-		row("", "", "all others", spreadOf(latenessOf(others)))
+		row(kind, "", "shards of the victim", witness.SpreadOf(latenessOf(held)))
+		row("", "", "all others", witness.SpreadOf(latenessOf(others)))
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tenure-dev/tenure/bench/witness"
 	"github.com/tenure-dev/tenure/shard/protocol"
+	"github.com/tenure-dev/tenure/test/lab"
 )
 
 const (
@@ -45,8 +46,8 @@ func unmeasured(name string, most any) target { return target{name, "no sample",
 func (a *account) targets(report *witness.Report) (all []target) {
 	// add judges a figure of some samples. Without samples, the target is missed if the scenarios promise some, and
 	// left out if they don't.
-	add := func(name string, promised bool, of spread, measured, most time.Duration) {
-		most = time.Duration(float64(most) * a.slack)
+	add := func(name string, promised bool, of witness.Spread, ms float64, most time.Duration) {
+		measured, most := lab.Millis(ms), time.Duration(float64(most)*a.slack)
 		switch {
 		case of.N > 0:
 			all = append(all, target{name, measured, most, measured <= most})
@@ -56,20 +57,20 @@ func (a *account) targets(report *witness.Report) (all []target) {
 	}
 	lines := a.activations()
 	// Moving tens of shards at once isn't comparable: the handoff scenario moves one at a time.
-	handoff, planned := slices.Contains(a.scenarios, "handoff"), spreadOf(gaps(lines, protocol.Planned, a.calm))
+	handoff, planned := slices.Contains(a.scenarios, "handoff"), witness.SpreadOf(gaps(lines, protocol.Planned, a.calm))
 	if handoff {
 		add("gap of a planned handoff, p50", true, planned, planned.P50, plannedP50)
 		add("gap of a planned handoff, p99", true, planned, planned.P99, plannedP99)
 	}
-	exit := spreadOf(gaps(lines, protocol.Exit, a.calm))
+	exit := witness.SpreadOf(gaps(lines, protocol.Exit, a.calm))
 	add("gap of a clean exit, p99", a.did("SIGTERM"), exit, exit.P99, exitP99)
 	for _, kind := range []protocol.MoveKind{protocol.Planned, protocol.Exit} {
 		promised := kind == protocol.Planned && handoff && planned.N >= dueWithin
-		waited := spreadOf(a.audited(report, kind))
+		waited := witness.SpreadOf(a.audited(report, kind))
 		add("keys due at handoffs ("+string(kind)+"), by the audit logs, p99", promised, waited, waited.P99, auditedP99)
 	}
 	crashes, _ := a.unserved("SIGKILL", true)
-	crash := spreadOf(crashes)
+	crash := witness.SpreadOf(crashes)
 	add("unserved after SIGKILL, p99", a.did("SIGKILL"), crash, crash.P99, a.lease+crashP99)
 	add("unserved after SIGKILL, max", a.did("SIGKILL"), crash, crash.Max, a.lease+crashMax)
 	if slices.Contains(a.scenarios, "calm") {
@@ -89,7 +90,7 @@ func (a *account) targets(report *witness.Report) (all []target) {
 // noticed returns what a user of the Ats notices of calm crashes and exits.
 func (a *account) noticed() (all []target) {
 	normal := a.normal()
-	crashed := a.lease + crashP99 + spreadOf(latenessOf(normal)).P99
+	crashed := a.lease + crashP99 + lab.Millis(witness.SpreadOf(latenessOf(normal)).P99)
 	for kind, most := range map[string]time.Duration{"SIGKILL": crashed, "SIGTERM": exitLate} {
 		name := "an At that fell due after " + kind + ", the latest"
 		held, others := a.apart(kind)
@@ -113,7 +114,7 @@ func (a *account) did(kind string) bool {
 func (a *account) audited(report *witness.Report, kind protocol.MoveKind) (all []time.Duration) {
 	for _, h := range report.Handoffs {
 		if h.Kind == kind && h.UnservedMs != nil && a.calm(h.Time) {
-			all = append(all, time.Duration(*h.UnservedMs*float64(time.Millisecond)))
+			all = append(all, lab.Millis(*h.UnservedMs))
 		}
 	}
 	return all

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tenure-dev/tenure/bench/audit"
+	"github.com/tenure-dev/tenure/bench/witness"
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/faultproxy"
 )
@@ -52,7 +53,7 @@ func (r *run) ordeals() []ordeal {
 		return func(a *account) time.Duration { return a.lease + plus }
 	}
 	calm := func(plus time.Duration) func(*account) time.Duration {
-		return func(a *account) time.Duration { return spreadOf(latenessOf(a.normal())).Max + plus }
+		return func(a *account) time.Duration { return lab.Millis(witness.SpreadOf(latenessOf(a.normal())).Max) + plus }
 	}
 	forgets := func(kind string, age time.Duration, bump uint64, lag time.Duration) ordeal {
 		return ordeal{kind, func(ctx context.Context, f *fault) { r.restore(ctx, f, age, bump, lag) },

@@ -51,7 +51,10 @@ func (l Line) Activation() bool { return l.Msg == "shard active" }
 func (l Line) Lapse() bool { return strings.HasPrefix(l.Msg, "incarnation lapsed") }
 
 // Gap is how long the shard had no holder before the tenure that began, as the new holder logged it.
-func (l Line) Gap() time.Duration { return time.Duration(l.GapMS * float64(time.Millisecond)) }
+func (l Line) Gap() time.Duration { return Millis(l.GapMS) }
+
+// Millis is the duration of so many milliseconds.
+func Millis(ms float64) time.Duration { return time.Duration(ms * float64(time.Millisecond)) }
 
 // Crashed reports whether the line shows a panic, a fatal error or a data race.
 func (l Line) Crashed() bool {
@@ -108,4 +111,16 @@ func Activations(replicas []*Replica) ([]Line, error) {
 		}
 	}
 	return all, nil
+}
+
+// FirstActive returns the first of some tenures of a shard that began after a time, in an epoch or a later one; nil
+// if none did.
+func FirstActive(activations []Line, shard string, epoch int64, after time.Time) *Line {
+	var first *Line
+	for i, l := range activations {
+		if l.Shard == shard && l.Epoch >= epoch && l.Time.After(after) && (first == nil || l.Time.Before(first.Time)) {
+			first = &activations[i]
+		}
+	}
+	return first
 }

@@ -103,16 +103,29 @@ func (f *Fleet) Pin(ctx context.Context, names string, to func(i int) string) er
 		return !strings.HasPrefix(ShardName(&s), names)
 	})
 	for i := range shards {
-		value := "null"
-		if name := to(i); name != "" {
-			value = fmt.Sprintf("%q", name)
-		}
-		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"tenure.dev/pin":`+value+`}}}`))
-		if err := f.clients[Home].Patch(ctx, &shards[i], patch); err != nil {
-			return fmt.Errorf("pinning shard %s: %w", ShardName(&shards[i]), err)
+		if err := f.PinShard(ctx, &shards[i], to(i)); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// PinShard pins a shard to a replica; "" takes its pin away.
+func (f *Fleet) PinShard(ctx context.Context, s *tenurev1alpha1.Shard, to string) error {
+	value := "null"
+	if to != "" {
+		value = fmt.Sprintf("%q", to)
+	}
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"tenure.dev/pin":`+value+`}}}`))
+	if err := f.clients[Home].Patch(ctx, s, patch); err != nil {
+		return fmt.Errorf("pinning shard %s: %w", ShardName(s), err)
+	}
+	return nil
+}
+
+// Unpin takes all pins away.
+func (f *Fleet) Unpin(ctx context.Context) error {
+	return f.Pin(ctx, "", func(int) string { return "" })
 }
 
 // activated are the tenures that began at living replicas, by their own logs.

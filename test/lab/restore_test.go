@@ -140,7 +140,7 @@ func age(t *testing.T, f *lab.Fleet, seconds int) (moves, changes int) {
 			t.Fatal(err)
 		}
 	}
-	if err := f.Pin(t.Context(), "", func(int) string { return "" }); err != nil {
+	if err := f.Unpin(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return moves, changes

@@ -8,16 +8,6 @@ import (
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
 )
 
-// snapshot is the store as it was when a snapshot of it was taken.
-type snapshot struct {
-	at      time.Duration
-	version ownership.Version
-	leases  []ownership.Lease
-	shards  []ownership.Shard
-	layouts []ownership.Layout
-	lead    ownership.Lead
-}
-
 // bump is how far a restore raises the store's versions, if it is one that uses no version twice.
 const bump = 1_000_000
 
@@ -33,13 +23,7 @@ func (s *Schedule) replaced() bool {
 }
 
 // save takes the snapshot that a Restore will use.
-func (w *world) save(f int32) {
-	s := &w.store
-	w.snapshots[f] = snapshot{
-		at: w.now, version: s.version, leases: slices.Clone(s.leases), shards: slices.Clone(s.shards),
-		layouts: slices.Clone(s.layouts), lead: s.lead,
-	}
-}
+func (w *world) save(f int32) { w.snapshots[f] = w.store.clone() }
 
 // replaceHistory carries out a fault that replaces the store's history, or loses much of it.
 func (w *world) replaceHistory(f *Fault) {
@@ -52,33 +36,32 @@ func (w *world) replaceHistory(f *Fault) {
 			return
 		}
 		if f.N%2 == 1 {
-			s.version = max(s.version, shot.version) + bump
-		} else {
-			s.version = shot.version
+			shot.version = max(s.version, shot.version) + bump
 		}
 		w.restore(shot)
 	case Rebuild:
-		if f.N%2 == 0 {
-			s.version = 0
+		var empty records
+		if f.N%2 != 0 {
+			empty.version = s.version
 		}
-		w.restore(snapshot{})
+		w.restore(empty)
 	case LoseLeases:
-		for _, l := range slices.Clone(s.leases) {
-			s.deleteLease(l.ID)
+		for _, id := range slices.Clone(s.leases.keys) {
+			s.deleteLease(id)
 		}
 		if f.N%2 == 1 {
 			s.deleteLead()
 		}
 	case LoseRecords:
-		for _, sh := range slices.Clone(s.shards) {
-			s.deleteShard(sh.ID)
+		for _, id := range slices.Clone(s.shards.keys) {
+			s.deleteShard(id)
 		}
-		for _, l := range slices.Clone(s.layouts) { // they are of the same resource
-			s.deleteLayout(l.Cluster)
+		for _, cluster := range slices.Clone(s.layouts.keys) { // they are of the same resource
+			s.deleteLayout(cluster)
 		}
 	}
 	w.replaced++
-	if !slices.ContainsFunc(s.leases, settled) && !slices.ContainsFunc(s.shards, held) {
+	if !slices.ContainsFunc(s.leases.all, settled) && !slices.ContainsFunc(s.shards.all, held) {
 		w.keepOut()
 	}
 	w.pumpAll()
@@ -107,7 +90,7 @@ func (w *world) faultIndex(f *Fault) int32 {
 
 // outOfContact reports whether some process can't learn from its own Lease that the snapshot leaves something out,
 // and hasn't seen everything that the snapshot leaves out. The protocol promises nothing then.
-func (w *world) outOfContact(shot snapshot) bool {
+func (w *world) outOfContact(shot records) bool {
 	for i := range w.nodes {
 		n := &w.nodes[i]
 		if n.up && !n.renewedSince(shot) && (w.now < n.stoppedTill || w.now < n.cutTill || !n.sawAll()) {
@@ -118,11 +101,9 @@ func (w *world) outOfContact(shot snapshot) bool {
 }
 
 // renewedSince reports whether the process knows of a version of its incarnation's Lease that the snapshot leaves out.
-func (n *node) renewedSince(shot snapshot) bool {
-	for _, l := range shot.leases {
-		if l.ID == n.id {
-			return n.renewed > l.Version
-		}
+func (n *node) renewedSince(shot records) bool {
+	if l := shot.leases.find(n.id); l != nil {
+		return n.renewed > l.Version
 	}
 	return n.renewed > 0
 }
@@ -143,10 +124,10 @@ func held(sh ownership.Shard) bool { return sh.Holder != "" }
 // isn't new.
 func settled(l ownership.Lease) bool { return !l.Fresh }
 
-// stopped reports whether the snapshot shows no fleet, a fleet that left in order, or a record that was never held.
-func (s snapshot) stopped() bool {
+// stopped reports whether a snapshot shows no fleet, a fleet that left in order, or a record that was never held.
+func (r *records) stopped() bool {
 	never := func(sh ownership.Shard) bool { return sh.Epoch == 0 }
-	return s.lead.Version == 0 || slices.ContainsFunc(s.shards, never) || !slices.ContainsFunc(s.shards, held)
+	return r.lead.Version == 0 || slices.ContainsFunc(r.shards.all, never) || !slices.ContainsFunc(r.shards.all, held)
 }
 
 // leastOutage is how long the store is away, at least, when it is set back.
@@ -154,7 +135,7 @@ const leastOutage = time.Second
 
 // restore sets the store back. No process reaches it meanwhile, and requests on their way to it are lost. Watches
 // break and then show the restored records; changes that they hadn't shown yet are never shown.
-func (w *world) restore(shot snapshot) {
+func (w *world) restore(shot records) {
 	s := &w.store
 	w.Restores++
 	w.restoredAt = w.now + leastOutage + w.upTo(leaseDuration/2)
@@ -166,42 +147,41 @@ func (w *world) restore(shot snapshot) {
 	if shot.stopped() {
 		w.keepOut()
 	}
-	before := *s
-	s.leases, s.shards, s.lead = slices.Clone(shot.leases), slices.Clone(shot.shards), shot.lead
-	s.layouts = slices.Clone(shot.layouts)
-	for _, l := range before.leases {
-		if s.lease(l.ID) == nil {
-			s.log[leases] = append(s.log[leases], driver.Seen{What: ownership.LeaseGone{ID: l.ID}})
+	before := s.records
+	s.records = shot.clone()
+	for _, id := range before.leases.keys {
+		if s.lease(id) == nil {
+			s.show(leases, ownership.LeaseGone{ID: id})
 		}
 	}
-	for _, l := range s.leases {
-		s.log[leases] = append(s.log[leases], driver.Seen{What: ownership.LeaseSeen{Lease: l}})
+	for _, l := range s.leases.all {
+		s.show(leases, ownership.LeaseSeen{Lease: l})
 	}
-	for _, sh := range before.shards {
-		if s.shard(sh.ID) == nil {
+	for _, id := range before.shards.keys {
+		if s.shard(id) == nil {
 			w.lost = true
-			s.log[shards] = append(s.log[shards], driver.Deleted{ID: sh.ID})
+			s.log[shards] = append(s.log[shards], driver.Deleted{ID: id})
 		}
 	}
-	for _, l := range before.layouts {
+	for _, l := range before.layouts.all {
 		if now := s.layout(l.Cluster); now == nil {
 			w.lost = true
-			s.log[shards] = append(s.log[shards], driver.Seen{What: ownership.LayoutGone{Cluster: l.Cluster}})
+			s.show(shards, ownership.LayoutGone{Cluster: l.Cluster})
 		} else if now.Version != l.Version {
 			w.lost = true // it may list shards without a record
 		}
 	}
-	for _, sh := range s.shards {
-		s.log[shards] = append(s.log[shards], driver.Seen{What: ownership.ShardSeen{Shard: sh}})
+	for _, sh := range s.shards.all {
+		s.show(shards, ownership.ShardSeen{Shard: sh})
 	}
-	for _, l := range s.layouts {
-		s.log[shards] = append(s.log[shards], driver.Seen{What: ownership.LayoutSeen{Layout: l}})
+	for _, l := range s.layouts.all {
+		s.show(shards, ownership.LayoutSeen{Layout: l})
 	}
 	switch {
 	case s.lead.Version != 0:
-		s.log[leads] = append(s.log[leads], driver.Seen{What: ownership.LeadSeen{Lead: s.lead}})
+		s.show(leads, ownership.LeadSeen{Lead: s.lead})
 	case before.lead.Version != 0:
-		s.log[leads] = append(s.log[leads], driver.Seen{What: ownership.LeadGone{}})
+		s.show(leads, ownership.LeadGone{})
 	}
 	for i := range s.log {
 		w.historyFrom[i] = len(s.log[i])

@@ -173,7 +173,7 @@ func (w *world) checkBalance() {
 		}
 		least, most = min(least, held), max(most, held)
 	}
-	pinned := slices.ContainsFunc(w.store.shards, func(s ownership.Shard) bool { return s.Pin != "" })
+	pinned := slices.ContainsFunc(w.store.shards.all, func(s ownership.Shard) bool { return s.Pin != "" })
 	unfair := w.schedule.unfair() || slices.ContainsFunc(w.names, w.waits)
 	if most > least+1 && !unfair && !pinned { // an unfit replica may get nothing of a cluster for a while
 		w.fail(nil, "balance: one replica holds %d shards and another %d, %v after the last fault",
@@ -190,8 +190,8 @@ func (w *world) checkBalance() {
 // checkRest fails the run if a record still calls a replica warm, although nothing moves any more. It leaves out
 // clusters that are gone or that no process can serve, since no replica writes their records.
 func (w *world) checkRest() {
-	for i := range w.store.shards {
-		s := &w.store.shards[i]
+	for i := range w.store.shards.all {
+		s := &w.store.shards.all[i]
 		_, wanted := w.clusters[s.ID.Cluster]
 		// what no process can serve stays as it is
 		if wanted && s.Warm != "" && w.servable(s.ID.Cluster) && !w.waits(s.ID.Cluster) {

@@ -153,9 +153,8 @@ func (s *Schedule) divided() bool {
 // Timings of the simulated fleet: the defaults.
 const (
 	leaseDuration = 10 * time.Second
-	margin        = leaseDuration / 5
-	// maxDrift is how far a clock's rate may be off. The margin covers two such clocks, since
-	// (1-maxDrift)/(1+maxDrift) > 1-margin/leaseDuration. The protocol promises nothing for larger drifts.
+	// maxDrift is how far a clock's rate may be off. The margin, a fifth of the lease, covers two such clocks, since
+	// (1-maxDrift)/(1+maxDrift) > 1-1/5. The protocol promises nothing for larger drifts.
 	maxDrift = 0.1
 )
 

@@ -25,16 +25,58 @@ func (s stream) String() string { return [...]string{"leases", "shards", "lead",
 
 // store is the home cluster: records under compare-and-swap with one version for all, as in etcd.
 type store struct {
-	version ownership.Version
-	leases  []ownership.Lease
-	shards  []ownership.Shard
-	layouts []ownership.Layout
-	lead    ownership.Lead
-	log     [streams][]driver.Event // what a watch shows
-	uids    uint64                  // how many records were ever created
+	records
+	log  [streams][]driver.Event // what a watch shows
+	uids uint64                  // how many records were ever created
 	// the versions of all histories; nil unless the schedule replaces the history
 	used map[used]bool
 }
+
+// records is what the store holds at one moment.
+type records struct {
+	version ownership.Version
+	leases  rows[ownership.Incarnation, ownership.Lease]
+	shards  rows[keyspace.ShardID, ownership.Shard]
+	layouts rows[keyspace.ClusterName, ownership.Layout]
+	lead    ownership.Lead
+}
+
+func (r *records) clone() records {
+	return records{r.version, r.leases.clone(), r.shards.clone(), r.layouts.clone(), r.lead}
+}
+
+// rows is the records of one kind, in the order of their creation. The keys are apart, because a search is faster so.
+type rows[K comparable, T any] struct {
+	keys []K
+	all  []T
+}
+
+func (r *rows[K, T]) find(key K) *T {
+	if i := slices.Index(r.keys, key); i >= 0 {
+		return &r.all[i]
+	}
+	return nil
+}
+
+func (r *rows[K, T]) put(key K, record T) {
+	if old := r.find(key); old != nil {
+		*old = record
+		return
+	}
+	r.keys, r.all = append(r.keys, key), append(r.all, record)
+}
+
+// delete reports whether there was such a record.
+func (r *rows[K, T]) delete(key K) bool {
+	i := slices.Index(r.keys, key)
+	if i < 0 {
+		return false
+	}
+	r.keys, r.all = slices.Delete(r.keys, i, i+1), slices.Delete(r.all, i, i+1)
+	return true
+}
+
+func (r *rows[K, T]) clone() rows[K, T] { return rows[K, T]{slices.Clone(r.keys), slices.Clone(r.all)} }
 
 // used is a version that a record had in any history.
 type used struct {
@@ -56,84 +98,11 @@ func (s *store) next(of driver.Subject) ownership.Version {
 }
 
 func (s *store) reset() {
-	s.version, s.uids = 0, 0
-	s.leases, s.shards, s.layouts, s.lead, s.used = s.leases[:0], s.shards[:0], s.layouts[:0], ownership.Lead{}, nil
+	s.records, s.uids, s.used = records{}, 0, nil
 	for i := range s.log {
 		clear(s.log[i])
 		s.log[i] = s.log[i][:0]
 	}
-}
-
-func (s *store) lease(id ownership.Incarnation) *ownership.Lease {
-	for i := range s.leases {
-		if s.leases[i].ID == id {
-			return &s.leases[i]
-		}
-	}
-	return nil
-}
-
-func (s *store) shard(id keyspace.ShardID) *ownership.Shard {
-	for i := range s.shards {
-		if s.shards[i].ID == id {
-			return &s.shards[i]
-		}
-	}
-	return nil
-}
-
-func (s *store) putLease(l ownership.Lease) ownership.Version {
-	l.Version = s.next(driver.Subject{Lease: l.ID})
-	if old := s.lease(l.ID); old != nil {
-		*old = l
-	} else {
-		s.leases = append(s.leases, l)
-	}
-	s.log[leases] = append(s.log[leases], driver.Seen{What: ownership.LeaseSeen{Lease: l}})
-	return s.version
-}
-
-func (s *store) putShard(sh ownership.Shard) ownership.Version {
-	sh.Version = s.next(driver.Subject{Shard: sh.ID})
-	if old := s.shard(sh.ID); old != nil {
-		*old = sh
-	} else {
-		s.shards = append(s.shards, sh)
-	}
-	s.log[shards] = append(s.log[shards], driver.Seen{What: ownership.ShardSeen{Shard: sh}})
-	return s.version
-}
-
-func (s *store) layout(c keyspace.ClusterName) *ownership.Layout {
-	for i := range s.layouts {
-		if s.layouts[i].Cluster == c {
-			return &s.layouts[i]
-		}
-	}
-	return nil
-}
-
-// putLayout stores a layout and shows it in the stream of shards: they are of one resource, so one watch orders them.
-func (s *store) putLayout(l ownership.Layout) ownership.Version {
-	l.Version = s.next(driver.Subject{Layout: l.Cluster})
-	if old := s.layout(l.Cluster); old != nil {
-		*old = l
-	} else {
-		s.layouts = append(s.layouts, l)
-	}
-	s.log[shards] = append(s.log[shards], driver.Seen{What: ownership.LayoutSeen{Layout: l}})
-	return s.version
-}
-
-func (s *store) deleteLayout(c keyspace.ClusterName) bool {
-	i := slices.IndexFunc(s.layouts, func(l ownership.Layout) bool { return l.Cluster == c })
-	if i < 0 {
-		return false
-	}
-	s.version++
-	s.layouts = slices.Delete(s.layouts, i, i+1)
-	s.log[shards] = append(s.log[shards], driver.Seen{What: ownership.LayoutGone{Cluster: c}})
-	return true
 }
 
 // newUID returns the UID of a record that is being created.
@@ -142,49 +111,82 @@ func (s *store) newUID() string {
 	return strconv.FormatUint(s.uids, 10)
 }
 
-func (s *store) putLead(l ownership.Lead) ownership.Version {
-	l.Version = s.next(driver.Subject{})
-	s.lead = l
-	s.log[leads] = append(s.log[leads], driver.Seen{What: ownership.LeadSeen{Lead: l}})
+// show adds an event to a stream.
+func (s *store) show(on stream, what ownership.Input) {
+	s.log[on] = append(s.log[on], driver.Seen{What: what})
+}
+
+func (s *store) lease(id ownership.Incarnation) *ownership.Lease { return s.leases.find(id) }
+
+func (s *store) putLease(l ownership.Lease) ownership.Version {
+	l.Version = s.next(driver.Subject{Lease: l.ID})
+	s.leases.put(l.ID, l)
+	s.show(leases, ownership.LeaseSeen{Lease: l})
 	return s.version
 }
 
-func (s *store) deleteLease(id ownership.Incarnation) bool {
-	i := slices.IndexFunc(s.leases, func(l ownership.Lease) bool { return l.ID == id })
-	if i < 0 {
-		return false
+func (s *store) deleteLease(id ownership.Incarnation) {
+	if s.leases.delete(id) {
+		s.version++
+		s.show(leases, ownership.LeaseGone{ID: id})
 	}
-	s.version++
-	s.leases = slices.Delete(s.leases, i, i+1)
-	s.log[leases] = append(s.log[leases], driver.Seen{What: ownership.LeaseGone{ID: id}})
-	return true
 }
 
-func (s *store) deleteLead() bool {
-	if s.lead.Version == 0 {
-		return false
-	}
-	s.version++
-	s.lead = ownership.Lead{}
-	s.log[leads] = append(s.log[leads], driver.Seen{What: ownership.LeadGone{}})
-	return true
+func (s *store) shard(id keyspace.ShardID) *ownership.Shard { return s.shards.find(id) }
+
+func (s *store) putShard(sh ownership.Shard) ownership.Version {
+	sh.Version = s.next(driver.Subject{Shard: sh.ID})
+	s.shards.put(sh.ID, sh)
+	s.show(shards, ownership.ShardSeen{Shard: sh})
+	return s.version
 }
 
+// deleteShard reports whether there was such a record.
 func (s *store) deleteShard(id keyspace.ShardID) bool {
-	i := slices.IndexFunc(s.shards, func(sh ownership.Shard) bool { return sh.ID == id })
-	if i < 0 {
+	if !s.shards.delete(id) {
 		return false
 	}
 	s.version++
-	s.shards = slices.Delete(s.shards, i, i+1)
 	s.log[shards] = append(s.log[shards], driver.Deleted{ID: id})
 	return true
+}
+
+func (s *store) layout(c keyspace.ClusterName) *ownership.Layout { return s.layouts.find(c) }
+
+// putLayout stores a layout and shows it in the stream of shards: they are of one resource, so one watch orders them.
+func (s *store) putLayout(l ownership.Layout) ownership.Version {
+	l.Version = s.next(driver.Subject{Layout: l.Cluster})
+	s.layouts.put(l.Cluster, l)
+	s.show(shards, ownership.LayoutSeen{Layout: l})
+	return s.version
+}
+
+func (s *store) deleteLayout(c keyspace.ClusterName) {
+	if s.layouts.delete(c) {
+		s.version++
+		s.show(shards, ownership.LayoutGone{Cluster: c})
+	}
+}
+
+func (s *store) putLead(l ownership.Lead) ownership.Version {
+	l.Version = s.next(driver.Subject{})
+	s.lead = l
+	s.show(leads, ownership.LeadSeen{Lead: l})
+	return s.version
+}
+
+func (s *store) deleteLead() {
+	if s.lead.Version != 0 {
+		s.version++
+		s.lead = ownership.Lead{}
+		s.show(leads, ownership.LeadGone{})
+	}
 }
 
 // putContainer shows a kubelet's report on a container.
 func (s *store) putContainer(c ownership.ContainerSeen) {
 	s.version++
-	s.log[containers] = append(s.log[containers], driver.Seen{What: c})
+	s.show(containers, c)
 }
 
 // listing returns what a list at an old position of a stream's log would have shown, in the log's order. gone adds
@@ -342,8 +344,8 @@ func (w *world) snapshot(of driver.Subject) ownership.Input {
 	s := &w.store
 	switch {
 	case of.All:
-		return ownership.Listing{Leases: slices.Clone(s.leases), Lead: s.lead, Shards: slices.Clone(s.shards),
-			Layouts: slices.Clone(s.layouts)}
+		return ownership.Listing{Leases: slices.Clone(s.leases.all), Lead: s.lead, Shards: slices.Clone(s.shards.all),
+			Layouts: slices.Clone(s.layouts.all)}
 	case of.Lease != "":
 		if l := s.lease(of.Lease); l != nil {
 			return ownership.LeaseSeen{Lease: *l}

@@ -187,8 +187,8 @@ func (w *world) runFor(d time.Duration) {
 
 // show prints the records, and which process serves which shards.
 func (w *world) show() {
-	for i := range w.store.shards {
-		sh := &w.store.shards[i]
+	for i := range w.store.shards.all {
+		sh := &w.store.shards.all[i]
 		holder := string(sh.Holder)
 		if holder == "" {
 			holder = "nobody"

@@ -111,14 +111,14 @@ func (w *world) waits(c keyspace.ClusterName) bool {
 		return false
 	}
 	l := w.store.layout(c)
-	return w.made[c] > 0 || slices.ContainsFunc(w.store.shards, func(s ownership.Shard) bool {
+	return w.made[c] > 0 || slices.ContainsFunc(w.store.shards.all, func(s ownership.Shard) bool {
 		return s.ID.Cluster == c && (s.Retired || nameless(s.ID) || (l != nil && !l.Lists(s.ID)))
 	})
 }
 
 // named reports whether a record that the previous version knows has slots in common with a shard.
 func (w *world) named(id keyspace.ShardID) bool {
-	return slices.ContainsFunc(w.store.shards, func(s ownership.Shard) bool {
+	return slices.ContainsFunc(w.store.shards.all, func(s ownership.Shard) bool {
 		return s.ID.Cluster == id.Cluster && !nameless(s.ID) && overlap(s.ID.Prefix, id.Prefix)
 	})
 }
@@ -140,7 +140,7 @@ func (w *world) givesUpNames(f *Fault, id keyspace.ShardID) bool {
 		if s := w.store.shard(id); f.Kind == Replace && s != nil && s.Retired {
 			return true
 		}
-		return l != nil && l.Generation > 1 || slices.ContainsFunc(w.store.shards, func(s ownership.Shard) bool {
+		return l != nil && l.Generation > 1 || slices.ContainsFunc(w.store.shards.all, func(s ownership.Shard) bool {
 			return s.ID.Cluster == id.Cluster && nameless(s.ID)
 		})
 	case EditLayout, ReplaceLayout, RemakeCluster:

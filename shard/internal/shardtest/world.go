@@ -36,14 +36,14 @@ type world struct {
 	alias map[keyspace.ClusterName]keyspace.ClusterName
 	made  map[keyspace.ClusterName]int // how often each was made anew under its name
 
-	snapshots   map[int32]snapshot // by the index of the fault that restores it
-	restoredAt  time.Duration      // when the store was last set back
-	noStartTill time.Duration      // no process starts before
-	lost        bool               // records were lost when the history was replaced
-	replaced    int                // how often the history was replaced, or much of it lost
-	lostBefore  [streams]int       // what is before this in a log isn't shown any more, after the store was set back
-	historyFrom [streams]int       // where each log ended after the store was set back; no list starts earlier
-	doubted     bool               // after the last fault, a process assumed that the store was set back
+	snapshots   map[int32]records // by the index of the fault that restores it
+	restoredAt  time.Duration     // when the store was last set back
+	noStartTill time.Duration     // no process starts before
+	lost        bool              // records were lost when the history was replaced
+	replaced    int               // how often the history was replaced, or much of it lost
+	lostBefore  [streams]int      // what is before this in a log isn't shown any more, after the store was set back
+	historyFrom [streams]int      // where each log ended after the store was set back; no list starts earlier
+	doubted     bool              // after the last fault, a process assumed that the store was set back
 
 	checks
 	Stats
@@ -88,7 +88,7 @@ func (w *world) reset(s Schedule) {
 		w.rng = rand.New(&w.pcg)
 	}
 	w.now, w.awayTill, w.slowTill, w.refusesTill = 0, 0, 0, 0
-	w.snapshots, w.restoredAt, w.noStartTill, w.lost, w.doubted = map[int32]snapshot{}, 0, 0, false, false
+	w.snapshots, w.restoredAt, w.noStartTill, w.lost, w.doubted = map[int32]records{}, 0, 0, false, false
 	w.lostBefore, w.historyFrom = [streams]int{}, [streams]int{}
 	w.queue.heap, w.queue.order = w.queue.heap[:0], 0
 	w.store.reset()

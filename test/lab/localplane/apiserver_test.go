@@ -2,7 +2,6 @@ package localplane
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
@@ -17,11 +16,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -37,106 +33,6 @@ func audited(t *testing.T, plane *Plane, match func(*audit.Event) bool) []audit.
 	}
 	return events
 }
-
-func TestTheAuditLogSaysWhoWroteWhat(t *testing.T) {
-	plane := shared.Cluster("home")
-	ctx, ns := testContext(t), namespace(t, plane)
-	config := plane.RESTConfig()
-	config.UserAgent = "tenure/test (shard=home/01; epoch=7; incarnation=a-xyz)"
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	created, err := client.CoreV1().ConfigMaps(ns).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "c"}},
-		metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := client.CoreV1().ConfigMaps(ns).Update(ctx, created, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if err := client.CoreV1().ConfigMaps(ns).Delete(ctx, "c", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if err := client.CoreV1().ConfigMaps(ns).Delete(ctx, "c", metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {
-		t.Fatalf("deleting what is gone: %v", err)
-	}
-	// No waiting: an event is in the log before the client has its answer.
-	var got []string
-	for _, event := range audited(t, plane, func(e *audit.Event) bool {
-		return e.UserAgent == config.UserAgent && e.Namespace == ns
-	}) {
-		got = append(got, fmt.Sprintf("%s %s/%s %d %t %s", event.Verb, event.Resource, event.Name,
-			event.Code, event.Base != 0, event.Stage))
-	}
-	want := []string{
-		"create configmaps/c 201 false ResponseComplete",
-		"update configmaps/c 200 true ResponseComplete",
-		"delete configmaps/c 200 false ResponseComplete",
-		"delete configmaps/c 404 false ResponseComplete",
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("audited:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-	}
-}
-
-func TestTheAuditLogHasTheBodiesOfShards(t *testing.T) {
-	plane := shared.Cluster("home")
-	ctx, ns := testContext(t), namespace(t, plane)
-	client, err := dynamic.NewForConfig(plane.RESTConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
-	definitions := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
-		Resource: "customresourcedefinitions"}
-	definition := &unstructured.Unstructured{}
-	if err := json.Unmarshal([]byte(shardDefinition), definition); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := client.Resource(definitions).Create(ctx, definition, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	shards := client.Resource(schema.GroupVersionResource{Group: "tenure.dev", Version: "v1alpha1",
-		Resource: "shards"}).Namespace(ns)
-	shard := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "tenure.dev/v1alpha1", "kind": "Shard", "metadata": map[string]any{"name": "s"},
-	}}
-	eventually(t, "the kind is served", func() error {
-		created, err := shards.Create(ctx, shard, metav1.CreateOptions{})
-		if err == nil {
-			shard = created
-		}
-		return err
-	})
-	shard.Object["status"] = map[string]any{"holder": "a-xyz", "epoch": int64(3)}
-	if _, err := shards.UpdateStatus(ctx, shard, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	var holders []string
-	audited(t, plane, func(e *audit.Event) bool {
-		for _, text := range [][]byte{e.Request, e.Response} { // valid until the next event is read
-			if e.Namespace == ns && e.Subresource == "status" {
-				body := map[string]any{}
-				if err := json.Unmarshal(text, &body); err != nil {
-					t.Errorf("body %q: %v", text, err)
-				}
-				holder, _, _ := unstructured.NestedString(body, "status", "holder")
-				holders = append(holders, holder)
-			}
-		}
-		return false
-	})
-	if !slices.Equal(holders, []string{"a-xyz", "a-xyz"}) {
-		t.Errorf("holders in request and response of one status write: %q, want a-xyz in both", holders)
-	}
-}
-
-const shardDefinition = `{
-  "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "shards.tenure.dev"},
-  "spec": {"group": "tenure.dev", "scope": "Namespaced",
-    "names": {"plural": "shards", "singular": "shard", "kind": "Shard", "listKind": "ShardList"},
-    "versions": [{"name": "v1alpha1", "served": true, "storage": true, "subresources": {"status": {}},
-      "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]}}`
 
 func TestAShardSelectorFiltersListsAndWatchesAndIsAudited(t *testing.T) {
 	plane := shared.Cluster("home")

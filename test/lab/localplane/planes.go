@@ -169,7 +169,7 @@ func (p *Planes) Cluster(name string) *Plane {
 }
 
 // Clusters returns all planes, in the order of the configuration.
-func (p *Planes) Clusters() []*Plane { return append([]*Plane(nil), p.planes...) }
+func (p *Planes) Clusters() []*Plane { return slices.Clone(p.planes) }
 
 // Dir is the folder that holds everything, one sub-folder per cluster.
 func (p *Planes) Dir() string { return p.folder.path }

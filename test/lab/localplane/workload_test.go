@@ -1,13 +1,11 @@
 package localplane
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -93,45 +91,6 @@ func readiness(pod *corev1.Pod) corev1.ConditionStatus {
 	return ""
 }
 
-func TestADeploymentRollsOutAndItsPodsGoWithIt(t *testing.T) {
-	plane := shared.Cluster("west")
-	ctx, client, ns := testContext(t), clientOf(t, plane), namespace(t, plane)
-	labels := map[string]string{"app": "web"}
-	replicas := int32(3)
-	deployments := client.AppsV1().Deployments(ns)
-	deployment := &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Name: "web"},
-		Spec: appsv1.DeploymentSpec{
-			Replicas: &replicas,
-			Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: labels},
-				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "nginx"}}},
-			},
-		},
-	}
-	if _, err := deployments.Create(ctx, deployment, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "three replicas are available", func() error {
-		got, err := deployments.Get(ctx, "web", metav1.GetOptions{})
-		if err == nil && got.Status.AvailableReplicas != replicas {
-			err = fmt.Errorf("%d are", got.Status.AvailableReplicas)
-		}
-		return err
-	})
-	if err := deployments.Delete(ctx, "web", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "its Pods are gone", func() error {
-		pods, err := client.CoreV1().Pods(ns).List(ctx, metav1.ListOptions{})
-		if err == nil && len(pods.Items) > 0 {
-			err = fmt.Errorf("%d are left", len(pods.Items))
-		}
-		return err
-	})
-}
-
 func TestAWorkloadClusterHasTheNodesItWasAskedFor(t *testing.T) {
 	for name, want := range map[string]int{"home": 0, "west": 2} {
 		nodes, err := clientOf(t, shared.Cluster(name)).CoreV1().Nodes().List(testContext(t), metav1.ListOptions{})
@@ -147,18 +106,4 @@ func TestAWorkloadClusterHasTheNodesItWasAskedFor(t *testing.T) {
 			}
 		}
 	}
-}
-
-func TestADeletedNamespaceGoesAway(t *testing.T) {
-	plane := shared.Cluster("west")
-	ctx, client, ns := testContext(t), clientOf(t, plane), namespace(t, plane)
-	if err := client.CoreV1().Namespaces().Delete(ctx, ns, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the namespace is gone", func() error {
-		if _, err := client.CoreV1().Namespaces().Get(ctx, ns, metav1.GetOptions{}); err == nil {
-			return errors.New("it is there")
-		}
-		return nil
-	})
 }

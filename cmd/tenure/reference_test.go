@@ -1,0 +1,212 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/tenure-dev/tenure/docs/gen"
+)
+
+var update = flag.Bool("update", false, "write docs/reference.md anew")
+
+const head = `# Reference
+
+<!-- Written by a test of cmd/tenure: run make generate. -->
+
+The [API](#the-api) is that of the CustomResourceDefinitions in [config/crd](../config/crd). The
+[commands](#the-commands) are those of the program itself; [install.md](install.md) and [operate.md](operate.md) say how to
+use them.
+`
+
+// groups are the flags of the manager, in the order in which a reader needs them. Each flag is in one.
+var groups = []struct {
+	title string
+	flags []string
+}{
+	{"The fleet", []string{"home-kubeconfig", "namespace", "fleet", "replica", "sharding", "lease-duration",
+		"drain-timeout", "weight",
+		"shards-per-cluster", "objects-per-shard"}},
+	{"Work", []string{"workers", "watch-filtering"}},
+	{"Clusters", []string{"cluster-qps", "cluster-burst", "cluster-concurrent-writes", "cluster-removal-grace",
+		"kubeconfig-allow", "kubeconfig-servers", "kubeconfig-folder"}},
+	{"Ats", []string{"at-requests", "at-limits", "at-active-deadline", "at-security", "at-run-as-user",
+		"at-service-account"}},
+	{"Deployments", []string{"deployment-source", "create-namespaces", "replication-forbidden-namespaces",
+		"replication-scalers"}},
+	{"The replica's Pod", []string{"pod", "pod-selector", "termination-log"}},
+	{"To look into it", []string{"metrics-bind-address", "metrics-secure", "health-probe-bind-address",
+		"pprof-bind-address", "log-level",
+		"trace-slow"}},
+}
+
+func TestTheReferenceSaysWhatTheProgramHas(t *testing.T) {
+	const path = "../../docs/reference.md"
+	page := bytes.NewBufferString(head)
+	if err := errors.Join(gen.API(page), writeManager(page, newRoot(noEnv, runManager))); err != nil {
+		t.Fatal(err)
+	}
+	if *update {
+		if err := os.WriteFile(path, page.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	committed, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := gocmp.Diff(string(committed), page.String()); diff != "" {
+		t.Errorf("docs/reference.md is out of date: run make generate (- committed, + now)\n%s", diff)
+	}
+}
+
+// writeManager writes the flags of the manager, group by group, and then all commands.
+func writeManager(page io.Writer, root *cobra.Command) error {
+	fmt.Fprint(page, "\n## The commands\n\n### tenure\n\nRuns a replica. Each flag can be given as an environment "+
+		"variable, too: `--lease-duration` is "+
+		"`TENURE_LEASE_DURATION`.\nAn empty one counts as not given. A flag that has no default is empty, or 0.\n")
+	flags := flagsOf(root)
+	for _, group := range groups {
+		var its []*pflag.Flag
+		for _, name := range group.flags {
+			i := slices.IndexFunc(flags, func(f *pflag.Flag) bool { return f.Name == name })
+			if i < 0 {
+				return fmt.Errorf("--%s is in the group %q of reference_test.go: tenure has no such flag, or a group above "+
+					"has it, too", name, group.title)
+			}
+			its = append(its, flags[i])
+			flags = slices.Delete(flags, i, i+1)
+		}
+		fmt.Fprintf(page, "\n%s:\n\n", group.title)
+		if err := writeFlags(page, root, its); err != nil {
+			return err
+		}
+	}
+	if len(flags) > 0 {
+		return fmt.Errorf("--%s is in no group of reference_test.go", flags[0].Name)
+	}
+	return writeCommands(page, root)
+}
+
+// writeCommands writes the commands below one, and those below these.
+func writeCommands(page io.Writer, of *cobra.Command) error {
+	for _, c := range of.Commands() {
+		if !c.IsAvailableCommand() {
+			continue
+		}
+		if c.Short == "" {
+			return fmt.Errorf("%s has no description", c.CommandPath())
+		}
+		fmt.Fprintf(page, "\n### %s\n\n", c.CommandPath())
+		if !c.HasAvailableSubCommands() {
+			c.InitDefaultHelpFlag() // as the program does; it makes the line end in [flags]
+			fmt.Fprintf(page, "`%s`\n\n", c.UseLine())
+		}
+		about := cmp.Or(c.Long, c.Short)
+		fmt.Fprintln(page, strings.ToUpper(about[:1])+strings.TrimSuffix(about[1:], ".")+".")
+		if flags := flagsOf(c); len(flags) > 0 {
+			fmt.Fprintln(page)
+			if err := writeFlags(page, c, flags); err != nil {
+				return err
+			}
+		}
+		if err := writeCommands(page, c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// flagsOf returns the flags that a command's help lists, except for --help.
+func flagsOf(c *cobra.Command) (all []*pflag.Flag) {
+	c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		if f.Name != "help" && !f.Hidden {
+			all = append(all, f)
+		}
+	})
+	return all
+}
+
+// writeFlags writes a table of flags.
+func writeFlags(page io.Writer, c *cobra.Command, flags []*pflag.Flag) error {
+	fmt.Fprint(page, "| flag | default | meaning |\n|---|---|---|\n")
+	for _, f := range flags {
+		value, meaning := pflag.UnquoteUsage(f)
+		variable := ""
+		if from := f.Annotations[environment]; len(from) > 0 {
+			variable = from[0]
+			meaning = strings.TrimSuffix(meaning, " [$"+variable+"]")
+		}
+		switch {
+		case strings.TrimSpace(meaning) == "":
+			return fmt.Errorf("%s: --%s has no description", c.CommandPath(), f.Name)
+		case c.HasParent() && variable != "":
+			meaning += ". Or `" + variable + "`"
+		case !c.HasParent() && variable != envName(f.Name): // the text above says what each is called
+			return fmt.Errorf("--%s has the environment variable %q, want %s", f.Name, variable, envName(f.Name))
+		}
+		name := "`--" + strings.TrimSpace(f.Name+" "+value) + "`"
+		if f.Shorthand != "" {
+			name = "`-" + f.Shorthand + "`, " + name
+		}
+		gen.Row(page, name, byDefault(f), meaning)
+	}
+	return nil
+}
+
+// byDefault shows the default of a flag: nothing if it is empty or 0.
+func byDefault(f *pflag.Flag) string {
+	host, _ := os.Hostname() // as options.declare does
+	switch {
+	case f.Name == "replica" && f.DefValue == strings.ToLower(host):
+		return "the host's name"
+	case f.DefValue == "", f.Value.Type() != "string" && slices.Contains([]string{"0", "0s", "[]"}, f.DefValue):
+		return ""
+	}
+	return "`" + f.DefValue + "`"
+}
+
+func TestTheReferenceRefusesWhatItCannotShow(t *testing.T) {
+	for want, spoil := range map[string]func(root *cobra.Command){
+		"": func(*cobra.Command) {},
+		"--odd is in no group": func(root *cobra.Command) {
+			root.Flags().String("odd", "", "is new")
+		},
+		`--weight is in the group "The fleet"`: func(root *cobra.Command) {
+			root.Flags().Lookup("weight").Hidden = true
+		},
+		`--weight has the environment variable ""`: func(root *cobra.Command) {
+			root.Flags().Lookup("weight").Annotations = nil
+		},
+		"tenure: --weight has no description": func(root *cobra.Command) {
+			root.Flags().Lookup("weight").Usage = " [$TENURE_WEIGHT]"
+		},
+		"tenure status: --bare has no description": func(root *cobra.Command) {
+			status, _, _ := root.Find([]string{"status"})
+			status.Flags().String("bare", "x", "")
+		},
+		"tenure cluster list has no description": func(root *cobra.Command) {
+			list, _, _ := root.Find([]string{"cluster", "list"})
+			list.Short = ""
+		},
+	} {
+		root := newRoot(noEnv, runManager)
+		spoil(root)
+		if err := writeManager(io.Discard, root); (err == nil) != (want == "") || err != nil &&
+			!strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+}
