@@ -14,6 +14,7 @@ import (
 
 	"github.com/tenure-dev/tenure/pkg/fairqueue"
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
+	"github.com/tenure-dev/tenure/shard/internal/member"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/shard/plan"
 )
@@ -184,7 +185,7 @@ func (c Config) Validate() error {
 		errs = append(errs, fmt.Errorf("LeaseDuration %v: must be at least 1s, or renewals alone would load the home cluster",
 			c.LeaseDuration))
 	}
-	if c.LeaseDuration > 24*time.Hour {
+	if c.LeaseDuration > member.MaxDuration {
 		errs = append(errs, fmt.Errorf("LeaseDuration %v: must be at most 24h: a crash leaves keys unserved for that long",
 			c.LeaseDuration))
 	}

@@ -27,6 +27,9 @@ func Eventually(ctx context.Context, within time.Duration, try func() error) err
 
 // Sleep waits, or returns why the context ended first.
 func Sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return context.Cause(ctx)
+	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

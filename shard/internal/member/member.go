@@ -170,6 +170,9 @@ func (s *Store) List(ctx context.Context) (leases []ownership.Lease, lead owners
 	return leases, lead, nil
 }
 
+// MaxDuration bounds the lease duration of a replica. A Lease that states a longer one was edited by somebody else.
+const MaxDuration = 24 * time.Hour
+
 // Seen returns the protocol's input for a Lease that was read or watched.
 func Seen(lease *coordinationv1.Lease) (ownership.Input, error) {
 	version, err := cas.Version(lease.ResourceVersion)
@@ -205,7 +208,8 @@ func Seen(lease *coordinationv1.Lease) (ownership.Input, error) {
 	l.Weight, _ = strconv.Atoi(a[tenurev1alpha1.WeightAnnotation])
 	l.Renewal, _ = strconv.ParseUint(a[tenurev1alpha1.RenewalAnnotation], 10, 64)
 	said := true
-	if l.Duration, err = time.ParseDuration(a[tenurev1alpha1.LeaseDurationAnnotation]); err != nil || l.Duration <= 0 {
+	l.Duration, err = time.ParseDuration(a[tenurev1alpha1.LeaseDurationAnnotation])
+	if err != nil || l.Duration <= 0 || l.Duration > MaxDuration { // times beyond that may overflow
 		l.Duration, said = 0, false
 	}
 	if text, ok := a[tenurev1alpha1.ProtocolAnnotation]; ok {

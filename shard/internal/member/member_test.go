@@ -246,6 +246,12 @@ func TestALeaseThatMakesNoSenseIsRefusedOrSaidToBeUnreadable(t *testing.T) {
 	if got, err := Seen(odd); err != nil || got != unreadable {
 		t.Errorf("it is read as %+v (%v)", got, err)
 	}
+	for text, reads := range map[string]bool{"24h": true, "24h0m1s": false, "2562047h": false} {
+		long := lease(tenurev1alpha1.RoleMember, map[string]string{tenurev1alpha1.LeaseDurationAnnotation: text})
+		if got, err := Seen(long); err != nil || got.(ownership.LeaseSeen).Lease.Unreadable == reads {
+			t.Errorf("a lease duration of %s is read as %+v (%v)", text, got, err)
+		}
+	}
 	noVersion := lease(tenurev1alpha1.RoleMember, nil)
 	noVersion.ResourceVersion = "v5"
 	if got, err := Seen(noVersion); err == nil {
