@@ -42,7 +42,7 @@ func collectorThat(t *testing.T, answers []byte) (endpoint string) {
 	return "http://" + listener.Addr().String()
 }
 
-func TestACollectorThatTakesAPartIsSentTheRestForNothing(t *testing.T) {
+func TestOnlySpansThatACollectorRejectsCountAsLost(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer        string // an ExportTraceServiceResponse
 		sent, refused float64

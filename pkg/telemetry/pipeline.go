@@ -59,8 +59,8 @@ func newPipeline(settings Settings, exporter sdktrace.SpanExporter, log logr.Log
 		}),
 		dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tenure_trace_spans_dropped_total",
-			Help: "Spans that were lost: queue_full when the collector is too slow, not_taken when it fails or can't be " +
-				"reached.",
+			Help: "Spans that were lost: queue_full when the collector is too slow, not_taken when it fails, rejects " +
+				"them or can't be reached.",
 		}, []string{"reason"}),
 	}
 	p.overflow, p.refused = p.dropped.WithLabelValues("queue_full"), p.dropped.WithLabelValues("not_taken")
@@ -148,13 +148,13 @@ func (p *pipeline) send(ctx context.Context, batch []sdktrace.ReadOnlySpan, full
 	ctx, cancel := context.WithTimeout(ctx, p.settings.ExportTimeout)
 	defer cancel()
 	err := p.exporter.ExportSpans(ctx, batch)
-	rejected := rejected(err, len(batch))
-	p.refused.Add(float64(rejected))
-	p.sent.Add(float64(len(batch) - rejected))
+	lost := rejected(err, len(batch))
+	p.refused.Add(float64(lost))
+	p.sent.Add(float64(len(batch) - lost))
 	switch {
-	case rejected == len(batch):
+	case lost == len(batch):
 		p.is("traces can't be delivered", err)
-	case rejected > 0:
+	case lost > 0:
 		p.is("the trace collector rejects some spans", err)
 	case full:
 		p.is("the trace collector is too slow", nil)

@@ -28,8 +28,8 @@ func over(name string) *corev1.ConfigMap {
 
 func TestWhatIsFinishedIsDroppedAfterAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, fill := finishes(), filler{}
-		fill.Store = s
+		s := finishes()
+		fill := filler{s}
 		var seen []string
 		_, err := s.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 			AddFunc:    func(obj any) { seen = append(seen, "add "+describe(obj)) },
