@@ -137,7 +137,20 @@ func (s *Store) Read(ctx context.Context, name string) (ownership.Input, error) 
 			"alive or dead; correct the record",
 			name, other, s.fleet)
 	}
+	if !ours(s.fleet, lease) {
+		return nil, fmt.Errorf("lease %s: isn't one of Tenure's, but a record of fleet %q names it: its owner can't be judged "+
+			"alive or dead; correct the record", name, s.fleet)
+	}
 	return Seen(lease)
+}
+
+// ours reports whether a replica wrote the Lease, which has the fleet's label. A fleet without a name has none, and
+// people may have removed the role; but hardly the annotations as well.
+func ours(fleet keyspace.Fleet, lease *coordinationv1.Lease) bool {
+	_, labelled := lease.Labels[tenurev1alpha1.RoleLabel]
+	_, stated := lease.Annotations[tenurev1alpha1.LeaseDurationAnnotation]
+	_, sealed := lease.Annotations[tenurev1alpha1.SealedAnnotation]
+	return fleet != "" || labelled || stated || sealed || lease.Name == tenurev1alpha1.CoordinatorLease("")
 }
 
 // Gone returns the protocol's input for the deletion of a Lease.

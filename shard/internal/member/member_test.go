@@ -14,6 +14,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -305,6 +306,42 @@ func TestAFleetReadsItsOwnLeasesOnly(t *testing.T) {
 	}
 	if in := Gone("", "tenure-coordinator.blue"); in != (ownership.LeaseGone{ID: "tenure-coordinator.blue"}) {
 		t.Errorf("that a Lease was deleted which isn't the coordinator's is read as %+v", in)
+	}
+}
+
+// A record may name the Lease of another program by mistake. It must count for nothing: neither alive nor dead, and no
+// replica of an old version.
+func TestALeaseOfAnotherProgramIsNotRead(t *testing.T) {
+	s, c := newStore(t)
+	other := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "kube-scheduler"}}
+	if err := c.Create(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	if in, err := s.Read(t.Context(), "kube-scheduler"); err == nil || in != nil ||
+		!strings.Contains(err.Error(), "kube-scheduler") {
+		t.Errorf("it is read as %+v (%v)", in, err)
+	}
+	if _, err := s.Write(t.Context(), 0, full, now); err != nil {
+		t.Fatal(err)
+	}
+	unlabelled := object(t, c, "a-1")
+	unlabelled.Labels = nil
+	if err := c.Update(t.Context(), unlabelled); err != nil {
+		t.Fatal(err)
+	}
+	if in := read(t, s, "a-1"); in.(ownership.LeaseSeen).Lease.Duration != full.Duration {
+		t.Errorf("a Lease of a replica that lost its labels is read as %+v", in)
+	}
+	if _, err := s.Seal(t.Context(), 0, "c-1", "b-1"); err != nil {
+		t.Fatal(err)
+	}
+	unlabelled = object(t, c, "c-1")
+	unlabelled.Labels = nil
+	if err := c.Update(t.Context(), unlabelled); err != nil {
+		t.Fatal(err)
+	}
+	if in := read(t, s, "c-1"); !in.(ownership.LeaseSeen).Lease.Sealed {
+		t.Errorf("a sealed Lease that lost its labels is read as %+v", in)
 	}
 }
 

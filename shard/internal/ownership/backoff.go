@@ -3,6 +3,7 @@ package ownership
 import (
 	"time"
 
+	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/shard/plan"
 )
 
@@ -92,10 +93,41 @@ func (r *Replica) renewBackoff(in Written) time.Duration {
 
 // wait schedules a repeat of the write.
 func (r *Replica) wait(w *write, in Written) {
+	if w.cause != in.Cause {
+		w.causedAt = r.now
+	}
 	w.waits, w.cause = true, in.Cause
 	w.retryAt = r.now.Add(r.cfg.Backoff(w.tries, in.Cause, in.After))
 	w.tries++
 	r.waiting = append(r.waiting, w)
+	if in.Outcome == Rejected {
+		r.refused(w)
+	}
+}
+
+// refused lets others go on where the API server refuses a write of this replica's. A suspect that can't be sealed holds
+// up no moves. An orphan that this replica may not claim falls to another: if claims have been refused for WarmTimeout,
+// and no other write of a record was committed meanwhile, it is the replica that is refused and not the record.
+func (r *Replica) refused(w *write) {
+	e, _ := w.effect.(WriteShard)
+	switch t := w.about.shard; {
+	case w.about.peer != nil:
+		r.replan = true
+	case t == nil || !e.Kind.Claims() || w.cause != Refused:
+	case r.now.AtLeast(w.causedAt) < r.cfg.WarmTimeout || r.recordedAt.AtLeast(w.causedAt) >= 0:
+	case r.othersTake(t.id.Cluster) && !r.site(t.id.Cluster).denied.holds(r):
+		r.site(t.id.Cluster).denied.trouble(r)
+		r.fit.stale = true
+	}
+}
+
+// recordWritten notes that a write of a shard's record was committed.
+func (r *Replica) recordWritten(c keyspace.ClusterName) {
+	r.recordedAt = r.now
+	if s := r.site(c); s.denied.count > 0 {
+		s.denied = backoff{}
+		r.fit.stale = true
+	}
 }
 
 // repeat sends the writes whose time has come, within the budget. Takeovers go first, since keys are unserved until

@@ -182,7 +182,7 @@ func (r *Replica) create(t *tenure, to Incarnation) {
 		floor += 2 * epochBand
 	}
 	t.w = r.send(max(t.rec.Version, 1)-1, target{shard: t}, func(seq uint64) Effect {
-		return CreateShard{Seq: seq, ID: t.id, Assignee: to, Floor: floor + 1}
+		return CreateShard{Seq: seq, ID: t.id, Assignee: to, Floor: min(floor+1, MaxFloor)}
 	})
 }
 

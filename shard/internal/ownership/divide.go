@@ -76,13 +76,27 @@ func (r *Replica) servedWell(t *tenure) bool {
 	return t.served() && (t.holder == nil || t.holder.lease.Unfit.Of(t.id.Cluster) != plan.Unfit)
 }
 
-// nextGeneration returns a generation that no record of the cluster has used.
+// nextGeneration returns a generation that no record of the cluster has used: the one after all of them or, if somebody
+// has made a record of the last one by hand, the first unused one after the layout's.
 func (r *Replica) nextGeneration(c keyspace.ClusterName) uint32 {
-	next := r.layout(c).rec.Generation
+	l := r.layout(c)
+	last := l.rec.Generation
+	used := map[uint32]bool{}
 	for _, t := range r.of(c) {
-		next = max(next, generation(t.id))
+		used[generation(t.id)] = true
+		last = max(last, generation(t.id))
 	}
-	return next + 1
+	if last < keyspace.MaxGeneration {
+		return last + 1
+	}
+	next := uint32(1)
+	if l.known {
+		next += l.rec.Generation
+	}
+	for used[next] {
+		next++
+	}
+	return next
 }
 
 // rank returns how much a record counts when a layout is derived from records; 0 for nothing.

@@ -55,7 +55,7 @@ func (r *Replica) elect() {
 		if r.highest > 0 {
 			next.Floor = r.highest + 2*epochBand // records that were deleted before we looked may have used that many
 		}
-	case r.Leads() && r.highest > r.lead.Floor+epochBand/2, r.raisesFloor():
+	case r.Leads() && min(r.highest, MaxFloor) > r.lead.Floor+epochBand/2, r.raisesFloor():
 	default:
 		return
 	}
@@ -68,7 +68,7 @@ func (r *Replica) writeLead(next Lead) {
 		return
 	}
 	base := r.lead.Version
-	next.Floor = max(next.Floor, r.highest, r.era(), r.eraFound) // the clock may have been set back
+	next.Floor = min(max(next.Floor, r.highest, r.era(), r.eraFound), MaxFloor) // the clock may have been set back
 	r.leadWrite = r.send(base, target{lead: true}, func(seq uint64) Effect {
 		return WriteLead{Seq: seq, Base: base, Lead: next}
 	})

@@ -11,9 +11,10 @@ import (
 // Fitness: which clusters a replica can serve, and what happens to shards of those that it can't.
 //
 // A replica is unfit for a cluster that records name and that it doesn't know, and for one whose API server it can't
-// use. After a warm-up that missed its deadline, and for a while after an API server is usable again, the replica keeps
-// its shards of the cluster and gets no more. It states this in its Lease, and every planner heeds it. Meanwhile it
-// serves what it holds as well as it can: if no other replica is fit, nothing moves.
+// use. After a warm-up that missed its deadline, after a claim that the home cluster refused for a while, and for a
+// while after an API server is usable again, the replica keeps its shards of the cluster and gets no more. It states
+// this in its Lease, and every planner heeds it. Meanwhile it serves what it holds as well as it can: if no other
+// replica is fit, nothing moves.
 //
 // Each replica notices at its own time that an API server went away or came back. So nothing moves away from an unfit
 // holder until the replicas' statements about the cluster have been unchanged for FitGrace. In that time every replica
@@ -35,10 +36,11 @@ type site struct {
 	asked   Instant // when the unanswered probe was sent; zero if there is none
 	engaged int     // shards of it that this replica warms or holds
 	met     bool    // this process has known the cluster at some time
-	unmet   Instant // since when records name it although this process never knew it; zero otherwise
+	unmet   Instant // since when its shards count in plans although this replica doesn't know it; zero otherwise
 	said    Instant // when any replica's statement about it last changed
 	lost    backoff // after its API server was unusable
 	late    backoff // after warm-ups that missed their deadline
+	denied  backoff // after claims that the home cluster refused
 }
 
 // backoff is the time after trouble in which a replica gets no shards of a cluster. It doubles with each trouble in a
@@ -71,6 +73,9 @@ func doubled(d time.Duration, times int) time.Duration {
 }
 
 func (b *backoff) holds(r *Replica) bool { return b.count > 0 && r.now.AtLeast(b.until) < 0 }
+
+// holds reports whether this replica gets no more shards of the cluster for now.
+func (s *site) holds(r *Replica) bool { return s.lost.holds(r) || s.late.holds(r) || s.denied.holds(r) }
 
 // fit is all that a replica knows about fitness.
 type fit struct {
@@ -158,7 +163,7 @@ func (r *Replica) fitness(c keyspace.ClusterName) plan.Fitness {
 	switch {
 	case s.health == unusable:
 		return plan.Unfit
-	case s.lost.holds(r) || s.late.holds(r):
+	case s.holds(r):
 		return plan.Keeps
 	}
 	return plan.Fit
@@ -182,7 +187,7 @@ func (r *Replica) refit() {
 		if _, known := r.clusters[c]; !known && !r.recorded(c) {
 			continue
 		}
-		if s.health != unusable && (s.lost.holds(r) || s.late.holds(r)) {
+		if s.health != unusable && s.holds(r) {
 			r.holdOff(c, s)
 		}
 		said[c] = r.fitness(c)
@@ -198,15 +203,17 @@ func (r *Replica) refit() {
 	}
 }
 
-// recordsChange notes that a cluster got a record or lost one. That matters if this replica doesn't know the cluster.
+// recordsChange notes that a cluster got a record or lost one, or that one got a holder or lost it. That matters if this
+// replica doesn't know the cluster.
 func (r *Replica) recordsChange(c keyspace.ClusterName) {
 	_, known := r.clusters[c]
 	r.fit.stale = r.fit.stale || !known
 }
 
-// meet records which clusters the records name that this process has never known. Their provider may be about to
-// connect them. Until then a coordinator can't know where their shards will go, so it makes no moves for balance for
-// MeetTimeout. After that they count as removed.
+// meet records which clusters the records name that this replica doesn't know. Their provider may be about to connect
+// them. Until then a coordinator can't know where their shards will go, so it makes no moves for balance for
+// MeetTimeout. After that they count as removed. A cluster that this process has known may be on its way out, or back:
+// its shards count in plans while others hold them, and those let go of them, or take them, one after the other.
 func (r *Replica) meet() {
 	last := keyspace.ClusterName("")
 	for _, t := range r.order {
@@ -218,7 +225,8 @@ func (r *Replica) meet() {
 			continue
 		}
 		s := r.site(last)
-		if s.met {
+		if s.met && !slices.ContainsFunc(r.of(last), (*tenure).served) {
+			s.unmet = Instant{}
 			continue
 		}
 		if s.unmet == (Instant{}) {
@@ -250,7 +258,7 @@ func (r *Replica) recorded(c keyspace.ClusterName) bool {
 // holdOff keeps up the backoff after trouble. It ends it if no other replica could serve the cluster: waiting gains
 // nothing then.
 func (r *Replica) holdOff(c keyspace.ClusterName, s *site) {
-	for _, b := range []*backoff{&s.lost, &s.late} {
+	for _, b := range []*backoff{&s.lost, &s.late, &s.denied} {
 		switch {
 		case !b.holds(r):
 		case r.othersTake(c):
@@ -278,7 +286,7 @@ func (r *Replica) wordChanged(was, is plan.UnfitFor, peers bool) {
 		}
 		r.touchCluster(c)
 		s := r.site(c)
-		r.fit.stale = r.fit.stale || s.lost.holds(r) || s.late.holds(r) // see holdOff
+		r.fit.stale = r.fit.stale || s.holds(r) // see holdOff
 		before, after := was.Of(c) == plan.Unfit, is.Of(c) == plan.Unfit
 		if before == after {
 			continue
@@ -358,10 +366,11 @@ func (r *Replica) past(at Instant) bool {
 }
 
 // unsure reports whether moves for balance must wait because the final placement isn't known yet: shards may have to
-// leave an unfit replica, or belong to clusters that this replica hasn't met.
+// leave an unfit replica, or belong to clusters that this replica hasn't met. Or it has just met a cluster, and plans its
+// orphans for the few that have met it as well.
 func (r *Replica) unsure(moves []plan.Move) bool {
 	return !r.past(r.fit.unmet) || slices.ContainsFunc(moves, func(m plan.Move) bool {
-		return m.Reason == plan.Elsewhere && !r.settled(m.Shard.Cluster)
+		return (m.Reason == plan.Elsewhere || m.Reason == plan.Orphan) && !r.settled(m.Shard.Cluster)
 	})
 }
 

@@ -195,6 +195,67 @@ func TestACoordinatorThatHasNotMetAClusterMovesNothingForBalance(t *testing.T) {
 }
 
 // Nobody looks at a cluster that is gone, so nobody would say that it is well when it comes back.
+// Replicas meet a cluster that is added at different times. What the first ones to meet it may have to take is no
+// reason to take anything else from them.
+func TestNothingMovesForBalanceWhileReplicasMeetACluster(t *testing.T) {
+	b := newBench(t)
+	b.leads()
+	b.feed(Clusters{Bits: map[keyspace.ClusterName]int{"north": 1}})
+	b.held("north/0", "a", "a")
+	b.held("north/1", "b", "b")
+	b.held("east/0", "", "a")
+	b.held("east/1", "", "b")
+	b.live(3*lease, "east")
+	all[WriteAssignee](b)
+	b.feed(Clusters{Bits: map[keyspace.ClusterName]int{"north": 1, "east": 1}})
+	b.says("b", "east")
+	b.pass(time.Second)
+	none[WriteAssignee](b)
+	b.held("east/0", "a", "a")
+	b.held("east/1", "b", "b")
+	b.live(lease, "")
+	none[WriteAssignee](b)
+}
+
+// They give up a cluster that is removed at different times as well, and then take it back.
+func TestNothingMovesForBalanceWhileReplicasGiveAClusterUp(t *testing.T) {
+	b := newBench(t)
+	b.leads()
+	both := Clusters{Bits: map[keyspace.ClusterName]int{"north": 2, "east": 2}}
+	b.feed(both)
+	for _, cluster := range []string{"north", "east"} {
+		b.held(cluster+"/00", "a", "a")
+		b.held(cluster+"/01", "a", "a")
+		b.held(cluster+"/10", "b", "b")
+		b.held(cluster+"/11", "b", "b")
+	}
+	for _, w := range all[Warm](b) {
+		b.feed(Warmed{w.ID})
+	}
+	b.live(lease, "")
+	none[WriteAssignee](b)
+	b.feed(Clusters{Bits: map[keyspace.ClusterName]int{"north": 2}})
+	b.held("east/00", "", "a")
+	b.held("east/01", "", "a")
+	b.live(lease, "")
+	none[WriteAssignee](b)
+	b.held("east/10", "", "b")
+	b.held("east/11", "", "b")
+	b.live(4*lease, "east")
+	none[WriteAssignee](b)
+	b.held("east/10", "b", "b") // it is back, as b has seen
+	b.held("east/11", "b", "b")
+	b.live(lease, "")
+	none[WriteAssignee](b)
+	b.live(2*lease, "")
+	for _, w := range all[WriteAssignee](b) {
+		if w.ID.Cluster == "north" && w.Assignee == "a" {
+			return
+		}
+	}
+	t.Error("b alone serves a cluster for good, and nothing else moves away from it")
+}
+
 func TestAClusterThatWasRemovedWhileItCouldNotBeUsedIsLookedAtAnewWhenItComesBack(t *testing.T) {
 	b := newBench(t)
 	b.feed(Health{Cluster: "west"})
@@ -214,7 +275,115 @@ func TestAClusterThatWasRemovedWhileItCouldNotBeUsedIsLookedAtAnewWhenItComesBac
 	}
 }
 
-// A record may name a holder whose Lease can't be judged: one of another fleet, or a name that no Lease can have.
+// denied refuses all writes of records for that long.
+func (b *bench) denied(d time.Duration, peer plan.UnfitFor) {
+	for ; d > 0; d -= lease / 8 {
+		for _, w := range all[WriteShard](b) {
+			b.feed(Written{Seq: w.Seq, Outcome: Rejected, Cause: Refused})
+		}
+		b.live(lease/8, peer)
+	}
+}
+
+// A replica may have a user of its own, who isn't allowed to write records.
+func TestAnOrphanWhoseAssigneeMayNotClaimItFallsToAnother(t *testing.T) {
+	b := newBench(t)
+	b.says("b", "")
+	b.seen(Shard{Assignee: "a", Epoch: 1})
+	b.denied(lease/4, "")
+	if b.r.own.unfit != "" {
+		t.Errorf("it says %q after a moment", b.r.own.unfit)
+	}
+	b.denied(lease/2, "")
+	if got := b.r.own.unfit.Of("west"); got != plan.Keeps {
+		t.Errorf("it says that it is %v for the cluster, want that it takes no more of it", got)
+	}
+	b.seen(Shard{Assignee: "a", Holder: "b", Epoch: 2})
+	b.live(lease, "")
+	if got := b.r.own.unfit; got != "" {
+		t.Errorf("it says %q for good", got)
+	}
+	b.says("b", "west+")
+	b.seen(Shard{Assignee: "b", Epoch: 2})
+	if claim := find[WriteShard](b); claim.Shard.Holder != "a" {
+		t.Errorf("it writes %+v, want a claim of what b says it can't take", claim)
+	}
+}
+
+func TestARecordThatNobodyMayClaimKeepsNobodyFromOthers(t *testing.T) {
+	for name, c := range map[string]struct {
+		peer plan.UnfitFor
+		more bool // another record is written meanwhile
+	}{"since nobody else is there": {peer: "west"}, "since others can be written": {more: true}} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.says("b", c.peer)
+			b.seen(Shard{Assignee: "a", Epoch: 1})
+			for range 8 {
+				b.denied(lease/4, c.peer)
+				if c.more {
+					b.r.recordWritten("east")
+				}
+			}
+			if got := b.r.own.unfit; got != "" {
+				t.Errorf("it says %q", got)
+			}
+			b.live(lease, c.peer)
+			claim := find[WriteShard](b)
+			if c.more {
+				return
+			}
+			b.says("b", "")
+			b.feed(Written{Seq: claim.Seq, Outcome: Rejected, Cause: Refused})
+			b.seen(Shard{Assignee: "b", Holder: "b", Epoch: 2})
+			b.live(lease*5/4, "")
+			if got := b.r.own.unfit; got != "" {
+				t.Errorf("what was refused while nobody else was there counts later: it says %q", got)
+			}
+		})
+	}
+}
+
+func TestAReplicaThatMayClaimAgainSaysSoAtOnce(t *testing.T) {
+	b := newBench(t)
+	b.says("b", "")
+	b.seen(Shard{Assignee: "a", Epoch: 1})
+	b.denied(lease/2, "")
+	if got := b.r.own.unfit; got == "" {
+		t.Error("it says nothing")
+	}
+	b.live(lease/2, "")
+	b.commit(find[WriteShard](b).Seq)
+	b.live(lease/8, "")
+	if got := b.r.own.unfit; got != "" {
+		t.Errorf("it says %q", got)
+	}
+}
+
+func TestAHolderWhoseLeaseCannotBeMadeHoldsUpNoOtherMoves(t *testing.T) {
+	b := newBench(t)
+	b.leads()
+	b.feed(Clusters{Bits: map[keyspace.ClusterName]int{"west": 0, "east": 2}})
+	b.held("west/", "NONE", "a") // typed by hand
+	for _, shard := range []string{"east/00", "east/01", "east/10", "east/11"} {
+		b.held(shard, "a", "a")
+	}
+	b.feed(LeaseGone{ID: "NONE"}) // as a live read shows
+	b.live(lease, "")
+	seal := find[SealLease](b)
+	b.pass(b.r.cfg.PlanEvery)
+	none[WriteAssignee](b)
+	b.feed(Written{Seq: seal.Seq, Outcome: Rejected, Cause: Refused})
+	b.pass(b.r.cfg.PlanEvery)
+	for _, w := range all[WriteAssignee](b) {
+		if w.Assignee == "b" && w.ID.Cluster == "east" {
+			return
+		}
+	}
+	t.Error("b gets nothing of what a has")
+}
+
+// A record may name a holder whose Lease can't be judged: one of another fleet, or of another program.
 func TestAHolderWhoseLeaseNobodyFindsHoldsUpNoOtherMoves(t *testing.T) {
 	b := newBench(t)
 	b.leads()

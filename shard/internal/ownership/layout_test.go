@@ -285,6 +285,12 @@ func TestTheCoordinatorDividesClusters(t *testing.T) {
 			b.laid(divided(1, 50))
 			b.shows(t, "west/0", Shard{Epoch: 3, Retired: true})
 		}, &Layout{Generation: 2, Prefixes: keyspace.Partition(1), UID: "u1"}},
+		{"anew, in a generation that no record has, if somebody made one of the last", func(b *bench) {
+			b.laid(divided(1, 50))
+			b.shows(t, "west/0", Shard{Epoch: 3, Retired: true})
+			b.shows(t, "west/1@2", Shard{Retired: true})
+			b.shows(t, "west/1@999999999", Shard{})
+		}, &Layout{Generation: 3, Prefixes: keyspace.Partition(1), UID: "u1"}},
 		{"whose UID wasn't known", func(b *bench) {
 			l := divided(1, 50)
 			l.UID = ""

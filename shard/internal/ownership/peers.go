@@ -246,6 +246,13 @@ func (r *Replica) sealWritten(p *peer, v Version) {
 // lease is unreadable.
 func (p *peer) puzzles() bool { return p.lease.Unreadable && !p.ended() }
 
+// unsealable reports whether the API server refuses to seal the incarnation. Somebody may have written a name into a
+// record that no Lease can have, or that another program's Lease has. Or this replica isn't allowed to seal. Only people
+// can help.
+func (p *peer) unsealable() bool {
+	return p.seal != nil && (p.seal.cause == Refused || p.seal.cause == Conflict)
+}
+
 // dead reports whether the incarnation can never act again: its lease is sealed.
 func (p *peer) dead() bool { return p.lease.Sealed }
 
@@ -277,7 +284,8 @@ func (r *Replica) candidates() []Incarnation {
 
 // replicas describes the live incarnations to the planner. A suspect, which stopped renewing but isn't sealed yet,
 // still holds its shards: like a leaving one it gets nothing new. gone selects the peers to leave out. suspects
-// reports whether there are suspects, apart from incarnations whose lease no read has shown for a whole duration.
+// reports whether there are suspects, apart from incarnations whose lease no read has shown for a whole duration, and
+// from those that can't be sealed.
 // The slice is valid until the next call.
 func (r *Replica) replicas(gone func(*peer) bool) (all []plan.Replica, suspects bool) {
 	all = append(slices.Grow(r.planBuffer.replicas[:0], 1+len(r.peerOrder)), plan.Replica{
@@ -290,7 +298,7 @@ func (r *Replica) replicas(gone func(*peer) bool) (all []plan.Replica, suspects 
 			continue
 		}
 		suspect := p.expired || p.ended() || l.Version == 0
-		suspects = suspects || suspect && (p.expired || !p.unknown)
+		suspects = suspects || suspect && (p.expired || !p.unknown) && !p.unsealable()
 		all = append(all, plan.Replica{
 			ID: p.id, Name: l.Replica, Weight: l.Weight, Leaving: l.Leaving || l.Unreadable || suspect,
 			Unfit: l.Unfit,

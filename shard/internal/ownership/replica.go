@@ -96,6 +96,7 @@ type Replica struct {
 	reportAt     Instant
 	writes       []*write // not yet settled
 	waiting      []*write // those of writes that will be repeated
+	recordedAt   Instant  // when a write of a shard's record was last committed
 	budget       repeats
 }
 

@@ -731,6 +731,36 @@ func TestI2ARecordThatIsMadeAnewStartsTwoBandsAboveAllThatIsKnownOfTheOldOne(t *
 	}
 }
 
+// After a mistyped epoch there must be no record, and no lead record, that nobody can read.
+func TestNoFloorIsWrittenThatDoesNotCount(t *testing.T) {
+	b := newBench(t)
+	b.feed(LeadSeen{Lead{Holder: "a", Floor: 20, Version: b.v}})
+	b.seen(Shard{Assignee: "b", Holder: "b", Epoch: MaxFloor + 1000})
+	b.renewed(4 * time.Second)
+	raised := find[WriteLead](b)
+	if raised.Lead.Floor != MaxFloor {
+		t.Errorf("the floor is raised to %d, want %d", raised.Lead.Floor, MaxFloor)
+	}
+	b.commit(raised.Seq)
+	b.feed(ShardGone{ID: west, Asked: b.now.Add(1)})
+	for range 7 {
+		b.renewed(4 * time.Second)
+	}
+	b.feed(LeadFound{b.r.lead})
+	made := find[CreateShard](b)
+	if made.Floor != MaxFloor {
+		t.Errorf("a record is made with floor %d, want %d", made.Floor, MaxFloor)
+	}
+	b.commit(made.Seq)
+	b.seen(Shard{Assignee: "a", Floor: MaxFloor})
+	b.pass(time.Second)
+	b.feed(LeadFound{b.r.lead})
+	if claim := find[WriteShard](b); claim.Shard.Epoch <= MaxFloor+1000 {
+		t.Errorf("it is claimed at epoch %d, which was used", claim.Shard.Epoch)
+	}
+	none[WriteLead](b)
+}
+
 // One that stood still may have been succeeded, and its successor may have raised the floor and made the record.
 func TestI2ACoordinatorMakesRecordsAboveTheFloorThatALiveReadShows(t *testing.T) {
 	b := newBench(t)

@@ -132,6 +132,8 @@ func (r *Replica) shardSeen(s Shard) {
 	}
 	if !t.known {
 		t.cameAt, t.reportedAt = r.now, r.now
+	}
+	if !t.known || (t.rec.Holder == "") != (s.Holder == "") {
 		r.recordsChange(s.ID.Cluster)
 	}
 	if t.known && t.replacedBy(s) {

@@ -13,6 +13,8 @@ type write struct {
 	retryAt Instant // meaningful while waits
 	tries   int     // attempts that had no result
 	cause   Cause   // of the last of them
+	// causedAt is when the first of the last attempts in a row that had this cause was answered.
+	causedAt Instant
 }
 
 // send emits a write and remembers what it is about.
@@ -87,6 +89,9 @@ func (r *Replica) written(in Written) {
 		return
 	}
 	r.forget(w)
+	if about.shard != nil {
+		r.recordWritten(about.shard.id.Cluster)
+	}
 	switch {
 	case about.own:
 		r.ownWritten(in)

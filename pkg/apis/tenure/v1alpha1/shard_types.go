@@ -62,6 +62,7 @@ type ShardSpec struct {
 	// is a proposal: only status.holder gives the right to act.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*)?$`
 	Assignee string `json:"assignee,omitempty"`
 
 	// generation is that of the cluster's layout that lists the shard. It is part of
@@ -155,6 +156,7 @@ type ShardStatus struct {
 	// holder is the incarnation that owns the shard; empty while nobody does.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*)?$`
 	Holder string `json:"holder,omitempty"`
 
 	// epoch grows with every new holder, and never falls. No fleet gets near the
@@ -175,6 +177,7 @@ type ShardStatus struct {
 	// take over without a gap.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*)?$`
 	Warm string `json:"warm,omitempty"`
 
 	// objects is how many objects of the primary kinds the shard holds.
