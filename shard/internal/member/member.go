@@ -138,8 +138,8 @@ func (s *Store) Read(ctx context.Context, name string) (ownership.Input, error) 
 			name, other, s.fleet)
 	}
 	if !ours(s.fleet, lease) {
-		return nil, fmt.Errorf("lease %s: isn't one of Tenure's, but a record of fleet %q names it: its owner can't be judged "+
-			"alive or dead; correct the record", name, s.fleet)
+		return nil, fmt.Errorf("lease %s: isn't one of Tenure's, but a record of fleet %q names it: its owner can't be "+
+			"judged alive or dead; correct the record", name, s.fleet)
 	}
 	return Seen(lease)
 }

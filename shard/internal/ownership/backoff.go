@@ -105,9 +105,10 @@ func (r *Replica) wait(w *write, in Written) {
 	}
 }
 
-// refused lets others go on where the API server refuses a write of this replica's. A suspect that can't be sealed holds
-// up no moves. An orphan that this replica may not claim falls to another: if claims have been refused for WarmTimeout,
-// and no other write of a record was committed meanwhile, it is the replica that is refused and not the record.
+// refused lets others go on where the API server refuses a write of this replica's. A suspect that can't be sealed
+// holds up no moves. An orphan that this replica may not claim falls to another: if claims have been refused for
+// WarmTimeout, and no other write of a record was committed meanwhile, it is the replica that is refused and not the
+// record.
 func (r *Replica) refused(w *write) {
 	e, _ := w.effect.(WriteShard)
 	switch t := w.about.shard; {

@@ -21,9 +21,10 @@ import (
 //     everything known. Perhaps no live replica saw the old record's last epochs, and clocks may have been set.
 const epochBand = 64
 
-// MaxFloor is the highest floor that counts, and the highest that is ever written. No clock reaches it, so a floor or an
-// epoch near it was mistyped. Every replica remembers a floor for good, and the epochs above it must not overflow. Once
-// a fleet has come to it, a record that is made again is claimed above what its claimant remembers, and no higher.
+// MaxFloor is the highest floor that counts, and the highest that is ever written. No clock reaches it, so a floor or
+// an epoch near it was mistyped. Every replica remembers a floor for good, and the epochs above it must not overflow.
+// Once a fleet has come to it, a record that is made again is claimed above what its claimant remembers, and no
+// higher.
 const MaxFloor Epoch = 1 << 62
 
 // era returns this replica's wall clock as an epoch.

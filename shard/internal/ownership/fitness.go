@@ -203,8 +203,8 @@ func (r *Replica) refit() {
 	}
 }
 
-// recordsChange notes that a cluster got a record or lost one, or that one got a holder or lost it. That matters if this
-// replica doesn't know the cluster.
+// recordsChange notes that a cluster got a record or lost one, or that one got a holder or lost it. That matters if
+// this replica doesn't know the cluster.
 func (r *Replica) recordsChange(c keyspace.ClusterName) {
 	_, known := r.clusters[c]
 	r.fit.stale = r.fit.stale || !known
@@ -366,8 +366,8 @@ func (r *Replica) past(at Instant) bool {
 }
 
 // unsure reports whether moves for balance must wait because the final placement isn't known yet: shards may have to
-// leave an unfit replica, or belong to clusters that this replica hasn't met. Or it has just met a cluster, and plans its
-// orphans for the few that have met it as well.
+// leave an unfit replica, or belong to clusters that this replica hasn't met. Or it has just met a cluster, and plans
+// its orphans for the few that have met it as well.
 func (r *Replica) unsure(moves []plan.Move) bool {
 	return !r.past(r.fit.unmet) || slices.ContainsFunc(moves, func(m plan.Move) bool {
 		return (m.Reason == plan.Elsewhere || m.Reason == plan.Orphan) && !r.settled(m.Shard.Cluster)

@@ -247,8 +247,8 @@ func (r *Replica) sealWritten(p *peer, v Version) {
 func (p *peer) puzzles() bool { return p.lease.Unreadable && !p.ended() }
 
 // unsealable reports whether the API server refuses to seal the incarnation. Somebody may have written a name into a
-// record that no Lease can have, or that another program's Lease has. Or this replica isn't allowed to seal. Only people
-// can help.
+// record that no Lease can have, or that another program's Lease has. Or this replica isn't allowed to seal. Only
+// people can help.
 func (p *peer) unsealable() bool {
 	return p.seal != nil && (p.seal.cause == Refused || p.seal.cause == Conflict)
 }
