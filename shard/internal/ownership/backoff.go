@@ -105,6 +105,11 @@ func (r *Replica) wait(w *write, in Written) {
 	}
 }
 
+// deniedFor is how long a replica takes no more of a cluster after a refused claim, in lease durations. The claim is
+// repeated sooner, so the time ends only if it isn't refused any more, if another replica has claimed the shard, or if no
+// other can (see holdOff).
+const deniedFor = 2
+
 // refused lets others go on where the API server refuses a write of this replica's. A suspect that can't be sealed
 // holds up no moves. An orphan that this replica may not claim falls to another: if claims have been refused for
 // WarmTimeout, and no other write of a record was committed meanwhile, it is the replica that is refused and not the
@@ -116,8 +121,8 @@ func (r *Replica) refused(w *write) {
 		r.replan = true
 	case t == nil || !e.Kind.Claims() || w.cause != Refused:
 	case r.now.AtLeast(w.causedAt) < r.cfg.WarmTimeout || r.recordedAt.AtLeast(w.causedAt) >= 0:
-	case r.othersTake(t.id.Cluster) && !r.site(t.id.Cluster).denied.holds(r):
-		r.site(t.id.Cluster).denied.trouble(r)
+	default:
+		r.site(t.id.Cluster).denied = backoff{count: 1, until: r.now.Add(deniedFor * r.cfg.LeaseDuration)}
 		r.fit.stale = true
 	}
 }

@@ -55,7 +55,7 @@
 //   - Users: one who deletes a shard's record while a request to create it is in flight; one who makes a record by
 //     hand twice while no coordinator lives.
 //   - A restore of home from a snapshot that has all renewals of a process, but lacks writes that this process hadn't
-//     seen yet.
+//     seen yet, or whose watches stand still before they have shown what was restored.
 //   - A process that starts less than two lease durations after home has lost the running fleet. That is so after a
 //     restore of a snapshot that shows no fleet, a stopped fleet, or only records that were never held. It is
 //     also so after the loss of all Leases together with all records that had a holder.

@@ -84,6 +84,9 @@ func (w *world) strike(f *Fault) {
 
 // freeze lets a watch show nothing for a while.
 func (n *node) freeze(s stream, f *Fault) {
+	if n.unaware && n.reconnect[s] {
+		return // the protocol promises nothing then: see outOfContact
+	}
 	n.frozenTill[s], n.relist[s] = max(n.frozenTill[s], n.w.now+f.For), f.Relist
 }
 

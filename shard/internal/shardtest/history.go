@@ -89,7 +89,8 @@ func (w *world) faultIndex(f *Fault) int32 {
 }
 
 // outOfContact reports whether some process can't learn from its own Lease that the snapshot leaves something out,
-// and hasn't seen everything that the snapshot leaves out. The protocol promises nothing then.
+// and hasn't seen everything that the snapshot leaves out. The protocol promises nothing then. Neither does it if the
+// watches of such a process stand still before they have shown what was restored (see freeze).
 func (w *world) outOfContact(shot records) bool {
 	for i := range w.nodes {
 		n := &w.nodes[i]
@@ -192,6 +193,7 @@ func (w *world) restore(shot records) {
 	}
 	for i := range w.nodes {
 		n := &w.nodes[i]
+		n.unaware = !n.renewedSince(shot)
 		for st := range leads + 1 {
 			n.reconnect[st] = true
 			n.relist[st] = n.relist[st] || w.upTo(2) == 1

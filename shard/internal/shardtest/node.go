@@ -75,6 +75,7 @@ type node struct {
 	reaches      []reach       // by cluster
 	armed        []strike      // a story's faults on requests
 	reconnect    [streams]bool // the watch broke since it was last read
+	unaware      bool          // its own Lease didn't show the last restore
 }
 
 func (n *node) reset(w *world, index int) {
