@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	goruntime "runtime"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,7 +15,7 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
-// streamed decodes the watch events of one typed kind, and the answers to its updates, with the same results as
+// streamed decodes the lists and watch events of one typed kind, and the answers to its updates, with the same results as
 // client-go but for managed fields. It takes less work for JSON, in which custom resources come. client-go's
 // serializers read each event nine times: to find its end, to find its kind and to check its syntax before they decode
 // it, the same again for the object in it. What doesn't look as API servers write it is left to them.
@@ -76,7 +77,7 @@ func (o *objects) Decode(data []byte, defaults *schema.GroupVersionKind, into ru
 	case into == nil:
 		object, err = o.example()
 	case reflect.TypeOf(into) != o.goType:
-		return o.Decoder.Decode(data, defaults, into)
+		return o.decodeOther(data, defaults, into)
 	default:
 		m, is := into.(metav1.Object)
 		managed = !is || len(m.GetManagedFields()) > 0
@@ -102,6 +103,107 @@ func (o *objects) Decode(data []byte, defaults *schema.GroupVersionKind, into ru
 		m.SetManagedFields(nil)
 	}
 	return object, kind, nil
+}
+
+// decodeOther decodes what isn't one object of the kind. Of a list in JSON it decodes the items one by one, and client-go
+// the rest. Between two items it lets other goroutines run: a page may take tens of milliseconds of processor time, and
+// the work on other clusters would wait for several of them.
+func (o *objects) decodeOther(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object,
+	*schema.GroupVersionKind, error) {
+	list := o.itemsOf(into)
+	if !list.IsValid() {
+		return o.Decoder.Decode(data, defaults, into)
+	}
+	around, parts := apartItems(data)
+	if len(parts) == 0 {
+		return o.Decoder.Decode(data, defaults, into)
+	}
+	object, kind, err := o.Decoder.Decode(around, defaults, into)
+	if err != nil || object != into {
+		return object, kind, err
+	}
+	items := reflect.MakeSlice(list.Type(), len(parts), len(parts))
+	for i, part := range parts {
+		from := 1
+		for _, start := range o.starts {
+			if bytes.HasPrefix(part, start) {
+				from = len(start)
+			}
+		}
+		if !o.managed {
+			part = withoutManaged(part, from)
+		}
+		item := items.Index(i).Addr().Interface()
+		if err := utiljson.Unmarshal(part, item); err != nil {
+			return nil, kind, err
+		}
+		if m, is := item.(metav1.Object); is && !o.managed { // those that couldn't be left out
+			m.SetManagedFields(nil)
+		}
+		goruntime.Gosched()
+	}
+	list.Set(items)
+	return object, kind, nil
+}
+
+// itemsOf returns the items of a list of the kind; the zero value for anything else.
+func (o *objects) itemsOf(list runtime.Object) reflect.Value {
+	v := reflect.ValueOf(list)
+	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct {
+		return reflect.Value{}
+	}
+	items := v.Elem().FieldByName("Items")
+	if !items.IsValid() || items.Kind() != reflect.Slice || reflect.PointerTo(items.Type().Elem()) != o.goType {
+		return reflect.Value{}
+	}
+	return items
+}
+
+// apartItems returns the items of a list in JSON, as API servers write it, and the list without them; no items for
+// anything else.
+func apartItems(data []byte) (around []byte, items [][]byte) {
+	if len(data) == 0 || data[0] != '{' {
+		return nil, nil
+	}
+	from, to := 0, 0                            // where the items begin and end
+	for field, end := 1, 0; ; field = end + 1 { // where a field of the list begins, and its value ends
+		name := valueIn(data[field:])
+		value := field + name + 1
+		if name == 0 || value >= len(data) || data[value-1] != ':' {
+			return nil, nil
+		}
+		if string(data[field:field+name]) != `"items"` {
+			n := valueIn(data[value:])
+			if end = value + n; n == 0 {
+				return nil, nil
+			}
+		} else {
+			if data[value] != '[' || from > 0 {
+				return nil, nil
+			}
+			for from, to = value+1, value; to == value || data[to] == ','; {
+				n := 0
+				if to++; to < len(data) && data[to] == '{' {
+					n = valueIn(data[to:])
+				}
+				if n == 0 || to+n >= len(data) {
+					return nil, nil
+				}
+				items = append(items, data[to:to+n])
+				to += n
+			}
+			if end = to + 1; data[to] != ']' {
+				return nil, nil
+			}
+		}
+		switch {
+		case end < len(data) && data[end] == ',':
+		case end < len(data) && data[end] == '}' && from > 0:
+			return slices.Concat(data[:from], data[to:]), items
+		default:
+			return nil, nil
+		}
+	}
 }
 
 // withoutManaged returns an object in JSON without its managed fields, in the same memory. Its metadata begins at

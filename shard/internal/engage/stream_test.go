@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	goruntime "runtime"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -277,6 +278,130 @@ func FuzzManagedFieldsAreLeftOutAndNothingElse(f *testing.F) {
 		f.Add(pod)
 	}
 	f.Fuzz(withoutManagedAsClientGo)
+}
+
+// lists are lists of Pods in JSON, each with how many items are decoded by us.
+var lists = map[string]int{
+	// As API servers write built-in kinds, and custom resources.
+	`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"7","continue":"t"},"items":[` +
+		`{"metadata":{"name":"a","managedFields":[{"manager":"m"}]}},{"metadata":{"name":"}]\"b"}}]}` + "\n": 2,
+	`{"apiVersion":"v1","items":[{"apiVersion":"v1","kind":"Pod","metadata":{"managedFields":[{"manager":"m"}],` +
+		`"name":"a"},"spec":{"containers":[{"name":"items"}]}}],"kind":"PodList","metadata":{"resourceVersion":"7"}}`: 1,
+	`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"7"},"items":[]}`:                     0,
+	`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"7"},"items":null}`:                   0,
+	`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"7"}}`:                                0,
+	`{"kind":"PodList","apiVersion":"v1","items":[{}]}`:                                                      1,
+	`{"kind":"PodList","apiVersion":"v1","items":[{"metadata":{}},{"metadata":7}]}`:                          2,
+	`{"kind":"PodList","apiVersion":"v1","items":[{"spec":{"containers":7}}]}`:                               1,
+	`{"kind":"PodList","apiVersion":"v1","items":[{},]}`:                                                     0,
+	`{"kind":"PodList","apiVersion":"v1","items":[{}{}]}`:                                                    0,
+	`{"kind":"PodList","apiVersion":"v1","items":[{},7]}`:                                                    0,
+	`{"kind":"PodList","apiVersion":"v1","items":[{}]`:                                                       0,
+	`{"kind":"PodList","apiVersion":"v1","items":[{}`:                                                        0,
+	`{"kind":"PodList","apiVersion":"v1","items":[{}]}}`:                                                     1,
+	`{"kind":"PodList","apiVersion":"v1","items":[{}],}`:                                                     0,
+	`{"kind":"PodList","apiVersion":"v1","items":{}}`:                                                        0,
+	`{"kind":"PodList","apiVersion":"v1","Items":[{}]}`:                                                      0,
+	`{ "kind": "PodList", "apiVersion": "v1", "items": [ {"metadata": {"name": "a"}} ] }`:                    0,
+	`{"kind":"PodList","apiVersion":"v1","items":[{"metadata":{"name":"a"}}],"metadata":{"continue":"t"}}`:   1,
+	`{"items":[{"metadata":{"name":"a"}}]}`:                                                                  1,
+	`{"kind":"Status","apiVersion":"v1","items":[{"metadata":{"name":"a"}}]}`:                                1,
+	`{"kind":"PodList","apiVersion":"v1","items":[{"metadata":{"name":"a"}}],"items":[{"spec":{}},{"x":1}]}`: 0,
+	``: 0,
+}
+
+// listAsClientGo decodes a list of Pods with client-go, without managed fields, and as we do.
+func listAsClientGo(t *testing.T, data string) {
+	t.Helper()
+	decode := func(by runtime.NegotiatedSerializer) (*corev1.PodList, runtime.Object, error) {
+		decoder, err := runtime.NewClientNegotiator(by, corev1.SchemeGroupVersion).Decoder(runtime.ContentTypeJSON, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		into := &corev1.PodList{}
+		made, _, err := decoder.Decode([]byte(data), nil, into)
+		for i := range into.Items {
+			into.Items[i].ManagedFields = nil
+		}
+		return into, made, err
+	}
+	want, wantMade, wantErr := decode(ofClientGo)
+	got, made, err := decode(streamOfPods(false))
+	if (wantErr == nil) != (err == nil) {
+		t.Errorf("%s: error %v, with client-go %v", data, err, wantErr)
+	}
+	if diff := cmp.Diff(want, got); wantErr == nil && diff != "" {
+		t.Errorf("%s (-client-go +ours):\n%s", data, diff)
+	}
+	if diff := cmp.Diff(wantMade, made); wantErr == nil && diff != "" {
+		t.Errorf("%s: what is returned (-client-go +ours):\n%s", data, diff)
+	}
+}
+
+func TestListsAreDecodedAsClientGoDoes(t *testing.T) {
+	for list, ours := range lists {
+		listAsClientGo(t, list)
+		if _, items := apartItems([]byte(list)); len(items) != ours {
+			t.Errorf("%s: %d items are decoded here, want %d", list, len(items), ours)
+		}
+	}
+}
+
+func FuzzListsAreDecodedAsClientGoDoes(f *testing.F) {
+	for list := range lists {
+		f.Add(list)
+	}
+	f.Fuzz(listAsClientGo)
+}
+
+// A page of thousands of objects must not hold up what else there is to do, not even with one processor.
+func TestWhileAListIsDecodedOtherWorkGoesOn(t *testing.T) {
+	defer goruntime.GOMAXPROCS(goruntime.GOMAXPROCS(1))
+	item := `{"metadata":{"name":"a","annotations":{"much":"` + strings.Repeat("x", 1000) + `"}}}`
+	list := `{"kind":"PodList","apiVersion":"v1","items":[` + strings.Repeat(item+",", 999) + item + `]}`
+	decoder, err := runtime.NewClientNegotiator(ofPods, corev1.SchemeGroupVersion).Decoder(runtime.ContentTypeJSON, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	turns, ended := 0, make(chan struct{})
+	done := false // there is one processor, and only Gosched changes goroutines
+	go func() {
+		defer close(ended)
+		for ; !done; turns++ {
+			goruntime.Gosched()
+		}
+	}()
+	into := &corev1.PodList{}
+	if _, _, err := decoder.Decode([]byte(list), nil, into); err != nil || len(into.Items) != 1000 {
+		t.Fatalf("%d items, error %v", len(into.Items), err)
+	}
+	done = true
+	<-ended
+	if turns < 500 {
+		t.Errorf("something else had %d turns while 1000 items were decoded", turns)
+	}
+}
+
+func BenchmarkList(b *testing.B) {
+	item := `{"apiVersion":"v1","kind":"Pod","metadata":{"annotations":{"much":"` + strings.Repeat("x", 300) +
+		`"},"managedFields":[` + strings.TrimSuffix(strings.Repeat(`{"manager":"m","operation":"Update","apiVersion":"v1",`+
+		`"fieldsType":"FieldsV1","fieldsV1":{"f:spec":{"f:containers":{}}}},`, 3), ",") + `],"name":"a"}}`
+	list := []byte(`{"apiVersion":"v1","items":[` + strings.Repeat(item+",", 999) + item + `],"kind":"PodList"}`)
+	for name, by := range map[string]runtime.NegotiatedSerializer{"client-go": ofClientGo, "ours": streamOfPods(false)} {
+		b.Run(name, func(b *testing.B) {
+			decoder, err := runtime.NewClientNegotiator(by, corev1.SchemeGroupVersion).Decoder(runtime.ContentTypeJSON, nil)
+			if err != nil {
+				b.Fatal(err)
+			}
+			data := make([]byte, len(list))
+			for b.Loop() {
+				copy(data, list) // managed fields are left out in place
+				if _, _, err := decoder.Decode(data, nil, &corev1.PodList{}); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
 }
 
 // openEnded sends an object that never ends.
