@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -179,24 +179,23 @@ func (g Gatherer) answers(ctx context.Context, secrets []corev1.Secret,
 	ctx, cancel := context.WithTimeout(ctx, asksWithin)
 	defer cancel()
 	all = make([]Answer, len(secrets))
-	turns := make(chan struct{}, asksAtOnce)
-	var wg sync.WaitGroup
+	var group errgroup.Group
+	group.SetLimit(asksAtOnce)
 	for i := range secrets {
 		all[i] = Answer{Cluster: keyspace.ClusterName(secrets[i].Name), Since: secrets[i].CreationTimestamp.Time}
 		if _, ok := but[secrets[i].Name]; ok || !g.Ask || g.only != "" && g.only != secrets[i].Name {
 			continue
 		}
 		unasked++
-		wg.Go(func() {
-			turns <- struct{}{}
-			defer func() { <-turns }()
+		group.Go(func() error {
 			reason, note := clusterhealth.Look(ctx, &secrets[i], kubeconfig.Policy{}, askTimeout)
 			if ctx.Err() == nil || reason != clusterhealth.ReasonUnreachable {
 				all[i].Reason, all[i].Note = reason, note
 			}
+			return nil
 		})
 	}
-	wg.Wait()
+	_ = group.Wait()
 	for _, a := range all {
 		if a.Reason != "" {
 			unasked--
@@ -247,8 +246,12 @@ func (g Gatherer) Why(ctx context.Context, object Object, workload *rest.Config)
 	if err := q.read(ctx, c); err != nil && !apierrors.IsNotFound(err) {
 		q.Unreadable = brief(err)
 	}
-	// In home these aren't the replicas' credentials. Replicas run no Ats there.
-	q.Barred = q.At != nil && (q.Object.Cluster == kubeconfig.HomeName || !given && barred(ctx, c, q.Object.Namespace))
+	switch {
+	case q.Object.Cluster == kubeconfig.HomeName: // these aren't the replicas' credentials
+		q.Barred = q.At != nil // replicas run no Ats there
+	case !given && (q.At != nil || q.Deployment != nil):
+		q.Barred = q.barred(ctx, c)
+	}
 	q.Snapshot.Now = time.Now()
 	return q, nil
 }
@@ -269,11 +272,16 @@ func (q *Question) elsewhere(ctx context.Context, c client.Client, host string) 
 	return ""
 }
 
-// barred reports whether the credentials, which are the replicas', may not write the status of Ats in a namespace.
-func barred(ctx context.Context, c client.Client, namespace string) bool {
+// barred reports whether the credentials, which are the replicas', may not write what replicas write to the object: the
+// status of an At, or a Deployment's list of copies.
+func (q *Question) barred(ctx context.Context, c client.Client) bool {
 	review := &authorizationv1.SelfSubjectAccessReview{}
 	review.Spec.ResourceAttributes = &authorizationv1.ResourceAttributes{Verb: "update",
-		Group: cnatv1alpha1.GroupVersion.Group, Resource: "ats", Subresource: "status", Namespace: namespace}
+		Group: cnatv1alpha1.GroupVersion.Group, Resource: "ats", Subresource: "status", Namespace: q.Object.Namespace}
+	if q.Deployment != nil {
+		review.Spec.ResourceAttributes = &authorizationv1.ResourceAttributes{Verb: "patch",
+			Group: appsv1.GroupName, Resource: "deployments", Namespace: q.Object.Namespace}
+	}
 	return c.Create(ctx, review) == nil && !review.Status.Allowed
 }
 

@@ -23,7 +23,7 @@ type Question struct {
 	Unreadable string
 	// Pod of the At, if there is one.
 	Pod *corev1.Pod
-	// Barred: the replicas may not write the status of Ats in the At's namespace.
+	// Barred: the replicas may not write the status of Ats, or to Deployments, in the object's namespace.
 	Barred bool
 }
 

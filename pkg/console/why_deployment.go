@@ -1,6 +1,7 @@
 package console
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -35,13 +36,20 @@ func (w *why) replicated(source *appsv1.Deployment) {
 			"label it if it should be")
 		return
 	}
+	if w.barred {
+		w.link("rights", "none in namespace %s", w.Namespace).wrong(
+			"the fleet may not write to Deployments there, so nothing new is copied or deleted",
+			fmt.Sprintf("if replicas run with --deployment-source=%s: tenure cluster add %[1]s with a --role that includes "+
+				"deployment-source, and --namespaces that include it", w.Cluster))
+	}
 	i := slices.IndexFunc(source.Status.Conditions, func(c appsv1.DeploymentCondition) bool {
 		return c.Type == replication.ConditionReplicated
 	})
 	if i < 0 {
-		if sinceTime(w.now, source.CreationTimestamp.Time) > seconds(time.Minute) {
-			w.link("condition", "none").wrong("no replica has looked at it",
-				"unless it was labelled just now: replicas copy from the cluster of --deployment-source alone")
+		if !w.barred && sinceTime(w.now, source.CreationTimestamp.Time) > seconds(time.Minute) {
+			w.link("condition", "none").wrong("no replica has looked at it, or may write to it",
+				"unless it was labelled just now: replicas copy from the cluster of --deployment-source alone. If its Events "+
+					"say "+replication.ReasonRecordRefused+", see that in the runbook")
 			return
 		}
 		w.waits = "nobody has looked at it yet"
@@ -64,6 +72,9 @@ func (w *why) replicated(source *appsv1.Deployment) {
 			l.wrong("copies aren't deleted, and it stays until they are",
 				`see CleaningUp under "A Deployment isn't copied" in the runbook`)
 		}
+	case c.Reason == replication.ReasonStalled && source.Spec.Paused:
+		l.wrong(c.Reason+": it is paused", fmt.Sprintf("kubectl rollout resume deployment/%s -n %s, if that wasn't meant",
+			source.Name, source.Namespace))
 	case c.Reason == replication.ReasonStalled:
 		l.wrong(c.Reason, "the Events of its Pods, in the clusters that the condition names, tell more")
 	default:

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -8,9 +9,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	"github.com/tenure-dev/tenure/pkg/replication"
@@ -254,6 +259,13 @@ func TestWhyTellsHowTheCopiesOfADeploymentAre(t *testing.T) {
 			condition(corev1.ConditionFalse, replication.ReasonStalled, "east: 0/2, its rollout doesn't get on, west 2/2"),
 			"r1 has it; condition: RolloutStalled", []string{"condition: RolloutStalled"},
 		},
+		"a rollout gets no further, since the source is paused": {
+			func(d *appsv1.Deployment) {
+				condition(corev1.ConditionFalse, replication.ReasonStalled, "east: 0/2, the source is paused, west 2/2")(d)
+				d.Spec.Paused = true
+			},
+			"r1 has it; condition: RolloutStalled: it is paused", []string{"condition: RolloutStalled: it is paused"},
+		},
 		"a cluster is away": {
 			condition(corev1.ConditionFalse, replication.ReasonAway, "east: away, west 2/2"),
 			"r1 has it; condition: ClusterAway", []string{"condition: ClusterAway"},
@@ -282,7 +294,8 @@ func TestWhyTellsHowTheCopiesOfADeploymentAre(t *testing.T) {
 		},
 		"in a cluster from which nothing is copied": {
 			func(d *appsv1.Deployment) { d.CreationTimestamp = metav1.NewTime(now.Add(-time.Hour)) },
-			"r1 has it; condition: no replica has looked at it", []string{"condition: no replica has looked at it"},
+			"r1 has it; condition: no replica has looked at it, or may write to it",
+			[]string{"condition: no replica has looked at it, or may write to it"},
 		},
 		"made from a copy's file, and labelled": {
 			func(d *appsv1.Deployment) {
@@ -314,6 +327,46 @@ func TestWhyTellsHowTheCopiesOfADeploymentAre(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestWhySaysWhereTheFleetMayNotWriteToADeployment(t *testing.T) {
+	const rights = "rights: the fleet may not write to Deployments there, so nothing new is copied or deleted"
+	for name, labels := range map[string]map[string]string{
+		rights: {replication.LabelReplicate: "true"},
+		`copies: it has no label tenure.dev/replicate: "true", so it isn't copied anywhere`: nil,
+	} {
+		q := question()
+		q.Deployment = &appsv1.Deployment{ObjectMeta: q.At.ObjectMeta}
+		q.Deployment.CreationTimestamp = metav1.NewTime(now.Add(-time.Hour))
+		q.At, q.Object.Kind, q.Barred, q.Deployment.Labels = nil, kindDeployment, true, labels
+		got := Explain(q)
+		if diff := cmp.Diff([]string{name}, troubles(got)); diff != "" || got.Verdict != "r1 has it; "+name {
+			t.Errorf("%q (-want +got):\n%s", got.Verdict, diff)
+		}
+	}
+}
+
+func TestTheFleetIsAskedForTheRightThatTheObjectNeeds(t *testing.T) {
+	for want, q := range map[string]Question{
+		"update cnat.programming-kubernetes.info ats status": {At: &cnatv1alpha1.At{}},
+		"patch apps deployments ":                            {Deployment: &appsv1.Deployment{}},
+	} {
+		q.Object.Namespace = "jobs"
+		for _, allowed := range []bool{true, false} {
+			asked := ""
+			c := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
+				Create: func(_ context.Context, _ client.WithWatch, o client.Object, _ ...client.CreateOption) error {
+					review := o.(*authorizationv1.SelfSubjectAccessReview)
+					a := review.Spec.ResourceAttributes
+					asked = strings.Join([]string{a.Verb, a.Group, a.Resource, a.Subresource}, " ")
+					review.Status.Allowed = allowed && a.Namespace == "jobs"
+					return nil
+				}})
+			if got := q.barred(t.Context(), c); got == allowed || asked != want {
+				t.Errorf("asked for %q: barred %v, want %q, allowed %v", asked, got, want, allowed)
+			}
+		}
 	}
 }
 

@@ -33,6 +33,10 @@
 // holds for Secrets so holds for files, without a second provider. Nothing is written to home, where a file's
 // credentials have no business.
 //
+// Where the policy allows a kubeconfig to name files, each is read once before client-go reads it: a regular file of
+// bounded size, with a certificate in it if it is an authority's. In a file of a folder, a relative path is beside that
+// file. A Secret is nowhere, so its paths have to be absolute.
+//
 // # Limits
 //
 // [LimitsOf] reads how much one replica may ask of the cluster from the Secret's annotations.

@@ -103,19 +103,22 @@ func (f *Folder) Start(ctx context.Context) error {
 // NeedLeaderElection returns false, since every replica looks.
 func (f *Folder) NeedLeaderElection() bool { return false }
 
-// errEmptied is a folder that has lost all its files between two looks: more likely its volume isn't mounted any more.
-var errEmptied = errors.New("all files are gone at once, as if its volume weren't mounted; " +
+// errEmptied is a folder that has lost all its clusters between two looks: more likely its volume isn't mounted any
+// more.
+var errEmptied = errors.New("all clusters' files are gone at once, as if its volume weren't mounted; " +
 	"to remove clusters, remove one file after another")
 
 // look takes over what two looks in a row have found alike, so that a file isn't read while it is being written. It
-// changes nothing if the folder can't be read, or is empty after it held several files.
+// changes nothing if the folder can't be read, or has no cluster left after it held several.
 func (f *Folder) look() {
 	found, wrong, err := f.scan()
-	if err == nil && len(found)+len(wrong) == 0 && len(f.seen) > 1 {
+	switch {
+	case err != nil:
+		wrong = maps.Clone(f.said) // nothing is known of its files now
+	case len(found) == 0 && len(f.seen) > 1: // a file that gives no cluster, such as a README, doesn't count
 		err = errEmptied
 	}
 	if err != nil {
-		wrong = maps.Clone(f.said) // nothing is known of its files now
 		wrong[f.path] = err.Error() + "; the clusters stay as they are"
 		f.say(wrong)
 		return
@@ -152,7 +155,7 @@ func (f *Folder) scan() (found map[string]file, wrong map[string]string, err err
 		if strings.HasPrefix(entry.Name(), ".") {
 			continue
 		}
-		content, err := read(path)
+		content, err := read(path, maxText)
 		gone := errors.Is(err, fs.ErrNotExist) && entry.Type()&fs.ModeSymlink == 0 // since the folder was read
 		if gone || errors.Is(err, errFolder) {
 			continue
@@ -187,11 +190,11 @@ func (f *Folder) scan() (found map[string]file, wrong map[string]string, err err
 	return found, wrong, nil
 }
 
-var errFolder = errors.New("is a folder")
+var errFolder = errors.New("it is a folder")
 
-// read reads a regular file, as much of it as [Inspect] needs to refuse what is too large. It never waits for a writer,
-// as opening a pipe would.
-func read(path string) ([]byte, error) {
+// read reads a regular file, and no more than one byte above most: enough to refuse what is too large. It never waits
+// for a writer, as opening a pipe would.
+func read(path string, most int64) ([]byte, error) {
 	in, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, cause(err)
@@ -206,7 +209,7 @@ func read(path string) ([]byte, error) {
 	case !info.Mode().IsRegular():
 		return nil, errors.New("it isn't a regular file")
 	}
-	content, err := io.ReadAll(io.LimitReader(in, maxText+1))
+	content, err := io.ReadAll(io.LimitReader(in, most+1))
 	return content, cause(err)
 }
 

@@ -181,8 +181,13 @@ func TestAFolderThatIsEmptyAllAtOnceChangesNothingAndIsReported(t *testing.T) {
 		r.must(os.Remove(filepath.Join(r.path, name)))
 	}
 	r.looks(3)
-	if r.logged("all files are gone at once") != 1 || testutil.ToFloat64(folderProblems) != 1 {
+	if r.logged("files are gone at once") != 1 || testutil.ToFloat64(folderProblems) != 1 {
 		t.Errorf("it is reported by %v", r.log)
+	}
+	r.write("README.md", "no cluster")
+	r.looks(3)
+	if r.logged("files are gone at once") != 1 || r.logged("README.md") != 1 || testutil.ToFloat64(folderProblems) != 2 {
+		t.Errorf("with a file that gives no cluster it is reported by %v", r.log)
 	}
 	r.write("west", "1")
 	r.looks(3, "delete east=1")
@@ -245,6 +250,37 @@ func TestFilesAreInspectedLikeSecrets(t *testing.T) {
 	if fromSecret == nil || fromFile == nil || fromFile.Error() != "file "+filepath.Join(r.path, "west")+": "+
 		fromSecret.Error() {
 		t.Errorf("the file is refused with %v, the Secret with %v", fromFile, fromSecret)
+	}
+}
+
+// As for kubectl, whatever the folder is that the replica runs in.
+func TestAFileNamesOthersBesideIt(t *testing.T) {
+	certificate, key := pair(t)
+	r := newFolderRig(t, map[string]string{
+		"west": string(naming(t, ".keys/ca", ".keys/token", "./.keys/ca", "../clusters/.keys/key")),
+	})
+	r.must(os.Mkdir(filepath.Join(r.path, ".keys"), 0o700))
+	r.write(".keys/ca", string(certificate))
+	r.write(".keys/key", string(key))
+	r.write(".keys/token", "secret")
+	t.Chdir(filepath.Dir(r.path))
+	r.path = filepath.Base(r.path)
+	r.open()
+	access, err := OfSecret(r.folder.Secret("west"), Policy{Files: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := access.REST()
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder, err := filepath.Abs(filepath.Join(r.path, ".keys"))
+	r.must(err)
+	want := []string{filepath.Join(folder, "ca"), filepath.Join(folder, "token"), filepath.Join(folder, "ca"),
+		filepath.Join(folder, "key")}
+	if diff := cmp.Diff(want, []string{got.CAFile, got.BearerTokenFile, got.CertFile, got.KeyFile}); diff != "" ||
+		got.BearerToken != "secret" {
+		t.Errorf("token %q, files (-want +got):\n%s", got.BearerToken, diff)
 	}
 }
 

@@ -30,7 +30,8 @@ const (
 	maxToken   = 16 << 10
 	maxPEM     = 64 << 10 // of certificates
 	maxKey     = 16 << 10
-	maxValues  = 64 // entries of a list or map in a user: groups, arguments
+	maxFile    = 1 << 20 // bytes of a file that is named; one of all public authorities has a fifth of that
+	maxValues  = 64      // entries of a list or map in a user: groups, arguments
 )
 
 // Label marks the Secrets of clusters. Key is the key of their data that holds the kubeconfig.
@@ -60,7 +61,7 @@ func OfSecret(secret *corev1.Secret, policy Policy) (*Access, error) {
 	case len(text) == 0:
 		return nil, refused(fmt.Sprintf("the Secret has no key %q, or it is empty: put the kubeconfig there", Key))
 	}
-	access, err := Inspect(text, policy)
+	access, err := inspect(text, policy, path)
 	if r := (*Refused)(nil); errors.As(err, &r) {
 		r.File = path
 	}
@@ -69,7 +70,10 @@ func OfSecret(secret *corev1.Secret, policy Policy) (*Access, error) {
 
 // Inspect reads a kubeconfig and keeps what the policy allows of its current context. Nothing that it names is opened,
 // run or asked, but for files where the policy allows them. All errors are a *Refused.
-func Inspect(text []byte, policy Policy) (*Access, error) {
+func Inspect(text []byte, policy Policy) (*Access, error) { return inspect(text, policy, "") }
+
+// inspect inspects a kubeconfig that is in the file at path; "" for one that isn't in a file.
+func inspect(text []byte, policy Policy, path string) (*Access, error) {
 	if err := plain(text); err != nil {
 		return nil, refused(err.Error())
 	}
@@ -78,12 +82,13 @@ func Inspect(text []byte, policy Policy) (*Access, error) {
 		return nil, refused("it isn't one, or a field has the wrong type: check it with kubectl --kubeconfig FILE config " +
 			"view")
 	}
-	i := &inspection{policy: policy}
+	i := &inspection{policy: policy, path: path}
 	access := i.access(all)
 	if len(i.refused) > 0 {
-		return nil, &Refused{Reasons: i.refused, allowable: len(i.refused) == i.allowable}
+		return nil, &Refused{Reasons: i.refused, allowable: len(i.refused) == i.allowable,
+			passing: len(i.refused) == i.passing}
 	}
-	// This finds what is left: fields that contradict each other, and files that can't be read.
+	// This finds what is left: fields that contradict each other.
 	config, err := access.REST()
 	if err != nil {
 		return nil, &Refused{Reasons: []string{err.Error()}, passing: access.namesFiles()}
@@ -134,8 +139,10 @@ func simple(node *yaml.Node, depth int) error {
 // inspection collects what is refused.
 type inspection struct {
 	policy    Policy
+	path      string // of the file that holds the kubeconfig, "" if none does
 	refused   []string
 	allowable int // how many of them another policy would allow
+	passing   int // how many of them are about the content of files, which may change
 }
 
 func (i *inspection) refuse(is bool, format string, args ...any) {
@@ -201,8 +208,11 @@ func (i *inspection) cluster(c *clientcmdapi.Cluster, a *Access) *clientcmdapi.C
 	}
 	i.only(i.policy.Insecure, c.InsecureSkipTLSVerify, prefix+"insecure-skip-tls-verify",
 		"use certificate-authority-data", AllowInsecure)
-	i.only(i.policy.Files, c.CertificateAuthority != "", prefix+"certificate-authority",
-		"use certificate-authority-data", AllowFiles)
+	authority, content := i.file(prefix+"certificate-authority", c.CertificateAuthority, "use certificate-authority-data")
+	if content != nil && !isAuthority(content) {
+		i.passing++
+		i.refuse(true, "%scertificate-authority names a file that holds no certificate (PEM)", prefix)
+	}
 	i.only(i.policy.Proxy, c.ProxyURL != "", prefix+"proxy-url", "leave it out", AllowProxy)
 	if c.ProxyURL != "" && i.policy.Proxy {
 		i.server(prefix+"proxy-url", c.ProxyURL, "https", "http", "socks5")
@@ -213,7 +223,6 @@ func (i *inspection) cluster(c *clientcmdapi.Cluster, a *Access) *clientcmdapi.C
 		i.refuse(!i.policy.reaches(c.TLSServerName, portOf(a.server)),
 			"%stls-server-name isn't one of --kubeconfig-servers: name one of them, or add it to that flag", prefix)
 	}
-	i.bounded(prefix+"certificate-authority", len(c.CertificateAuthority), maxField)
 	i.bounded(prefix+"certificate-authority-data", len(c.CertificateAuthorityData), maxPEM)
 	i.refuse(len(c.CertificateAuthorityData) > 0 && len(c.CertificateAuthorityData) <= maxPEM &&
 		!isAuthority(c.CertificateAuthorityData),
@@ -225,7 +234,7 @@ func (i *inspection) cluster(c *clientcmdapi.Cluster, a *Access) *clientcmdapi.C
 		fresh.Server = a.server.String()
 	}
 	fresh.TLSServerName, fresh.InsecureSkipTLSVerify = c.TLSServerName, c.InsecureSkipTLSVerify
-	fresh.CertificateAuthority, fresh.CertificateAuthorityData = c.CertificateAuthority, c.CertificateAuthorityData
+	fresh.CertificateAuthority, fresh.CertificateAuthorityData = authority, c.CertificateAuthorityData
 	fresh.ProxyURL, fresh.DisableCompression = c.ProxyURL, c.DisableCompression
 	return fresh
 }
@@ -235,14 +244,9 @@ func (i *inspection) user(u *clientcmdapi.AuthInfo) *clientcmdapi.AuthInfo {
 	const prefix = "users[].user."
 	i.only(i.policy.Exec, u.Exec != nil, prefix+"exec", "use token or client-certificate-data", AllowExec)
 	i.refuse(u.AuthProvider != nil, "%sauth-provider isn't supported: use token or client-certificate-data", prefix)
-	for _, f := range []struct{ field, value, instead string }{
-		{"tokenFile", u.TokenFile, "use token"},
-		{"client-certificate", u.ClientCertificate, "use client-certificate-data"},
-		{"client-key", u.ClientKey, "use client-key-data"},
-	} {
-		i.only(i.policy.Files, f.value != "", prefix+f.field, f.instead, AllowFiles)
-		i.bounded(prefix+f.field, len(f.value), maxField)
-	}
+	tokenFile, _ := i.file(prefix+"tokenFile", u.TokenFile, "use token")
+	certificate, _ := i.file(prefix+"client-certificate", u.ClientCertificate, "use client-certificate-data")
+	key, _ := i.file(prefix+"client-key", u.ClientKey, "use client-key-data")
 	for _, f := range []struct {
 		field string
 		set   bool
@@ -268,7 +272,7 @@ func (i *inspection) user(u *clientcmdapi.AuthInfo) *clientcmdapi.AuthInfo {
 	fresh := clientcmdapi.NewAuthInfo()
 	fresh.Token, fresh.Username, fresh.Password = u.Token, u.Username, u.Password
 	fresh.ClientCertificateData, fresh.ClientKeyData = u.ClientCertificateData, u.ClientKeyData
-	fresh.TokenFile, fresh.ClientCertificate, fresh.ClientKey = u.TokenFile, u.ClientCertificate, u.ClientKey
+	fresh.TokenFile, fresh.ClientCertificate, fresh.ClientKey = tokenFile, certificate, key
 	fresh.Impersonate, fresh.ImpersonateUID = u.Impersonate, u.ImpersonateUID
 	fresh.ImpersonateGroups, fresh.ImpersonateUserExtra = u.ImpersonateGroups, u.ImpersonateUserExtra
 	if u.Exec != nil {
@@ -392,19 +396,4 @@ func (a *Access) REST() (*rest.Config, error) {
 			"--kubeconfig FILE version")
 	}
 	return c, Pin(c)
-}
-
-// namesFiles reports whether credentials or certificates are in files.
-func (a *Access) namesFiles() bool {
-	for _, c := range a.config.Clusters {
-		if c.CertificateAuthority != "" {
-			return true
-		}
-	}
-	for _, u := range a.config.AuthInfos {
-		if u.TokenFile+u.ClientCertificate+u.ClientKey != "" {
-			return true
-		}
-	}
-	return false
 }

@@ -16,6 +16,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -200,6 +201,16 @@ func TestServersAreMatchedByNameAddressAndPort(t *testing.T) {
 			t.Errorf("pattern %q: %v", pattern, err)
 		}
 	}
+	for pattern, want := range map[string]string{
+		"10.0.0.*": "10.0.0.0/24", "10.*:6443": "10.0.0.0/24", "10.0.0.300": "10.0.0.0/24", "2130706433": "10.0.0.0/24",
+		"west.example.com:06443": "a port from 1", "west.example.com:0": "a port from 1", "[fd00::1]:+1": "a port from 1",
+		"west.example.com:65536": "a port from 1",
+	} {
+		_, err := ParsePolicy(nil, []string{pattern})
+		if err == nil || !strings.Contains(err.Error(), "--kubeconfig-servers") || !strings.Contains(err.Error(), want) {
+			t.Errorf("pattern %q, which matches nothing: %v, want it refused with %q", pattern, err, want)
+		}
+	}
 	if _, err := ParsePolicy([]string{"exec", "everything"}, nil); err == nil ||
 		!strings.Contains(err.Error(), `"everything"`) {
 		t.Errorf("a word that there isn't: %v", err)
@@ -360,6 +371,61 @@ func TestAFileThatASecretNamesMayComeLater(t *testing.T) {
 	secret.Data[Key] = []byte("what?")
 	if _, err := OfSecret(secret, Policy{Files: true}); err == nil || Passing(err) {
 		t.Errorf("what no time mends: %v", err)
+	}
+}
+
+// naming returns a kubeconfig whose fields name these files.
+func naming(t *testing.T, authority, token, certificate, key string) []byte {
+	t.Helper()
+	c := clientcmdapi.NewConfig()
+	c.Clusters["c"] = &clientcmdapi.Cluster{Server: "https://one", CertificateAuthority: authority}
+	c.AuthInfos["c"] = &clientcmdapi.AuthInfo{TokenFile: token, ClientCertificate: certificate, ClientKey: key}
+	c.Contexts["c"], c.CurrentContext = &clientcmdapi.Context{Cluster: "c", AuthInfo: "c"}, "c"
+	return write(t, c)
+}
+
+func TestAFileThatCannotBeUsedIsRefusedByItsField(t *testing.T) {
+	folder := t.TempDir()
+	in := func(name string) string { return filepath.Join(folder, name) }
+	certificate, key := pair(t)
+	for name, content := range map[string][]byte{"ca": certificate, "key": key, "token": []byte("secret"),
+		"large": make([]byte, maxFile+1), "empty": nil} {
+		if err := os.WriteFile(in(name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := syscall.Mkfifo(in("pipe"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const authorityField, tokenField = "clusters[].cluster.certificate-authority", "users[].user.tokenFile"
+	const absolute = " must be an absolute path"
+	for name, c := range map[string]struct {
+		text    []byte
+		want    string // "" for none
+		passing bool
+	}{
+		"all are right":        {naming(t, in("ca"), in("token"), in("ca"), in("key")), "", false},
+		"a relative token":     {naming(t, in("ca"), "token", "", ""), tokenField + absolute, false},
+		"a relative authority": {naming(t, "ca", in("token"), "", ""), authorityField + absolute, false},
+		"a relative certificate": {naming(t, "", "", "./ca", in("key")),
+			"users[].user.client-certificate" + absolute, false},
+		"a relative key": {naming(t, "", "", in("ca"), "../key"), "users[].user.client-key" + absolute, false},
+		"a pipe":         {naming(t, "", in("pipe"), "", ""), tokenField + " names a file", true},
+		"a device":       {naming(t, "", "/dev/zero", "", ""), "isn't a regular file", true},
+		"a folder":       {naming(t, "", folder, "", ""), "is a folder", true},
+		"a large file": {naming(t, in("large"), in("token"), "", ""),
+			authorityField + " names a file that can't be used: it has more", true},
+		"a missing file": {naming(t, "", in("none"), "", ""), tokenField + " names a file", true},
+		"not an authority": {naming(t, in("token"), in("token"), "", ""),
+			authorityField + " names a file that holds", true},
+		"an empty authority": {naming(t, in("empty"), in("token"), "", ""),
+			authorityField + " names a file that holds", true},
+	} {
+		_, err := Inspect(c.text, Policy{Files: true})
+		if (err == nil) != (c.want == "") || err != nil && (!strings.Contains(err.Error(), c.want) ||
+			strings.Contains(err.Error(), folder) || Passing(err) != c.passing) {
+			t.Errorf("%s: %v (passing %v), want %q (%v)", name, err, Passing(err), c.want, c.passing)
+		}
 	}
 }
 

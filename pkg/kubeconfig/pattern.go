@@ -27,13 +27,19 @@ func ParsePattern(text string) (Pattern, error) {
 	host, port := text, ""
 	if h, p, err := net.SplitHostPort(text); err == nil {
 		host, port = h, p
-		if _, err := strconv.ParseUint(port, 10, 16); err != nil {
-			return Pattern{}, wrong
+		// No address has a port in another form: 06443 would match nothing.
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 || strconv.FormatUint(n, 10) != port {
+			return Pattern{}, fmt.Errorf("%q: want a port from 1 to 65535, such as 6443", text)
 		}
 	}
 	if address, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
 		address = address.Unmap()
 		return Pattern{network: netip.PrefixFrom(address, address.BitLen()), port: port}, nil
+	}
+	// A name never matches an address, nor does * stand for a part of one.
+	if strings.Trim(host, "0123456789.*") == "" && strings.ContainsAny(host, "0123456789") {
+		return Pattern{}, fmt.Errorf("%q isn't an address: write one such as 10.0.0.1, or a network such as 10.0.0.0/24",
+			text)
 	}
 	labels := labelsOf(host)
 	if _, err := path.Match(labels, ""); err != nil || host == "" || strings.ContainsAny(host, `:/\[]@?# `) {

@@ -142,7 +142,7 @@ func (o Onboarder) planAdd(ctx context.Context, home, there client.Client, a Add
 				"are let go of (tenure status)", o.Name, other)
 		}
 	}
-	if err = namespacesExist(ctx, there, p.access.Namespaces); err != nil {
+	if err = a.namespacesExist(ctx, there, p.access.Namespaces, p.known.Own); err != nil {
 		return p, err
 	}
 	found, err := live(ctx, there, want)

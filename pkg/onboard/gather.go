@@ -156,13 +156,17 @@ func givesRights(o *unstructured.Unstructured) bool {
 	})
 }
 
-// namespacesExist returns an error if a namespace doesn't exist.
-func namespacesExist(ctx context.Context, c client.Client, names []string) error {
+// namespacesExist returns an error if a namespace doesn't exist. If the wish names none, the cluster's own Secret does.
+func (w Wish) namespacesExist(ctx context.Context, c client.Client, names []string, own *corev1.Secret) error {
 	for _, name := range names {
 		err := c.Get(ctx, client.ObjectKey{Name: name}, &corev1.Namespace{})
-		if apierrors.IsNotFound(err) {
+		switch {
+		case apierrors.IsNotFound(err) && w.Namespaces == nil && own != nil:
+			return fmt.Errorf("Secret %s/%s: annotation %s names %s, and the cluster has no such namespace any more: create "+
+				"it, or say by --namespaces where the fleet may write", own.Namespace, own.Name, NamespacesAnnotation, name)
+		case apierrors.IsNotFound(err):
 			return fmt.Errorf("--namespaces %s: the cluster has no such namespace: create it, or leave it out", name)
-		} else if err != nil {
+		case err != nil:
 			return fmt.Errorf("reading namespace %s: %w", name, err)
 		}
 	}

@@ -161,6 +161,36 @@ func asServed(o *unstructured.Unstructured, made bool) *unstructured.Unstructure
 	return o
 }
 
+func TestANamespaceThatIsMissingIsBlamedOnWhatNamesIt(t *testing.T) {
+	c := fake.NewClientBuilder().WithObjects(
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "jobs"}}).Build()
+	own := newSecret("ns", "west", "uid", Access{[]Role{Ats}, []string{"jobs", "gone"}})
+	for name, tt := range map[string]struct {
+		wish Wish
+		own  *corev1.Secret
+		want string // "" for no error
+	}{
+		"the Secret of before": {Wish{}, own, "Secret ns/west: annotation " + NamespacesAnnotation + " names gone, and " +
+			"the cluster has no such namespace any more: create it, or say by --namespaces where the fleet may write"},
+		"the flag": {Wish{Namespaces: []string{"gone"}}, own,
+			"--namespaces gone: the cluster has no such namespace: create it, or leave it out"},
+		"nothing":           {Wish{Namespaces: []string{"jobs"}}, own, ""},
+		"nothing, at first": {Wish{}, nil, ""},
+	} {
+		access, err := tt.wish.of(tt.own)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		if err := tt.wish.namespacesExist(t.Context(), c, access.Namespaces, tt.own); err != nil {
+			got = err.Error()
+		}
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
 func TestWhatIsThereDecidesWhatIsDone(t *testing.T) {
 	want := objectsOf(t, Access{[]Role{Ats}, []string{"a"}})
 	served := func(made bool, objects []*unstructured.Unstructured,

@@ -16,7 +16,7 @@ func TestTheRunbookSaysWhatToDoAboutEachReason(t *testing.T) {
 	entry, _, _ = strings.Cut(entry, "\n## ")
 	all := []string{
 		summarize(nil, 1).Reason, forbidden("kube-system", Record{}).Reason, cleaning(nil).Reason,
-		invalid(errors.New("no"), Record{}).Reason,
+		invalid(errors.New("no"), Record{}).Reason, ReasonRecordRefused,
 	}
 	for state, reason := range reasons {
 		if state != Available && reason != ReasonProgressing {
@@ -24,7 +24,7 @@ func TestTheRunbookSaysWhatToDoAboutEachReason(t *testing.T) {
 		}
 	}
 	for _, reason := range all {
-		if !strings.Contains(entry, "\n| `"+reason+"` | ") {
+		if !strings.Contains(entry, "\n| `"+reason+"` ") {
 			t.Errorf("the runbook doesn't say what to do about %s", reason)
 		}
 	}

@@ -286,9 +286,13 @@ func (v CopyView) progress(after time.Duration) Outcome {
 	} else if current && after == 0 && stalled(status) {
 		o.State = Stalled
 		o.Text = fmt.Sprintf("%d/%d, its rollout doesn't get on: %s", o.Ready, o.Desired, reasonStalled)
-	} else if wanted, _, _ := unstructured.NestedBool(v.Want.Full.Object, "spec", "paused"); spec.Paused && !wanted {
+	} else if spec.Paused {
+		who := "somebody has paused its rollouts there"
+		if wanted, _, _ := unstructured.NestedBool(v.Want.Full.Object, "spec", "paused"); wanted {
+			who = "the source is paused" // a copy that is made meanwhile has no Pods
+		}
 		o.State = Stalled
-		o.Text = fmt.Sprintf("%d/%d, somebody has paused its rollouts there (kubectl rollout resume)", o.Ready, o.Desired)
+		o.Text = fmt.Sprintf("%d/%d, %s (kubectl rollout resume)", o.Ready, o.Desired, who)
 	}
 	return o
 }

@@ -263,6 +263,37 @@ func TestDecideCopy(t *testing.T) {
 	}
 }
 
+func TestACopyWhoseRolloutIsPausedSaysWhoHasPausedIt(t *testing.T) {
+	paused := func(d *appsv1.Deployment) { d.Spec.Paused = true }
+	without := func(d *appsv1.Deployment) { d.Status = appsv1.DeploymentStatus{ObservedGeneration: 2} }
+	want := mustWant(t, aSource(paused), nil)
+	fresh, err := toDeployment(want.Full)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fresh.Generation = 2
+	without(fresh)
+	complete := fresh.DeepCopy()
+	complete.Status = aCopy(t).Status
+	for name, c := range map[string]struct {
+		view  CopyView
+		state State
+		text  string
+	}{
+		"by the source, and it was made since": {CopyView{Want: want, Copy: fresh}, Stalled,
+			"0/3, the source is paused (kubectl rollout resume)"},
+		"by the source, when it was complete": {CopyView{Want: want, Copy: complete}, Available, ""},
+		"by somebody there": {CopyView{Want: mustWant(t, aSource(), nil), Copy: aCopy(t, paused, without)}, Stalled,
+			"0/3, somebody has paused its rollouts there (kubectl rollout resume)"},
+	} {
+		c.view.Source, c.view.SourceCluster, c.view.Now = "home/shop/web", homeUID, epoch
+		step, err := DecideCopy(c.view)
+		if err != nil || step.Act != ActNone || step.Outcome.State != c.state || step.Outcome.Text != c.text {
+			t.Errorf("%s: %+v, %v, want state %d with %q", name, step, err, c.state, c.text)
+		}
+	}
+}
+
 func TestACopyIsTheSourceWithoutWhatBelongsToOthers(t *testing.T) {
 	source := aSource(annotated("kubectl.kubernetes.io/last-applied-configuration", "{}"),
 		annotated("deployment.kubernetes.io/revision", "4"),

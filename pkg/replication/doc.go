@@ -31,7 +31,8 @@
 //
 // Invalid annotations are shown, with name and value, in the condition and an event. Until they are corrected nothing
 // else is written anywhere, and existing copies stay as they are. A name that no cluster has (yet) is no error: it is a
-// target that is away. One annotation names at most 500 clusters.
+// target that is away. Weights and overrides may only name clusters that tenure.dev/clusters names, unless that is *.
+// One annotation names at most 500 clusters.
 //
 // # What the owner of a namespace in a target writes
 //
@@ -166,9 +167,10 @@
 //   - A target is away, for its share of a total, when its API server doesn't answer at all. One that answers and can't
 //     store anything is shown with what it says, and keeps its share.
 //   - Admission webhooks may take 30 s, and a reconcile waits 5 s for all that it does in a target. So a write that
-//     takes longer fails once, and counts as no answer. The next one gets 35 s if the target answers a read, two at a
-//     time in each target. The source's other copies wait as long for their next change. A wait for our own limits
-//     isn't such a write. A write that takes longer than 35 s is never made; the condition says so.
+//     takes longer fails once, and counts as no answer. The next one gets 35 s if the target answers a read. Each
+//     replica makes two such writes at a time in each target. The source's other copies wait as long for their next
+//     change. A wait for our own limits isn't such a write. A write that takes longer than 35 s is never made; the
+//     condition says so.
 //   - A target whose Secret was removed is away at once. Its share moves when this process has run for the grace, or,
 //     if the targets are all clusters, when it has been unknown for the grace.
 package replication

@@ -88,6 +88,12 @@ func (a *actor) replicate(ctx context.Context, wanted bool) (ctrl.Result, error)
 		if wish, err = ParseWish(a.source, a.name); err != nil {
 			return a.report(ctx, invalid(err, record), 0)
 		}
+		if err := wish.astray(a.source, aliases); err != nil {
+			if left := a.r.connecting(); left > 0 { // it may be another name of a target
+				return ctrl.Result{RequeueAfter: left}, nil
+			}
+			return a.report(ctx, invalid(err, record), 0)
+		}
 		wish = wish.renamed(aliases)
 		targets = wish.targets(known, a.name)
 		weighed := wish.weighed(targets, record.Copies, a.name)

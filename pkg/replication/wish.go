@@ -90,6 +90,25 @@ func (w Wish) renamed(aliases map[multicluster.ClusterName]multicluster.ClusterN
 	return w
 }
 
+// astray returns an error for each cluster, at most maxComplaints, that weights or overrides name although it gets no
+// copy: a mistyped name would change nothing, silently. * takes them for clusters that come later.
+func (w Wish) astray(source *appsv1.Deployment, aliases map[multicluster.ClusterName]multicluster.ClusterName) error {
+	if w.All {
+		return nil
+	}
+	p, targets := &parser{annotations: source.Annotations}, rename(w.Clusters, aliases)
+	check := func(annotation string, named []multicluster.ClusterName) {
+		for _, name := range named {
+			if !slices.Contains(targets, cmp.Or(aliases[name], name)) {
+				p.refuse(annotation, "%s isn't one of %s: name it there, or leave it out here", name, AnnotationClusters)
+			}
+		}
+	}
+	check(AnnotationWeights, sortedKeys(w.Weights))
+	check(AnnotationOverrides, sortedKeys(w.Overrides))
+	return errors.Join(p.bad...)
+}
+
 // rename replaces aliases by the names that they stand for. The result is sorted, with each name once.
 func rename(names []multicluster.ClusterName,
 	aliases map[multicluster.ClusterName]multicluster.ClusterName) []multicluster.ClusterName {

@@ -3,10 +3,12 @@ package replication
 import (
 	"errors"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	appsv1 "k8s.io/api/apps/v1"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 )
 
@@ -98,6 +100,52 @@ func TestParseWish(t *testing.T) {
 			}
 			if diff := cmp.Diff(c.want, got, cmpopts.EquateEmpty()); len(c.bad) == 0 && diff != "" {
 				t.Errorf("wish (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A mistyped name would change nothing, silently.
+func TestWhatIsSaidOfAClusterThatGetsNoCopyIsRefused(t *testing.T) {
+	const overrides = `{"wset":{"images":{"web":"web:2"}}}`
+	for name, c := range map[string]struct {
+		source *appsv1.Deployment
+		bad    string // the annotation that is refused, "" for none
+	}{
+		"an override": {aSource(annotated(AnnotationOverrides, overrides)), AnnotationOverrides},
+		"a weight":    {divided(annotated(AnnotationWeights, "west=1,wset=3")), AnnotationWeights},
+		"an override, with all clusters": {aSource(annotated(AnnotationClusters, "*"),
+			annotated(AnnotationOverrides, overrides)), ""},
+		"a weight by another name": {divided(annotated(AnnotationWeights, "also=3")), ""},
+		"an override of a target that is named by another name": {aSource(annotated(AnnotationClusters, "also"),
+			annotated(AnnotationOverrides, `{"west":{"replicas":5}}`)), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, c.source)
+			b.also("also", true)
+			if c.bad != "" {
+				if result, err := b.reconcile(); err != nil || result.RequeueAfter != connectGrace || len(b.written) > 0 {
+					t.Errorf("while clusters connect, and wset may be another name: %+v, %v, written %v", result, err, b.written)
+				}
+				b.clock.Step(connectGrace)
+			}
+			b.live()
+			condition := findCondition(b.get("home"))
+			if c.bad == "" {
+				if condition.Reason != ReasonReplicated {
+					t.Errorf("condition %s: %s", condition.Reason, condition.Message)
+				}
+				return
+			}
+			if diff := cmp.Diff([]string{"status home"}, b.written); diff != "" {
+				t.Errorf("writes (-want +got):\n%s", diff)
+			}
+			for _, word := range []string{"annotation " + c.bad, c.source.Annotations[c.bad], "wset isn't one of " +
+				AnnotationClusters + ": name it there, or leave it out here"} {
+				if message := condition.Message; condition.Reason != ReasonInvalidAnnotation ||
+					!strings.Contains(strings.ReplaceAll(message, `\"`, `"`), word) {
+					t.Errorf("condition %s: %s, want it to say %q", condition.Reason, message, word)
+				}
 			}
 		})
 	}

@@ -94,6 +94,19 @@ func refusals(t *testing.T, c client.Client) {
 				Limits: corev1.ResourceList{"cpu": resource.MustParse("1")}}
 		}, "no request is above its limit"},
 		{func(s *cnatv1alpha1.AtSpec) {
+			s.Resources = &cnatv1alpha1.AtResources{Requests: corev1.ResourceList{"example.com/gpu": resource.MustParse("1")},
+				Limits: corev1.ResourceList{"example.com/gpu": resource.MustParse("2")}}
+		}, "has a request that equals its limit"},
+		{func(s *cnatv1alpha1.AtSpec) {
+			s.Resources = &cnatv1alpha1.AtResources{Requests: corev1.ResourceList{"hugepages-2Mi": resource.MustParse("2Mi")},
+				Limits: corev1.ResourceList{"hugepages-2Mi": resource.MustParse("4Mi")}}
+		}, "has a request that equals its limit"},
+		{func(s *cnatv1alpha1.AtSpec) {
+			s.Resources = &cnatv1alpha1.AtResources{Limits: corev1.ResourceList{"example.com/gpu": resource.MustParse("0.5")}}
+		}, "has a whole number"},
+		{func(s *cnatv1alpha1.AtSpec) { s.SecurityContext = localhost("/etc/profile.json") }, "no part is '..'"},
+		{func(s *cnatv1alpha1.AtSpec) { s.SecurityContext = localhost("a/../../profile.json") }, "no part is '..'"},
+		{func(s *cnatv1alpha1.AtSpec) {
 			s.SecurityContext = &cnatv1alpha1.AtSecurityContext{
 				Capabilities: &cnatv1alpha1.AtCapabilities{Add: []string{"CAP_SYS_ADMIN"}},
 			}
@@ -149,6 +162,22 @@ func refusals(t *testing.T, c client.Client) {
 			t.Errorf("%s: %v, which can't be read: %v, want a refusal that names the field", field, r.value, err)
 		}
 	}
+	asPodsDo := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+		"schedule": "2019-04-12T10:12:00Z", "command": "ls", "resources": map[string]any{
+			"requests": map[string]any{"example.com/gpu": int64(1), "example.com/x": "1k", "hugepages-2Mi": "4Mi",
+				"cpu": "1.5"},
+			"limits": map[string]any{"example.com/gpu": "1", "example.com/x": "1000", "hugepages-2Mi": "4194304",
+				"cpu": int64(2)},
+		},
+		"securityContext": map[string]any{"seccompProfile": map[string]any{"type": "Localhost",
+			"localhostProfile": "..profiles/a..b/..."}},
+	}}}
+	asPodsDo.SetGroupVersionKind(cnatv1alpha1.GroupVersion.WithKind("At"))
+	asPodsDo.SetNamespace("default")
+	asPodsDo.SetName("accepted")
+	if err := c.Create(t.Context(), asPodsDo, client.DryRunAll); err != nil {
+		t.Errorf("what Pods may have is refused: %v", err)
+	}
 	for i, r := range []struct{ schedule, command, field string }{
 		{"tomorrow", "ls", "spec.schedule"},
 		{"", "ls", "spec.schedule"},
@@ -167,6 +196,13 @@ func refusals(t *testing.T, c client.Client) {
 			t.Errorf("schedule %q, command %q: %v, want a refusal that names %s", r.schedule, r.command, err, r.field)
 		}
 	}
+}
+
+// localhost is a security context with a seccomp profile in a file.
+func localhost(profile string) *cnatv1alpha1.AtSecurityContext {
+	return &cnatv1alpha1.AtSecurityContext{SeccompProfile: &cnatv1alpha1.AtSeccompProfile{
+		Type: corev1.SeccompProfileTypeLocalhost, LocalhostProfile: &profile,
+	}}
 }
 
 // transitions changes one At, step by step.

@@ -132,24 +132,30 @@ type AtSpec struct {
 	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
 }
 
+// An API server bounds what a rule may cost at worst: 15 entries is the most of which each request can be compared with
+// its limit.
+
 // AtResources are the resources of an At's only container, in the words of Pods.
 // +kubebuilder:validation:XValidation:rule="!has(self.requests) || self.requests.all(name, !(name.contains('/') || name.startsWith('hugepages-')) || (has(self.limits) && name in self.limits))",message="what can't be shared, such as example.com/gpu or hugepages-2Mi, needs a limit"
 // +kubebuilder:validation:XValidation:rule="!has(self.requests) || !has(self.limits) || ['cpu', 'memory', 'ephemeral-storage'].all(name, !(name in self.requests) || !(name in self.limits) || quantity(string(self.requests[name])).compareTo(quantity(string(self.limits[name]))) <= 0)",message="no request is above its limit"
+// +kubebuilder:validation:XValidation:rule="!has(self.requests) || !has(self.limits) || self.requests.all(name, name in ['cpu', 'memory', 'ephemeral-storage'] || !(name in self.limits) || (type(self.requests[name]) == string && type(self.limits[name]) == string ? quantity(self.requests[name]).compareTo(quantity(self.limits[name])) == 0 : int(self.requests[name]) == int(self.limits[name])))",message="what can't be shared, such as example.com/gpu or hugepages-2Mi, has a request that equals its limit"
 type AtResources struct {
 	// requests are what a node must have free.
 	// +optional
-	// +kubebuilder:validation:MaxProperties=16
+	// +kubebuilder:validation:MaxProperties=15
 	// +kubebuilder:validation:XValidation:rule="self.all(name, size(name) <= 253 && size(string(self[name])) <= 64)",message="a resource's name has at most 253 characters, a quantity 64"
 	// +kubebuilder:validation:XValidation:rule="self.all(name, !string(self[name]).startsWith('-'))",message="no quantity is negative"
 	// +kubebuilder:validation:XValidation:rule="self.all(name, name in ['cpu', 'memory', 'ephemeral-storage'] || name.startsWith('hugepages-') || name.contains('/'))",message="a resource is cpu, memory, ephemeral-storage, hugepages-SIZE, or one such as example.com/gpu"
+	// +kubebuilder:validation:XValidation:rule="self.all(name, name in ['cpu', 'memory', 'ephemeral-storage'] || name.startsWith('hugepages-') || type(self[name]) == int || quantity(self[name]).isInteger())",message="what is counted, such as example.com/gpu, has a whole number"
 	Requests map[corev1.ResourceName]resource.Quantity `json:"requests,omitempty"`
 
 	// limits are what the container may use at most.
 	// +optional
-	// +kubebuilder:validation:MaxProperties=16
+	// +kubebuilder:validation:MaxProperties=15
 	// +kubebuilder:validation:XValidation:rule="self.all(name, size(name) <= 253 && size(string(self[name])) <= 64)",message="a resource's name has at most 253 characters, a quantity 64"
 	// +kubebuilder:validation:XValidation:rule="self.all(name, !string(self[name]).startsWith('-'))",message="no quantity is negative"
 	// +kubebuilder:validation:XValidation:rule="self.all(name, name in ['cpu', 'memory', 'ephemeral-storage'] || name.startsWith('hugepages-') || name.contains('/'))",message="a resource is cpu, memory, ephemeral-storage, hugepages-SIZE, or one such as example.com/gpu"
+	// +kubebuilder:validation:XValidation:rule="self.all(name, name in ['cpu', 'memory', 'ephemeral-storage'] || name.startsWith('hugepages-') || type(self[name]) == int || quantity(self[name]).isInteger())",message="what is counted, such as example.com/gpu, has a whole number"
 	Limits map[corev1.ResourceName]resource.Quantity `json:"limits,omitempty"`
 }
 
@@ -229,6 +235,7 @@ type AtSeccompProfile struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=255
+	// +kubebuilder:validation:XValidation:rule="!self.startsWith('/') && !('..' in self.split('/'))",message="must be a path below that folder: no '/' in front, and no part is '..'"
 	LocalhostProfile *string `json:"localhostProfile,omitempty"`
 }
 
