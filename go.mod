@@ -21,7 +21,7 @@ require (
 	go.opentelemetry.io/otel/trace v1.47.0 // traces
 	go.yaml.in/yaml/v3 v3.0.5 // looking at the structure of a kubeconfig before it is parsed
 	golang.org/x/oauth2 v0.37.0 // the type of client-go's sources of tokens, for the page
-	golang.org/x/sync v0.23.0 // in the demo and the bench only: goroutines that end with the first error
+	golang.org/x/sync v0.23.0 // goroutines that end with the first error, or a few at a time
 	golang.org/x/sys v0.48.0 // in the bench only: the clocks of processes
 	golang.org/x/term v0.46.0 // the demo's and the console's screens
 	golang.org/x/time v0.15.0 // token buckets: budgets of events, log lines and traces, limits of requests

@@ -30,7 +30,7 @@ import (
 // homeOn returns the writer of incarnation a, over a client.
 func homeOn(ctx context.Context, c client.Client, spawn func(func())) *home {
 	h := &home{
-		id: "a", log: logr.Discard(), trouble: newTrouble(logr.Discard()), observer: NopObserver{},
+		id: "a", log: logr.Discard(), failures: newHomeFailures(logr.Discard()), observer: NopObserver{},
 		mail: newMailbox[driver.Event](), spawn: spawn, client: c, members: member.NewStore(c, "n", ""),
 	}
 	h.restart(ctx)
@@ -166,7 +166,7 @@ func TestAnAnswerSaysWhenItCameAndForHowLongHomeAsksToBeLeftAlone(t *testing.T) 
 	answered := make(chan struct{})
 	mail := newMailbox[driver.Event]()
 	h, err := newHome(t.Context(), "a", Config{Namespace: "n", Observer: NopObserver{}}, &rest.Config{Host: server.URL},
-		scheme, logr.Discard(), newTrouble(logr.Discard()), mail, clock{start: time.Now()},
+		scheme, logr.Discard(), newHomeFailures(logr.Discard()), mail, clock{start: time.Now()},
 		func(f func()) { go func() { f(); close(answered) }() }, func() string { return "" })
 	if err != nil {
 		t.Fatal(err)

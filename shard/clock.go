@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"context"
 	"sync/atomic"
 	"time"
 
@@ -13,6 +14,16 @@ type clock struct{ start time.Time } // the monotonic clock's origin
 func (c clock) now() ownership.Instant {
 	now := time.Now()
 	return ownership.Instant{Mono: now.Sub(c.start), Wall: time.Duration(now.UnixNano())}
+}
+
+// sleep waits for that long. It returns false as soon as the context ends.
+func sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
 }
 
 // lease holds the instant until which one incarnation may act. The loop sets it, and gates check it at every passage.

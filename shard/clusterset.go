@@ -263,11 +263,11 @@ func (cs *clusterSet) status() map[keyspace.ClusterName]ClusterStatus {
 			WatchMode: "server",
 		}
 		if s := cs.clusters[name]; s != nil {
-			c.Engaged, c.Refused, c.CredentialsExpire = true, s.refused, s.expires
+			c.Known, c.Refused, c.CredentialsExpire = true, s.refused, s.expires
 		}
 		c.Writes, c.WaitingWrites, c.Limits = traffic.Writes()
 		state, cause := traffic.Breaker.State()
-		c.State, c.Cause = string(state), string(cause)
+		c.State, c.Cause = state, string(cause)
 		if !traffic.ServerSide() {
 			c.WatchMode = "client"
 		}

@@ -45,7 +45,7 @@ func TestClustersThatComeAndGoLeaveLittleBehind(t *testing.T) {
 			t.Fatalf("after %d clusters that came and went, %d are remembered", i+1, n)
 		}
 	}
-	if got := cs.status()["west"]; got.Kept != 7 || !got.Engaged {
+	if got := cs.status()["west"]; got.Kept != 7 || !got.Known {
 		t.Errorf("the cluster that stayed: %+v", got)
 	}
 }

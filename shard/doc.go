@@ -29,9 +29,8 @@
 //     one, or after it. So clean up by a finalizer, or ask GetAPIReader first whether the name is taken again.
 //   - Its writes carry preconditions, so a write that was on the wire when its tenure ended does no harm. Server-side
 //     apply has none but field ownership, which old and new holder share: where a late one would do harm, set the
-//     resourceVersion of what is applied. A cache may
-//     be older than the last write of the previous holder. So what must not happen twice has to be guarded by a
-//     precondition or a live read, as in any controller that was restarted.
+//     resourceVersion of what is applied. A cache may be older than the last write of the previous holder. So what must
+//     not happen twice has to be guarded by a precondition or a live read, as in any controller that was restarted.
 //   - GetCluster returns clusters whose clients a shard fences. It takes the name of a shard that is warm or held
 //     here or, inside a guarded reconcile, the name of a cluster that [Copies] reach. Outside of one, a cluster's
 //     name fails; [Manager.Unfenced] returns that cluster without a fence. mcmanager.LocalCluster and GetLocalManager

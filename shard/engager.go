@@ -181,10 +181,8 @@ func (g *engager) engageAwares(e *engagement) {
 					told = err.Error()
 					g.log.Error(err, "controller can't be engaged with shard; trying again", "shard", e.id.String())
 				}
-				select {
-				case <-ctx.Done():
+				if !sleep(ctx, pause) {
 					return
-				case <-time.After(pause):
 				}
 			}
 		})
@@ -284,8 +282,8 @@ func (g *engager) measure() {
 }
 
 // serves reports whether a shard that is held here is served.
-func (g *engager) serves(h ownership.Holding) bool {
-	return g.judge.trouble(h.ID.Cluster) == nil && (h.Active || h.Phase == "draining")
+func (g *engager) serves(s ShardStatus) bool {
+	return s.Served() && g.judge.trouble(s.ID.Cluster) == nil
 }
 
 // status describes what is warm or held here.

@@ -35,7 +35,7 @@ import (
 
 // newRecordCache returns a cache that watches the Leases and Shard records of the home cluster once it is started. It
 // calls reconnected whenever the watch of a kind begins again.
-func newRecordCache(cfg Config, rc *rest.Config, scheme *runtime.Scheme, log logr.Logger, t *trouble,
+func newRecordCache(cfg Config, rc *rest.Config, scheme *runtime.Scheme, log logr.Logger, failures *homeFailures,
 	reconnected func()) (cache.Cache, error) {
 	tenures, err := labels.Parse(member.Selector(cfg.Fleet))
 	if err != nil {
@@ -49,7 +49,7 @@ func newRecordCache(cfg Config, rc *rest.Config, scheme *runtime.Scheme, log log
 	namespaces := map[string]cache.Config{cfg.Namespace: {}}
 	c, err := cache.New(rc, cache.Options{
 		Scheme: scheme, Mapper: recordMapper(),
-		NewInformer: engage.LiveInformer(cfg.LeaseDuration/10, func(err error) { t.tell("List", err) }),
+		NewInformer: engage.LiveInformer(cfg.LeaseDuration/10, func(err error) { failures.tell("List", err) }),
 		DefaultWatchErrorHandler: func(_ context.Context, _ *toolscache.Reflector, err error) { // the reflector retries
 			if apierrors.IsNotFound(err) {
 				log.Error(err, "the home cluster doesn't know the kind Shard: install config/crd there")
@@ -59,7 +59,7 @@ func newRecordCache(cfg Config, rc *rest.Config, scheme *runtime.Scheme, log log
 				errors.Is(err, io.ErrUnexpectedEOF) {
 				return // a watch that has ended, as every watch does
 			}
-			t.tell("Watch", err)
+			failures.tell("Watch", err)
 		},
 		ByObject: map[client.Object]cache.ByObject{
 			&coordinationv1.Lease{}: {Label: tenures, Namespaces: namespaces},
@@ -73,7 +73,7 @@ func newRecordCache(cfg Config, rc *rest.Config, scheme *runtime.Scheme, log log
 }
 
 // lean drops the managed fields of a record, a third of what it takes in memory. While the record moves, it keeps those
-// that show when its assignee was written, which package console tells.
+// that show when its assignee was written, which package console shows.
 func lean(object any) (any, error) {
 	if s, ok := object.(*tenurev1alpha1.Shard); ok {
 		moves := s.Spec.Assignee != "" && s.Spec.Assignee != s.Status.Holder

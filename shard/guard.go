@@ -52,9 +52,8 @@ func TenureOf(ctx context.Context) (id keyspace.ShardID, epoch protocol.Epoch, o
 var errAbandoned = errors.New("the reconcile didn't return in time: the key is tried again beside it")
 
 func newGuard(roster *roster, log logr.Logger, inner reconcile.TypedReconciler[mcreconcile.Request]) *guard {
-	told := budget.New(budget.Config{Burst: 1, Every: time.Minute, PerSecond: 1})
 	roster.guarded.Store(true)
-	return &guard{roster: roster, log: log, told: told, inner: inner}
+	return &guard{roster: roster, log: log, told: budget.OnceAMinute(), inner: inner}
 }
 
 type guard struct {
@@ -158,9 +157,9 @@ func (g *guard) failed(e *engagement, key putOffKey, err error, asked *engage.As
 		e.putOff.forget(key)
 		return 0
 	}
-	if more, ok := g.told.Take(string(e.id.Cluster), time.Now()); ok {
+	if left, ok := g.told.Take(string(e.id.Cluster), time.Now()); ok {
 		g.log.Info("cluster serves less than it is asked for; key is put off", "shard", e.id.String(), "key",
-			key.String(), "error", err.Error(), "in", after.String(), "moreLikeIt", more)
+			key.String(), "error", err.Error(), "in", after.String(), "leftOut", left)
 	}
 	return after
 }

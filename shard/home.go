@@ -30,7 +30,7 @@ type home struct {
 	id       protocol.Incarnation
 	fleet    keyspace.Fleet
 	log      logr.Logger
-	trouble  *trouble
+	failures *homeFailures
 	observer Observer
 	client   client.Client
 	members  *member.Store
@@ -45,7 +45,7 @@ type home struct {
 
 // newHome returns an incarnation's client of the home cluster. It sends nothing.
 func newHome(ctx context.Context, id protocol.Incarnation, cfg Config, rc *rest.Config, scheme *runtime.Scheme,
-	log logr.Logger, t *trouble, mail *mailbox[driver.Event], clock clock, spawn func(func()),
+	log logr.Logger, failures *homeFailures, mail *mailbox[driver.Event], clock clock, spawn func(func()),
 	say func() string) (*home, error) {
 	rc = rest.CopyConfig(rc)
 	rc.QPS = -1 // no client-side limit: renewals must never wait for one, and the driver bounds the requests in flight
@@ -62,8 +62,8 @@ func newHome(ctx context.Context, id protocol.Incarnation, cfg Config, rc *rest.
 		return nil, fmt.Errorf("building the client of the home cluster: %w", err)
 	}
 	h := &home{
-		id: id, fleet: cfg.Fleet, log: log, trouble: t, observer: cfg.Observer, mail: mail, clock: clock, spawn: spawn,
-		client: c, members: member.NewStore(c, cfg.Namespace, cfg.Fleet),
+		id: id, fleet: cfg.Fleet, log: log, failures: failures, observer: cfg.Observer, mail: mail, clock: clock,
+		spawn: spawn, client: c, members: member.NewStore(c, cfg.Namespace, cfg.Fleet),
 		records: record.NewStore(c, cfg.Namespace, cfg.Fleet),
 	}
 	h.members.Say = say
@@ -106,7 +106,7 @@ func (h *home) write(w driver.Write) {
 			// cancelled, or another replica was faster: both are normal
 			h.log.V(1).Info("record not written", "what", what, "outcome", outcome.String(), "error", err.Error())
 		default:
-			h.trouble.tell(what, err)
+			h.failures.tell(what, err)
 		}
 		if w.Number == 0 {
 			return
@@ -193,7 +193,7 @@ func (h *home) read(r driver.Read) {
 		in, err := h.reading(ctx, r.Of)
 		at := h.clock.now()
 		if err != nil && bound.Err() == nil {
-			h.trouble.tell("Read", err)
+			h.failures.tell("Read", err)
 		}
 		put := h.mail.put
 		if r.Of.Lease == h.id {

@@ -23,10 +23,10 @@ const joinRefused = "JoinRefused"
 // misfitReplica is the reason of events about a member of the fleet that should have stayed outside.
 const misfitReplica = "MisfitReplica"
 
-// lookPatience is the timeout of one check whether a replica may take part, lookEvery the time until the next check.
+// entrancePatience is the timeout of one check whether a replica may take part, entranceEvery the time until the next.
 const (
-	lookPatience = 20 * time.Second
-	lookEvery    = 2 * time.Second
+	entrancePatience = 20 * time.Second
+	entranceEvery    = 2 * time.Second
 )
 
 // entrance is where a process waits before its first incarnation while it must not take part: the home cluster's CRD
@@ -72,10 +72,8 @@ func (e *entrance) wait(ctx context.Context) {
 			return
 		}
 		e.tell(ctx, misfits, err)
-		select {
-		case <-ctx.Done():
+		if !sleep(ctx, entranceEvery) {
 			return
-		case <-time.After(lookEvery):
 		}
 	}
 }
@@ -83,7 +81,7 @@ func (e *entrance) wait(ctx context.Context) {
 // look returns what keeps the process from taking part.
 func (e *entrance) look(ctx context.Context) ([]member.Misfit, error) {
 	asked := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, lookPatience)
+	ctx, cancel := context.WithTimeout(ctx, entrancePatience)
 	defer cancel()
 	err := e.records.CheckSchema(ctx)
 	var misfits []member.Misfit

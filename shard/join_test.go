@@ -42,7 +42,7 @@ func TestAProcessWaitsOutsideAFleetThatItCannotWorkWithAndSaysSoOnce(t *testing.
 		joined := make(chan struct{})
 		go func() { e.wait(t.Context()); close(joined) }()
 		for range 10 { // it renews
-			time.Sleep(lookEvery)
+			time.Sleep(entranceEvery)
 			if err := c.Update(t.Context(), later); err != nil {
 				t.Fatal(err)
 			}
@@ -66,7 +66,7 @@ func TestAProcessWaitsOutsideAFleetThatItCannotWorkWithAndSaysSoOnce(t *testing.
 		if err := c.Delete(t.Context(), later); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(lookEvery)
+		time.Sleep(entranceEvery)
 		synctest.Wait()
 		select {
 		case <-joined:
@@ -104,7 +104,7 @@ func TestAProcessTakesPartOnceWhoIsInItsWayHasStoodStillForItsLease(t *testing.T
 				home := interceptor.NewClient(fake.NewClientBuilder().WithScheme(recordScheme(t)).WithObjects(other).Build(),
 					interceptor.Funcs{List: func(ctx context.Context, home client.WithWatch, list client.ObjectList,
 						opts ...client.ListOption) error {
-						if since := time.Since(began); c.away != 0 && since > c.away && since <= c.away+lookEvery {
+						if since := time.Since(began); c.away != 0 && since > c.away && since <= c.away+entranceEvery {
 							return errors.New("away")
 						}
 						return home.List(ctx, list, opts...)

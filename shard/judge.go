@@ -18,6 +18,7 @@ import (
 	"github.com/tenure-dev/tenure/shard/internal/driver"
 	"github.com/tenure-dev/tenure/shard/internal/engage"
 	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
 const (
@@ -250,10 +251,10 @@ func (j *clusterJudge) verdictOn(name keyspace.ClusterName, c *ClusterStatus) {
 		return
 	}
 	c.Unusable = why.Error()
-	if c.State == string(engage.StateOpen) || c.State == string(engage.StateHalfOpen) {
+	if c.State == protocol.ClusterOpen || c.State == protocol.ClusterHalfOpen {
 		return
 	}
-	c.State, c.Cause = string(engage.StateOpen), string(engage.Silence)
+	c.State, c.Cause = protocol.ClusterOpen, string(engage.Silence)
 	switch {
 	case apierrors.IsUnauthorized(why):
 		c.Cause = string(engage.Unauthorized)
@@ -287,10 +288,8 @@ func ask(ctx context.Context, c connection, breaker *engage.Breaker) (trouble er
 		case try > 0 || time.Since(sent) > time.Second || apierrors.IsUnauthorized(err):
 			return err
 		}
-		select {
-		case <-ctx.Done():
+		if !sleep(ctx, againAfter) {
 			return ctx.Err()
-		case <-time.After(againAfter):
 		}
 	}
 }

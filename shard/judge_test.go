@@ -23,6 +23,7 @@ import (
 	"github.com/tenure-dev/tenure/shard/internal/driver"
 	"github.com/tenure-dev/tenure/shard/internal/engage"
 	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
 func TestOnlyAClusterOfWhichSomethingIsHeldKeepsAConnection(t *testing.T) {
@@ -156,7 +157,7 @@ func TestWhoeverWantsToKnowGetsOneVerdict(t *testing.T) {
 		if apierrors.IsUnauthorized(j.usable(t.Context(), "west")) != (status == 401) {
 			t.Errorf("%d: can't be told from others: %v", status, j.usable(t.Context(), "west"))
 		}
-		if s := state(); s.State != string(engage.StateOpen) || s.Cause != string(want) || s.Unusable == "" {
+		if s := state(); s.State != protocol.ClusterOpen || s.Cause != string(want) || s.Unusable == "" {
 			t.Errorf("%d: %s, %s, %q", status, s.State, s.Cause, s.Unusable)
 		}
 	}

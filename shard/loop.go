@@ -28,7 +28,7 @@ type loop struct {
 	home     *rest.Config
 	scheme   *runtime.Scheme
 	log      logr.Logger
-	trouble  *trouble
+	failures *homeFailures
 	clock    clock
 	driver   *driver.Driver
 	mail     *mailbox[driver.Event]
@@ -252,14 +252,14 @@ func (l *loop) begin(b driver.Begin) {
 	l.shards = &engager{
 		cfg: l.cfg, id: b.ID, log: log, ctx: l.ctx, clusters: l.clusters, roster: l.roster, judge: l.judge, lease: l.lease,
 		put: l.mail.put, spawn: l.beside.Go, room: memory.NewRoom(memory.Now, log), turns: &turnstile.Turnstile{},
-		cold: budget.New(budget.Config{Burst: 1, Every: time.Minute, PerSecond: 1}),
+		cold: budget.OnceAMinute(),
 	}
 	again := l.writer != nil
 	if again {
 		l.writer.cancel()
 	}
 	var err error
-	if l.writer, err = newHome(l.ctx, b.ID, l.cfg, l.home, l.scheme, log, l.trouble, l.mail, l.clock, l.beside.Go,
+	if l.writer, err = newHome(l.ctx, b.ID, l.cfg, l.home, l.scheme, log, l.failures, l.mail, l.clock, l.beside.Go,
 		l.say); err != nil {
 		l.fail(err)
 		return

@@ -50,7 +50,7 @@ func TestTheLoopDoesNotWaitForTheFirstListOfRecords(t *testing.T) {
 	}
 	cfg := Config{Replica: "a"}.withDefaults()
 	records, err := newRecordCache(cfg, &rest.Config{Host: home.URL}, scheme, logr.Discard(),
-		newTrouble(logr.Discard()), func() {})
+		newHomeFailures(logr.Discard()), func() {})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -59,8 +59,8 @@ func NewManager(home *rest.Config, provider multicluster.Provider, opts manager.
 	if opts.Logger.GetSink() == nil {
 		opts.Logger = log.Log
 	}
-	trouble := newTrouble(opts.Logger.WithName("shard"))
-	opts.NewCache = liveCache(opts.NewCache, func(err error) { trouble.tell("List", err) })
+	failures := newHomeFailures(opts.Logger.WithName("shard"))
+	opts.NewCache = liveCache(opts.NewCache, func(err error) { failures.tell("List", err) })
 	local, err := manager.New(home, opts)
 	if err != nil {
 		return nil, fmt.Errorf("building the manager of the home cluster: %w", err)

@@ -104,7 +104,7 @@ func (n *node) Start(ctx context.Context) error {
 	if err := cfg.Validate(); err != nil {
 		return fmt.Errorf("timings of the protocol: %w", err)
 	}
-	t := newTrouble(n.log)
+	failures := newHomeFailures(n.log)
 	mail := newMailbox[driver.Event]()
 	cacheCtx, stopCaches := context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -114,7 +114,7 @@ func (n *node) Start(ctx context.Context) error {
 	list := func() (cache.Cache, error) {
 		stop()
 		var records cache.Cache
-		records, err := newRecordCache(n.cfg, n.home, scheme, n.log, t, func() { mail.put(driver.Reconnected{}) })
+		records, err := newRecordCache(n.cfg, n.home, scheme, n.log, failures, func() { mail.put(driver.Reconnected{}) })
 		if err != nil {
 			return nil, err
 		}
@@ -132,7 +132,7 @@ func (n *node) Start(ctx context.Context) error {
 		wg.Go(func() { peers.Run(cacheCtx) })
 	}
 	l := &loop{
-		cfg: n.cfg, home: n.home, scheme: scheme, log: n.log, trouble: t, clock: n.clock, driver: driver.New(cfg),
+		cfg: n.cfg, home: n.home, scheme: scheme, log: n.log, failures: failures, clock: n.clock, driver: driver.New(cfg),
 		mail: mail, list: list, pods: peers, clusters: n.clusters, roster: n.roster,
 		report: &report{replica: n.cfg.Replica, kinds: n.kinds, status: &n.status}, turned: &n.turned,
 		lease: &lease{clock: n.clock},

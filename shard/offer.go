@@ -98,10 +98,8 @@ func (cs *clusterSet) identify(name keyspace.ClusterName, way uint64) {
 				return
 			}
 			pause = min(pause, longest)
-			select {
-			case <-ctx.Done():
+			if !sleep(ctx, pause) {
 				return
-			case <-time.After(pause):
 			}
 		}
 	})

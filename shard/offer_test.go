@@ -340,7 +340,7 @@ func TestARemovalIsActedOnAfterTheGrace(t *testing.T) {
 		time.Sleep(testGrace)
 		synctest.Wait()
 		o.expect("after the grace", false, false, "none")
-		if o.status()["west"].Engaged {
+		if o.status()["west"].Known {
 			t.Error("it counts as one of the fleet's")
 		}
 		_, traffic := o.get("west")

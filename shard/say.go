@@ -33,7 +33,7 @@ func (n *node) say() string {
 			backlogs = append(backlogs, b)
 		}
 	}
-	return inspect.SayViews(viewsOf(n.clusterStatus(), backlogs))
+	return inspect.EncodeViews(viewsOf(n.clusterStatus(), backlogs))
 }
 
 // viewsOf combines how clusters answer with the keys that wait for them. There is a backlog for each queue and
@@ -42,7 +42,7 @@ func viewsOf(clusters map[keyspace.ClusterName]ClusterStatus,
 	backlogs []fairqueue.Backlog) (all []inspect.ClusterView) {
 	at := map[keyspace.ClusterName]int{}
 	for name, c := range clusters {
-		if !c.Engaged {
+		if !c.Known {
 			continue
 		}
 		v := inspect.ClusterView{Cluster: name, State: c.State, Cause: c.Cause, Writes: c.Writes,

@@ -14,9 +14,9 @@ import (
 
 func TestViewsJoinAnswersAndBacklogs(t *testing.T) {
 	got := viewsOf(map[keyspace.ClusterName]ClusterStatus{
-		"west": {Engaged: true, State: "open", Cause: "throttling", Writes: 2, WaitingWrites: 3,
+		"west": {Known: true, State: "open", Cause: "throttling", Writes: 2, WaitingWrites: 3,
 			Limits: kubeconfig.Limits{Writes: 2}},
-		"east": {Engaged: true, State: "closed"},
+		"east": {Known: true, State: "closed"},
 		"gone": {State: "open"},
 	}, []fairqueue.Backlog{
 		{Cluster: "west", Ready: 5, Running: 2, Wait: time.Second,

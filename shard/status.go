@@ -59,7 +59,11 @@ type ShardStatus struct {
 	Load    float64 // reconcile seconds per second
 }
 
-// ClusterStatus is what one workload cluster sent this replica.
+// Served reports whether the replica reconciles the shard's keys. A draining shard counts, since those that workers
+// have are still finished.
+func (s ShardStatus) Served() bool { return s.Phase == "active" || s.Phase == "draining" }
+
+// ClusterStatus is how one workload cluster stands at this replica: traffic, answers, credentials.
 type ClusterStatus struct {
 	ListWatchBytes  uint64
 	Kept, Discarded uint64
@@ -72,15 +76,16 @@ type ClusterStatus struct {
 	// Writes were sent and not answered yet; WaitingWrites wait for their turn by the limits.
 	Writes, WaitingWrites int
 	Limits                kubeconfig.Limits
-	// State is the cluster's state, judged by its answers to this replica's requests of the last seconds: closed,
-	// limited, open or half-open. An Unusable cluster is open or half-open. Cause is why it isn't closed: silent,
-	// unavailable, throttling, unauthorized, failing, forbidding or late.
-	State, Cause string
+	// State is judged by the cluster's answers to this replica's requests of the last seconds. An Unusable cluster is
+	// open or half-open. Cause is why it isn't closed: silent, unavailable, throttling, unauthorized, failing, forbidding
+	// or late.
+	State protocol.ClusterState
+	Cause string
 	// Unusable is why the cluster can't be used from this replica; "" if it can, or if the replica didn't look because
 	// it has nothing to do there.
 	Unusable string
-	// Engaged is whether the provider knows the cluster, or did within the removal grace.
-	Engaged bool
+	// Known is whether the provider knows the cluster, or did within the removal grace.
+	Known bool
 	// Refused says why the connection that the provider gave last isn't used; "" if it is, or may yet be.
 	Refused string
 	// CredentialsExpire is when the credentials in use expire; zero if they don't say.
@@ -120,8 +125,9 @@ func (r *report) publish(d *driver.Driver, l *lease, g *engager) {
 	before, now := r.stuck, time.Now()
 	r.stuck = map[keyspace.ShardID]time.Time{}
 	for _, h := range d.Holdings() {
-		st.Shards = append(st.Shards, g.status(h))
-		if h.Held && !g.serves(h) {
+		s := g.status(h)
+		st.Shards = append(st.Shards, s)
+		if h.Held && !g.serves(s) {
 			r.stuck[h.ID] = since(before, h.ID, now)
 		}
 	}
@@ -151,7 +157,7 @@ func (r *report) survey(ctx context.Context, records client.Reader, cfg Config, 
 	}
 	now := time.Now()
 	counting, odd, missing := all.Sort()
-	unserved, moving := look(counting, alive(all.Leases), r.unserved, r.moving, now)
+	unserved, moving := unservedAndMoving(counting, alive(all.Leases), r.unserved, r.moving, now)
 	for _, id := range missing {
 		unserved[id] = since(r.unserved, id, now)
 	}

@@ -74,9 +74,9 @@ func tooOld(records inspect.Records) (misfits []member.Misfit) {
 	return misfits
 }
 
-// look returns which shards are unserved and which have an unfinished move, each with the time since when. It leaves
-// the maps of the last survey as they are, since readers may hold them.
-func look(shards []*tenurev1alpha1.Shard, alive map[protocol.Incarnation]bool,
+// unservedAndMoving returns which shards are unserved and which have an unfinished move, each with the time since when.
+// It leaves the maps of the last survey as they are, since readers may hold them.
+func unservedAndMoving(shards []*tenurev1alpha1.Shard, alive map[protocol.Incarnation]bool,
 	unservedBefore, movingBefore map[keyspace.ShardID]time.Time,
 	now time.Time) (unserved, moving map[keyspace.ShardID]time.Time) {
 	unserved, moving = map[keyspace.ShardID]time.Time{}, map[keyspace.ShardID]time.Time{}

@@ -54,7 +54,7 @@ func TestALookTellsWhatIsUnservedAndWhatMovesAndSinceWhen(t *testing.T) {
 	for i := range shards {
 		all = append(all, &shards[i])
 	}
-	unserved, moving := look(all, map[protocol.Incarnation]bool{"a": true, "b": true},
+	unserved, moving := unservedAndMoving(all, map[protocol.Incarnation]bool{"a": true, "b": true},
 		map[keyspace.ShardID]time.Time{id("west/10"): began, id("west/00"): began}, nil, now)
 	if diff := cmp.Diff(map[keyspace.ShardID]time.Time{id("west/10"): began, id("west/11"): now}, unserved); diff != "" {
 		t.Errorf("unserved (-want +got):\n%s", diff)

@@ -18,7 +18,8 @@ type Breakers struct {
 	of sync.Map // *engage.Breaker by weak.Pointer[rest.Config]
 }
 
-// Watch judges a cluster by the answers to all clients that are made with c from now on. It never fails.
+// Watch judges a cluster by the answers to all clients that are made with c from now on. It never fails: it returns an
+// error so that it can be used where functions that prepare a configuration are.
 func (b *Breakers) Watch(c *rest.Config) error {
 	key, breaker := weak.Make(c), &engage.Breaker{}
 	b.of.Store(key, breaker)

@@ -91,19 +91,23 @@ type opening struct {
 	changed func()
 }
 
+// warmPause is the time between the first two tries to fill caches, and warmPauseMost the longest such time.
+const (
+	warmPause     = 100 * time.Millisecond
+	warmPauseMost = 5 * time.Second
+)
+
 // warm opens the view and waits until its caches are synced, trying again until it succeeds or the context ends. It
 // reports whether it succeeded.
 func (v *view) warm(ctx context.Context, o opening) bool {
-	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
+	for pause := warmPause; ; pause = min(2*pause, warmPauseMost) {
 		err := v.tryWarm(ctx, o)
 		if err == nil {
 			return true
 		}
 		o.failed(ctx, "shard can't be warmed yet; will try again", err)
-		select {
-		case <-ctx.Done():
+		if !sleep(ctx, pause) {
 			return false
-		case <-time.After(pause):
 		}
 	}
 }
@@ -113,9 +117,9 @@ func (o opening) failed(ctx context.Context, what string, err error) {
 	if ctx.Err() != nil {
 		return
 	}
-	if more, ok := o.cold.Take(string(o.cluster), time.Now()); ok {
+	if left, ok := o.cold.Take(string(o.cluster), time.Now()); ok {
 		o.log.Info(what, "shard", o.gate.Shard().String(), "cluster", string(o.cluster), "error", err.Error(),
-			"moreLikeIt", more)
+			"leftOut", left)
 	}
 }
 
@@ -217,12 +221,8 @@ func (v *view) follow(ctx context.Context, o opening) {
 	}
 	v.changing = true
 	o.spawn(func() {
-		for pause := 100 * time.Millisecond; !v.change(ctx, o); pause = min(2*pause, 5*time.Second) {
-			select {
-			case <-ctx.Done():
-				return
-			case <-time.After(pause):
-			}
+		for pause := warmPause; !v.change(ctx, o) && sleep(ctx, pause); {
+			pause = min(2*pause, warmPauseMost)
 		}
 	})
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-logr/logr"
 
+	"github.com/tenure-dev/tenure/pkg/budget"
 	"github.com/tenure-dev/tenure/shard/internal/engage"
 	"github.com/tenure-dev/tenure/shard/internal/memory"
 	"github.com/tenure-dev/tenure/shard/internal/turnstile"
@@ -21,7 +22,7 @@ import (
 func TestAShardWhoseCachesAreNeverFilledDoesNotKeepOthersFromChangingOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := engage.NewGate(t.Context(), keyspace.ShardID{Cluster: "west"}, "agent", "a-1", func() bool { return true })
-		o := opening{gate: gate, log: logr.Discard(), cold: newTrouble(logr.Discard()).budget, turns: &turnstile.Turnstile{}}
+		o := opening{gate: gate, log: logr.Discard(), cold: budget.OnceAMinute(), turns: &turnstile.Turnstile{}}
 		stuck, err := o.takeTurn(t.Context())
 		if err != nil {
 			t.Fatal("the first gets no turn")
@@ -55,7 +56,7 @@ func throng(t *testing.T) (o opening, west *offering, leave func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return opening{gate: gate, log: logr.Discard(), cold: newTrouble(logr.Discard()).budget, room: short,
+	return opening{gate: gate, log: logr.Discard(), cold: budget.OnceAMinute(), room: short,
 		spawn: func(f func()) { go f() },
 		find:  func() (connection, *engage.Traffic) { return west.get("west") }}, west, leave
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tenure-dev/tenure/pkg/console"
 	"github.com/tenure-dev/tenure/pkg/onboard"
+	"github.com/tenure-dev/tenure/pkg/text"
 )
 
 const (
@@ -93,18 +94,10 @@ type accessFlags struct{ roles, namespaces []string }
 func (a *accessFlags) declare(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.StringSliceVar(&a.roles, "role", nil,
-		"what the cluster is for: "+words(onboard.Roles)+" (default: what it was added with, else ats)")
+		"what the cluster is for: "+text.Join(onboard.Roles, ", ")+" (default: what it was added with, else ats)")
 	fs.StringSliceVar(&a.namespaces, "namespaces", nil, "`namespaces` that the fleet may write in, "+
 		onboard.AllNamespaces+" for all (default: those that it was added with, else all)")
-	complete(cmd, "role", strings.Split(words(onboard.Roles), ", ")...)
-}
-
-func words[T ~string](all []T) string {
-	var text []string
-	for _, w := range all {
-		text = append(text, string(w))
-	}
-	return strings.Join(text, ", ")
+	complete(cmd, "role", strings.Fields(text.Join(onboard.Roles, " "))...)
 }
 
 // wish returns what the flags say. A field is nil if its flag isn't given.

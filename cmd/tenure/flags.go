@@ -68,8 +68,7 @@ func newManager(getenv func(string) string, manage func(context.Context, *option
 			err := manage(cmd.Context(), o, cmd.ErrOrStderr())
 			if errors.Is(err, syscall.EADDRINUSE) {
 				err = fmt.Errorf("%w: another process listens there; choose by --metrics-bind-address, "+
-					"--health-probe-bind-address or "+
-					"--pprof-bind-address, or turn one off by 0", err)
+					"--health-probe-bind-address or --pprof-bind-address, or turn one off by 0", err)
 			}
 			return err
 		},
@@ -140,12 +139,15 @@ func (o *options) declare(fs *pflag.FlagSet) {
 		"peers that may read its Pod then know at once when it dies")
 	fs.StringVar(&o.pod.TerminationLog, "termination-log", corev1.TerminationMessagePathDefault,
 		"`file` that the container's terminationMessagePath names; used if it exists")
-	fs.StringVar(&o.pod.Peers, "pod-selector", "app.kubernetes.io/name=tenure",
+	fs.StringVar(&o.pod.Peers, "pod-selector", replicaLabels,
 		"`labels` of the replicas' Pods in --namespace; empty: don't watch them")
 	o.pods.declare(fs)
 	o.kubeconfigs.declare(fs)
 	o.hooks.Declare(fs)
 }
+
+// replicaLabels select the Pods of replicas, as config/manager labels them.
+const replicaLabels = "app.kubernetes.io/name=tenure"
 
 // envName is the environment variable of a flag.
 func envName(name string) string {

@@ -1,7 +1,9 @@
-// Command tenure is a replica of the Tenure controller: it shares the Ats of many clusters with the other replicas.
+// Command tenure is a replica of the Tenure controller: with the other replicas it shares the Ats of many clusters, and
+// the Deployments that are copied to other clusters.
 //
 // Without a subcommand it is the manager. `tenure help` lists the flags; each has an environment variable too. The
-// subcommands status, why, plan and page answer the questions of the person on call; cluster adds and removes clusters.
+// subcommands status, why, plan, page and trace answer the questions of the person on call; cluster adds and removes
+// clusters.
 package main
 
 import (

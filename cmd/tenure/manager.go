@@ -51,15 +51,15 @@ func runManager(ctx context.Context, o *options, logTo io.Writer) error {
 	if err != nil {
 		return err
 	}
-	see, err := newSight(ctx, o, log)
+	obs, err := newObservability(ctx, o, log)
 	if err != nil {
 		return err
 	}
-	defer see.start(ctx)()
-	go o.hooks.Run(ctx, see.SetSampling, o.traceSlow)
+	defer obs.start(ctx)()
+	go o.hooks.Run(ctx, obs.SetSampling, o.traceSlow)
 	go spareProcessors(ctx)
 	limitMemory(ctx, log)
-	_ = see.wrap(home) // never fails
+	_ = obs.wrap(home) // never fails
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), cnatv1alpha1.AddToScheme(scheme),
 		tenurev1alpha1.AddToScheme(scheme)); err != nil {
@@ -69,7 +69,7 @@ func runManager(ctx context.Context, o *options, logTo io.Writer) error {
 	if err != nil {
 		return err
 	}
-	breakers, connected := &shard.Breakers{}, []func(*rest.Config) error{kubeconfig.Pin, tune, see.wrap}
+	breakers, connected := &shard.Breakers{}, []func(*rest.Config) error{kubeconfig.Pin, tune, obs.wrap}
 	if !o.sharding && o.replicates() {
 		connected = append(connected, breakers.Watch)
 	}
@@ -89,22 +89,22 @@ func runManager(ctx context.Context, o *options, logTo io.Writer) error {
 	var health *clusterhealth.Health
 	live, ready := alive, alive
 	if o.sharding {
-		sharded, err := newSharded(home, provider, managerOptions(o, scheme), o, see)
+		sharded, err := newSharded(home, provider, managerOptions(o, scheme), o, obs)
 		if err != nil {
 			return err
 		}
 		o.watchThrough(sharded, &watched)
 		health = clusterhealth.New(watched)
-		if err := errors.Join(o.addStatusPage(sharded), o.addReplication(sharded, health, see)); err != nil {
+		if err := errors.Join(o.addStatusPage(sharded), o.addReplication(sharded, health, obs)); err != nil {
 			return err
 		}
 		mgr, live, ready, renewal.Owner = sharded, sharded.Alive, sharded.Ready, sharded.Coordinates
 	} else {
-		if mgr, err = newStock(home, provider, managerOptions(o, scheme), o, see); err != nil {
+		if mgr, err = newStock(home, provider, managerOptions(o, scheme), o, obs); err != nil {
 			return err
 		}
 		health = clusterhealth.New(watched)
-		if err := o.addStockReplication(mgr, provider, breakers, health, see); err != nil {
+		if err := o.addStockReplication(mgr, provider, breakers, health, obs); err != nil {
 			return err
 		}
 	}
@@ -243,21 +243,21 @@ func (o *options) atKinds() []shard.Kind {
 
 // newSharded wires the reconcilers so that the replicas share the keys.
 func newSharded(home *rest.Config, provider *mckubeconfig.Provider, opts manager.Options, o *options,
-	see *sight) (*shard.Manager, error) {
+	obs *observability) (*shard.Manager, error) {
 	cfg := o.shardConfig()
-	cfg.Observer, cfg.Backlogs = see.moves, see.Backlogs
+	cfg.Observer, cfg.Backlogs = obs.moves, obs.Backlogs
 	mgr, err := shard.NewManager(home, provider, opts, cfg)
 	if err != nil {
 		return nil, err
 	}
-	if err := see.observe(mgr); err != nil {
+	if err := obs.observe(mgr); err != nil {
 		return nil, err
 	}
-	r, err := o.atReconciler(see.Clusters(mgr))
+	r, err := o.atReconciler(obs.Clusters(mgr))
 	if err != nil {
 		return nil, err
 	}
-	seen := see.Controller("at", "At")
+	seen := obs.Controller("at", "At")
 	err = mcbuilder.ControllerManagedBy(mgr).Named("at").
 		WithOptions(seen.Options(o.controllerOptions(), o.workers)).
 		WatchesRawSource(mgr.For(&cnatv1alpha1.At{}, o.atDue, r.AtEvents())).
@@ -285,7 +285,7 @@ func (o *options) atDue(obj client.Object) time.Time {
 
 // newStock wires the same reconcilers without sharding: an elected leader works, the others wait.
 func newStock(home *rest.Config, provider *mckubeconfig.Provider, opts manager.Options, o *options,
-	see *sight) (mcmanager.Manager, error) {
+	obs *observability) (mcmanager.Manager, error) {
 	opts.LeaderElection = true
 	opts.LeaderElectionID = "tenure-leader"
 	opts.LeaderElectionNamespace = o.namespace
@@ -298,11 +298,11 @@ func newStock(home *rest.Config, provider *mckubeconfig.Provider, opts manager.O
 	if err != nil {
 		return nil, fmt.Errorf("building the manager: %w", err)
 	}
-	r, err := o.atReconciler(see.Clusters(mgr))
+	r, err := o.atReconciler(obs.Clusters(mgr))
 	if err != nil {
 		return nil, err
 	}
-	seen := see.Controller("at", "At")
+	seen := obs.Controller("at", "At")
 	err = mcbuilder.ControllerManagedBy(mgr).Named("at").
 		WithOptions(seen.Options(o.controllerOptions(), o.workers)).
 		For(&cnatv1alpha1.At{}, mcbuilder.WithPredicates(r.AtEvents())).

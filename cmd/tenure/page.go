@@ -35,7 +35,7 @@ func newPage(getenv func(string) string) *cobra.Command {
 	q.declareHome(cmd, "context", getenv)
 	fs := cmd.Flags()
 	fs.StringVar(&o.Pod, "pod", "", "`pod` whose page it is (default: any replica that is ready)")
-	fs.StringVar(&o.Selector, "selector", "app.kubernetes.io/name=tenure",
+	fs.StringVar(&o.Selector, "selector", replicaLabels,
 		"`labels` of the replicas' Pods; another fleet's, or a library's, have others")
 	fs.IntVar(&o.Port, "metrics-port", 8080, "`port` of the replicas' metrics and page")
 	fs.BoolVar(&o.Plain, "plain", false, "the replicas run with --metrics-secure=false")

@@ -134,15 +134,15 @@ func (o *options) replicationOptions() mccontroller.Options {
 }
 
 // addReplication adds the replication of Deployments to a sharded manager.
-func (o *options) addReplication(mgr *shard.Manager, health *clusterhealth.Health, see *sight) error {
+func (o *options) addReplication(mgr *shard.Manager, health *clusterhealth.Health, obs *observability) error {
 	if !o.replicates() {
 		return nil
 	}
-	r, err := o.replicationReconciler(see.Clusters(mgr), shardedTargets(mgr, health, o))
+	r, err := o.replicationReconciler(obs.Clusters(mgr), shardedTargets(mgr, health, o))
 	if err != nil {
 		return err
 	}
-	seen := see.Controller("replication", "Deployment")
+	seen := obs.Controller("replication", "Deployment")
 	err = mcbuilder.ControllerManagedBy(mgr).Named("replication").
 		WithOptions(seen.Options(o.replicationOptions(), allWorkers)).
 		WatchesRawSource(mgr.For(&appsv1.Deployment{}, nil)).
@@ -157,7 +157,7 @@ func (o *options) addReplication(mgr *shard.Manager, health *clusterhealth.Healt
 
 // addStockReplication adds the replication to a leader-elected manager. breakers judge the provider's clusters.
 func (o *options) addStockReplication(mgr mcmanager.Manager, provider *mckubeconfig.Provider, breakers *shard.Breakers,
-	health *clusterhealth.Health, see *sight) error {
+	health *clusterhealth.Health, obs *observability) error {
 	if !o.replicates() {
 		return nil
 	}
@@ -169,7 +169,7 @@ func (o *options) addStockReplication(mgr mcmanager.Manager, provider *mckubecon
 		return breakers.PutOff(cl.GetConfig(), namespace)
 	}
 	source := multicluster.ClusterName(o.copying.source)
-	var clusters replication.Clusters = see.Clusters(mgr)
+	var clusters replication.Clusters = obs.Clusters(mgr)
 	if source == kubeconfig.HomeName {
 		source, clusters = mcmanager.LocalCluster, homeByName{clusters}
 	}
@@ -178,7 +178,7 @@ func (o *options) addStockReplication(mgr mcmanager.Manager, provider *mckubecon
 	if err != nil {
 		return err
 	}
-	seen := see.Controller("replication", "Deployment")
+	seen := obs.Controller("replication", "Deployment")
 	return replication.SetupUnsharded(mgr, seen.Traced(fromHome(r)), source, health.Changed(),
 		seen.Options(o.replicationOptions(), allWorkers))
 }

@@ -18,15 +18,15 @@ import (
 	"github.com/tenure-dev/tenure/shard"
 )
 
-// sight is what makes a replica visible: traces and metrics.
-type sight struct {
+// observability is what makes a replica visible: traces and metrics.
+type observability struct {
 	*telemetry.Telemetry
 	moves *handoff.Watcher
 	hooks *labHooks
 }
 
-// newSight reads the variables OTEL_*. If one makes no sense, the error is one line.
-func newSight(ctx context.Context, o *options, log logr.Logger) (*sight, error) {
+// newObservability reads the variables OTEL_*. If one makes no sense, the error is one line.
+func newObservability(ctx context.Context, o *options, log logr.Logger) (*observability, error) {
 	settings, err := telemetry.ReadSettings(os.Getenv)
 	if err != nil {
 		return nil, fmt.Errorf("tracing: %w", err)
@@ -35,7 +35,7 @@ func newSight(ctx context.Context, o *options, log logr.Logger) (*sight, error) 
 	if err != nil {
 		return nil, err
 	}
-	s := &sight{moves: handoff.NewWatcher(), hooks: &o.hooks}
+	s := &observability{moves: handoff.NewWatcher(), hooks: &o.hooks}
 	if err := o.hooks.Open(); err != nil {
 		return nil, err
 	}
@@ -50,7 +50,7 @@ func newSight(ctx context.Context, o *options, log logr.Logger) (*sight, error) 
 	return s, nil
 }
 
-func (s *sight) reconciled(r telemetry.Reconciled) {
+func (s *observability) reconciled(r telemetry.Reconciled) {
 	s.moves.Reconciled(r)
 	s.hooks.Reconciled(r)
 }
@@ -62,7 +62,7 @@ func epochOf(ctx context.Context) int64 {
 
 // start sends traces in the background. The returned function sends what is left, and stops. Call it when
 // everything else has ended, since handing shards off leaves traces, too.
-func (s *sight) start(ctx context.Context) func() {
+func (s *observability) start(ctx context.Context) func() {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan struct{})
 	go func() {
@@ -77,14 +77,14 @@ func (s *sight) start(ctx context.Context) func() {
 }
 
 // wrap makes the API calls over a connection visible.
-func (s *sight) wrap(c *rest.Config) error {
+func (s *observability) wrap(c *rest.Config) error {
 	s.Wrap(c)
 	s.hooks.Wrap(c)
 	return nil
 }
 
 // observe adds the metrics of a sharded replica.
-func (s *sight) observe(mgr *shard.Manager) error {
+func (s *observability) observe(mgr *shard.Manager) error {
 	for _, c := range []prometheus.Collector{s.moves, handoff.NewCollector(mgr.Status)} {
 		if err := metrics.Registry.Register(c); err != nil {
 			return fmt.Errorf("registering metrics: %w", err)

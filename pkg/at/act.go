@@ -91,8 +91,7 @@ func (a *actor) writeStatus(ctx context.Context, at *cnatv1alpha1.At, status cna
 		a.notes.wrote(at.UID, seen, a.clock.Now())
 		if begins && a.notes.begins(at.UID, a.clock.Now()) {
 			a.tell(at, Event{ReasonRestored, "Run", "it had been started before, and was PENDING again: its cluster was " +
-				"restored " +
-				"from a backup; the command runs again"})
+				"restored from a backup; the command runs again"})
 		}
 		return true, nil
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):

@@ -1,9 +1,7 @@
-// Package at brings Ats from PENDING through RUNNING to DONE: it runs one Pod
-// for each, once its time has come.
+// Package at brings Ats from PENDING through RUNNING to DONE: it runs one Pod for each, once its time has come.
 //
-// It is a plain multicluster-runtime reconciler. It knows nothing of shards,
-// tenures or epochs; what sharding needs (the slot label on Pods, the epoch in
-// the status, the fence) is added by the client of the cluster it is given.
+// It is a plain multicluster-runtime reconciler. It knows nothing of shards, tenures or epochs; what sharding needs
+// (the slot label on Pods, the epoch in the status, the fence) is added by the client of the cluster it is given.
 //
 //	r, err := at.NewReconciler(at.Config{Clusters: manager, Clock: clock.RealClock{}})
 //	...
@@ -21,8 +19,8 @@
 // ([FinishedPod]).
 //
 // Caches may drop the fields that only serve to make a Pod: [Trim] is a transform for that. They should where many
-// people may create Ats, since a command may have 32 KiB, and annotations more.
-// [Pack] makes Ats that wait smaller still.
+// people may create Ats, since a command may have 32 KiB, and annotations more. [Pack] makes Ats that wait smaller
+// still.
 //
 // # Parts
 //

@@ -54,6 +54,10 @@ func New(config Config) *Budget {
 	}
 }
 
+// OnceAMinute returns a budget for log lines: one a minute for each cause, and on average one a second for all causes
+// together.
+func OnceAMinute() *Budget { return New(Config{Burst: 1, Every: time.Minute, PerSecond: 1}) }
+
 // Take reports whether a cause is allowed now, and uses up its budget. If it is, left is how many times it was
 // refused since it was last allowed.
 func (b *Budget) Take(name string, now time.Time) (left int, ok bool) {

@@ -22,8 +22,8 @@ const (
 	// eventEvery is the time between two events of one cause. Trouble that lasts is reported again after it, since API
 	// servers keep events for an hour only.
 	eventEvery = 20 * time.Minute
-	// StillSo is the maximum age of the latest event about trouble that still lasts.
-	StillSo = eventEvery + time.Minute
+	// TroubleEventMaxAge is the maximum age of the latest event about trouble that still lasts.
+	TroubleEventMaxAge = eventEvery + time.Minute
 	// changeEvery is the same for changes of a cluster's state: a reader takes the latest event for the state. A replica
 	// needs two looks to see a change and the change back, so a cluster that comes and goes gets six events a minute.
 	changeEvery = lookEvery

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tenure-dev/tenure/pkg/clusterhealth"
+	"github.com/tenure-dev/tenure/pkg/text"
 	"github.com/tenure-dev/tenure/shard/inspect"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/shard/plan"
@@ -166,7 +167,7 @@ func (v *survey) findLimited() (found []Finding) {
 			continue
 		}
 		f := Finding{Wrong, AlertLimited, "nothing is served (" + c.Cause + ")", "work there waits, and in no other cluster"}
-		if c.State == "limited" {
+		if c.State == protocol.ClusterLimited {
 			f = Finding{Note, AlertLimited, "requests are refused or delayed (" + c.Cause + ")",
 				f.Do + ": see " + AlertLimited + " in the runbook"}
 		}
@@ -417,14 +418,11 @@ func (v *survey) findCrashes() (found []Finding) {
 
 // list joins a few names and says how many more there are. With a noun it begins with their number.
 func list(names []string, noun string) string {
-	text := strings.Join(names[:min(len(names), examples)], ", ")
-	if more := len(names) - examples; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
+	few := text.Few(names, examples)
+	if noun == "" {
+		return few
 	}
-	if noun != "" {
-		text = count(len(names), noun) + ": " + text
-	}
-	return text
+	return count(len(names), noun) + ": " + few
 }
 
 func count(n int, noun string) string {

@@ -90,8 +90,8 @@ type Cluster struct {
 	Note   string `json:"note,omitempty"`
 	// State and Cause are the worst that a live replica reports: limited, open or half-open, and why; "" if none
 	// reports anything.
-	State string `json:"state,omitempty"`
-	Cause string `json:"cause,omitempty"`
+	State protocol.ClusterState `json:"state,omitempty"`
+	Cause string                `json:"cause,omitempty"`
 	// Waits sums up what replicas report about its keys and writes; nil if none reports anything.
 	Waits *inspect.ClusterView `json:"waits,omitempty"`
 	// Removed reports whether it isn't registered any more. Its records stay, without a holder, to keep their epochs.

@@ -57,7 +57,7 @@ func (g Gatherer) lookAgain(ctx context.Context, home client.Client, s *Snapshot
 		case Live, Leaving:
 			return nil
 		case Quiet:
-			pause = max(pause, r.LeaseDuration/renewals)
+			pause = max(pause, r.LeaseDuration/waitDivisor)
 		}
 	}
 	if pause == 0 { // there is none
@@ -78,9 +78,9 @@ func (g Gatherer) lookAgain(ctx context.Context, home client.Client, s *Snapshot
 	return nil
 }
 
-// Replicas renew their Leases four times per lease duration. After a third of one, each that is alive has; after
-// longestLook, each whose lease duration is at most 40 s.
+// Replicas renew their Leases four times per lease duration. After a lease duration divided by waitDivisor, each that
+// is alive has; after longestLook, each whose lease duration is at most 40 s.
 const (
-	renewals    = 3
+	waitDivisor = 3
 	longestLook = 10 * time.Second
 )

@@ -54,7 +54,7 @@ func troubled() Snapshot {
 func limited() Snapshot {
 	s := healthy()
 	say := func(at int, views ...inspect.ClusterView) {
-		s.Records.Leases[at].Annotations[tenurev1alpha1.ClustersAnnotation] = inspect.SayViews(views)
+		s.Records.Leases[at].Annotations[tenurev1alpha1.ClustersAnnotation] = inspect.EncodeViews(views)
 	}
 	waits := []inspect.Waiting{{Namespace: "shop", Keys: 1200, WaitSeconds: 42},
 		{Namespace: "bank", Keys: 3, WaitSeconds: 3.2}}
@@ -137,9 +137,9 @@ func TestNoScreenIsWiderThan80ColumnsOrLongerThanAScreen(t *testing.T) {
 	for i := range 40 {
 		name := fmt.Sprintf("tenure-%s-%02d", strings.Repeat("x", 40), i)
 		s.Records.Leases = append(s.Records.Leases, lease(name, time.Second))
-		s.Records.Leases[i].Annotations[tenurev1alpha1.ClustersAnnotation] = inspect.SayViews([]inspect.ClusterView{{
+		s.Records.Leases[i].Annotations[tenurev1alpha1.ClustersAnnotation] = inspect.EncodeViews([]inspect.ClusterView{{
 			Cluster: keyspace.ClusterName(fmt.Sprintf("cluster-%s-%02d", strings.Repeat("y", 60), i)),
-			State:   []string{"open", "limited"}[i%2], Cause: "unauthorized",
+			State:   []protocol.ClusterState{protocol.ClusterOpen, protocol.ClusterLimited}[i%2], Cause: "unauthorized",
 			Running: 1e9, Ready: 1e9, Writes: 1e9, WaitingWrites: 1e9, WaitSeconds: 1e9, Limits: strings.Repeat("l", 90),
 			Namespaces: slices.Repeat([]inspect.Waiting{{Namespace: strings.Repeat("n", 63), Keys: 1e9, WaitSeconds: 1e9}}, 5),
 		}})

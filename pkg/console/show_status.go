@@ -133,7 +133,7 @@ func (s *Screen) clusters(f Fleet) {
 		case c.Trouble() > 1:
 			answer = styled(red, c.Reason)
 		case c.State != "":
-			answer = styled(yellow, c.State)
+			answer = styled(yellow, string(c.State))
 		}
 		held := fmt.Sprintf("%d/%d", c.Held, c.Shards)
 		rows = append(rows, []cell{left(string(c.Name)), answer, right(held), num(c.Moving), num(c.Objects), left(c.Map)})

@@ -37,7 +37,7 @@ func Told(ctx context.Context, home client.Client, namespace string) ([]Answer, 
 	now := time.Now()
 	all, err := told(ctx, home, namespace, func(corev1.Event) bool { return true })
 	return slices.DeleteFunc(all, func(a Answer) bool {
-		return a.Reason != clusterhealth.ReasonUsable && now.Sub(a.Since) >= clusterhealth.StillSo
+		return a.Reason != clusterhealth.ReasonUsable && now.Sub(a.Since) >= clusterhealth.TroubleEventMaxAge
 	}), err
 }
 
@@ -70,7 +70,7 @@ func complaints(ctx context.Context, home client.Client, namespace string, secre
 			here = ok && uid == about.UID ||
 				asItIs && (e.Reason == clusterhealth.ReasonBadConfig || e.Reason == clusterhealth.ReasonUsable)
 		}
-		return here && now.Sub(e.EventTime.Time) < clusterhealth.StillSo
+		return here && now.Sub(e.EventTime.Time) < clusterhealth.TroubleEventMaxAge
 	})
 	return slices.DeleteFunc(all, func(a Answer) bool { return a.Reason == clusterhealth.ReasonUsable }), err
 }

@@ -1,10 +1,14 @@
 package console
 
-import "github.com/tenure-dev/tenure/shard/inspect"
+import (
+	"github.com/tenure-dev/tenure/shard/inspect"
+	"github.com/tenure-dev/tenure/shard/protocol"
+)
 
 // hear adds what one replica reports about the cluster.
 func (c *Cluster) hear(said inspect.ClusterView) {
-	if inspect.Worse(said.State, "closed") < 0 && (c.State == "" || inspect.Worse(said.State, c.State) < 0) {
+	if inspect.Worse(said.State, protocol.ClusterClosed) < 0 &&
+		(c.State == "" || inspect.Worse(said.State, c.State) < 0) {
 		c.State, c.Cause = said.State, said.Cause
 	}
 	if c.Waits == nil {

@@ -12,9 +12,11 @@ import (
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	"github.com/tenure-dev/tenure/pkg/at"
+	"github.com/tenure-dev/tenure/pkg/clusterhealth"
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 	"github.com/tenure-dev/tenure/shard/inspect"
 	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
 // overdueAfter is how late an At may be before that needs a reason.
@@ -97,7 +99,7 @@ func (w *why) cluster(v *survey) {
 		l := w.link("cluster", "%s", c.Name)
 		switch c.Reason {
 		case "":
-		case "Usable":
+		case clusterhealth.ReasonUsable:
 			l.Value += ", which answers"
 		case ReasonNotFromHere:
 			l.Value += ", which can't be reached from here; replicas serve all of it"
@@ -201,9 +203,9 @@ func (w *why) waiting(r *Replica) {
 		if said.Cluster != w.Cluster {
 			continue
 		}
-		if inspect.Worse(said.State, "closed") < 0 {
+		if inspect.Worse(said.State, protocol.ClusterClosed) < 0 {
 			l := w.link("answers", "%s at %s: %s", said.State, r.Name, said.Cause)
-			if said.State != "limited" {
+			if said.State != protocol.ClusterLimited {
 				l.wrong("the cluster serves nothing to the holder now, so keys are put off for seconds at a time",
 					"see "+AlertLimited+" in the runbook")
 			}

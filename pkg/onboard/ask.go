@@ -3,9 +3,9 @@ package onboard
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
@@ -50,21 +50,21 @@ func denied(ctx context.Context, config *rest.Config, rights []Right) (missing [
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the cluster at %s: %w", config.Host, err)
 	}
-	allowed, errs := make([]bool, len(rights)), make([]error, len(rights))
-	turns := make(chan struct{}, asksAtOnce)
-	var wg sync.WaitGroup
+	allowed := make([]bool, len(rights))
+	var group errgroup.Group
+	group.SetLimit(asksAtOnce)
 	for i, r := range rights {
-		wg.Go(func() {
-			turns <- struct{}{}
-			defer func() { <-turns }()
-			allowed[i], errs[i] = may(ctx, c, r)
+		group.Go(func() (err error) {
+			if allowed[i], err = may(ctx, c, r); err != nil {
+				return fmt.Errorf("asking for the right to %s: %w", r, err)
+			}
+			return nil
 		})
 	}
-	wg.Wait()
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
 	for i, r := range rights {
-		if errs[i] != nil {
-			return nil, fmt.Errorf("asking for the right to %s: %w", r, errs[i])
-		}
 		if !allowed[i] {
 			missing = append(missing, r)
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/tenure-dev/tenure/pkg/clusterhealth"
 	"github.com/tenure-dev/tenure/pkg/console"
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
+	"github.com/tenure-dev/tenure/pkg/text"
 )
 
 // probe is all that a check found out.
@@ -284,11 +285,11 @@ func orElse(err error, text string) string {
 }
 
 func describe(a Access) string {
-	text := join(a.Roles)
+	what := text.Join(a.Roles, ",")
 	if len(a.Namespaces) > 0 {
-		text += " in " + strings.Join(a.Namespaces, ", ")
+		what += " in " + strings.Join(a.Namespaces, ", ")
 	}
-	return text
+	return what
 }
 
 // soon reports whether credentials have expired or should be renewed: less than a fifth of their life is left, or

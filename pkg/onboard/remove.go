@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -37,19 +38,9 @@ func (o Onboarder) Remove(ctx context.Context, wait time.Duration) (r Report, er
 	if err != nil {
 		return r, err
 	}
-	var there client.Client
-	atHome := ""
-	if o.Workload != nil {
-		if there, err = o.workload(); err != nil {
-			return r, err
-		}
-		if err := o.mayClean(ctx, there, known, snapshot.Records.Layouts); err != nil {
-			return r, err
-		}
-		if atHome, err = uidOf(ctx, home); err != nil { // found out before anything is done
-			return r, fmt.Errorf("with --kubeconfig or --context the home cluster must be told from the one that is cleaned "+
-				"up, by the right to get namespace %s in both: %w", metav1.NamespaceSystem, err)
-		}
+	there, atHome, err := o.toClean(ctx, home, known, snapshot.Records.Layouts)
+	if err != nil {
+		return r, err
 	}
 	fleets, err := o.fleets(ctx, home)
 	if err != nil {
@@ -58,21 +49,62 @@ func (o Onboarder) Remove(ctx context.Context, wait time.Duration) (r Report, er
 	if known.Own == nil && there == nil && serving(console.Assess(snapshot), o.Name).Taken == 0 && len(fleets) == 1 {
 		return r, o.unknown(known)
 	}
-	secret := fmt.Sprintf("Secret %s/%s", o.Namespace, o.Name)
-	if known.Own != nil {
-		if value := known.Own.Labels[kubeconfig.Label]; value != "true" {
-			return r, fmt.Errorf("%s: label %s is %q, so it is no cluster's, and wasn't deleted", secret,
-				kubeconfig.Label, value)
-		}
-		this := client.Preconditions{UID: &known.Own.UID, ResourceVersion: &known.Own.ResourceVersion}
-		if err := client.IgnoreNotFound(home.Delete(ctx, known.Own, this)); err != nil {
-			return r, fmt.Errorf("deleting %s: %w", secret, err)
-		}
-		r.Changed = true
-		r.line("home", secret, "%s", deleted)
-	} else {
-		r.line("home", secret, "not there")
+	if err := o.deleteSecret(ctx, home, known.Own, &r); err != nil {
+		return r, err
 	}
+	if err := o.awaitReleases(ctx, home, fleets, wait, &r); err != nil {
+		return r, err
+	}
+	if there == nil {
+		r.Notes = append(r.Notes, "nothing was touched in the cluster itself, and its tokens stay valid until they "+
+			"expire; --kubeconfig or --context of it cleans up there")
+		return r, nil
+	}
+	return o.clean(ctx, atHome, there, r)
+}
+
+// toClean connects to the cluster that is to be cleaned up, and makes sure that it is the one to remove. It also
+// returns the home cluster's UID. It returns neither without an admin's connection.
+func (o Onboarder) toClean(ctx context.Context, home client.Client, known known,
+	layouts []tenurev1alpha1.Shard) (there client.Client, atHome string, err error) {
+	if o.Workload == nil {
+		return nil, "", nil
+	}
+	if there, err = o.workload(); err != nil {
+		return nil, "", err
+	}
+	if err := o.mayClean(ctx, there, known, layouts); err != nil {
+		return nil, "", err
+	}
+	if atHome, err = uidOf(ctx, home); err != nil { // found out before anything is done
+		return nil, "", fmt.Errorf("with --kubeconfig or --context the home cluster must be told from the one that is "+
+			"cleaned up, by the right to get namespace %s in both: %w", metav1.NamespaceSystem, err)
+	}
+	return there, atHome, nil
+}
+
+// deleteSecret deletes the cluster's Secret, nil if there is none.
+func (o Onboarder) deleteSecret(ctx context.Context, home client.Client, own *corev1.Secret, r *Report) error {
+	secret := fmt.Sprintf("Secret %s/%s", o.Namespace, o.Name)
+	if own == nil {
+		r.line("home", secret, "not there")
+		return nil
+	}
+	if value := own.Labels[kubeconfig.Label]; value != "true" {
+		return fmt.Errorf("%s: label %s is %q, so it is no cluster's, and wasn't deleted", secret, kubeconfig.Label, value)
+	}
+	this := client.Preconditions{UID: &own.UID, ResourceVersion: &own.ResourceVersion}
+	if err := client.IgnoreNotFound(home.Delete(ctx, own, this)); err != nil {
+		return fmt.Errorf("deleting %s: %w", secret, err)
+	}
+	r.Changed = true
+	r.line("home", secret, "%s", deleted)
+	return nil
+}
+
+// awaitReleases waits until the fleets have let go of the cluster, at most so long for all together; 0 doesn't wait.
+func (o Onboarder) awaitReleases(ctx context.Context, home client.Client, fleets []keyspace.Fleet, wait time.Duration,
+	r *Report) error {
 	began := time.Now()
 	for _, fleet := range fleets {
 		of, what := o, "shards"
@@ -80,7 +112,7 @@ func (o Onboarder) Remove(ctx context.Context, wait time.Duration) (r Report, er
 			what = fmt.Sprintf("shards of fleet %q", fleet)
 			alive, err := of.alive(ctx, home, wait)
 			if err != nil {
-				return r, err
+				return err
 			}
 			if !alive {
 				r.Notes = append(r.Notes, fmt.Sprintf("%s weren't waited for: no replica of it renews its Lease", what))
@@ -93,7 +125,7 @@ func (o Onboarder) Remove(ctx context.Context, wait time.Duration) (r Report, er
 		}
 		s, err := of.awaitRelease(ctx, home, within)
 		if err != nil {
-			return r, err
+			return err
 		}
 		if s.Taken > 0 {
 			r.line("home", what, "%s", s)
@@ -106,12 +138,7 @@ func (o Onboarder) Remove(ctx context.Context, wait time.Duration) (r Report, er
 			r.Notes = append(r.Notes, "Shard records stay for their epochs, which go on if the cluster comes back")
 		}
 	}
-	if there == nil {
-		r.Notes = append(r.Notes, "nothing was touched in the cluster itself, and its tokens stay valid until they expire; "+
-			"--kubeconfig or --context of it cleans up there")
-		return r, nil
-	}
-	return o.clean(ctx, atHome, there, r)
+	return nil
 }
 
 // fleets returns the fleets whose replicas may work in the cluster: the one that was named, and any other of the

@@ -46,8 +46,7 @@ const (
 var renewed = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 	Name: "tenure_cluster_token_renewed",
 	Help: "Whether the fleet renews the token of a cluster by itself: 1 while it does, 0 while it can't. Only at the " +
-		"replica that renews it, " +
-		"and only for tokens that tenure cluster add or rotate requested.",
+		"replica that renews it, and only for tokens that tenure cluster add or rotate requested.",
 }, []string{"cluster"})
 
 func init() { metrics.Registry.MustRegister(renewed) }

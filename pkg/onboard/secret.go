@@ -20,6 +20,7 @@ import (
 
 	"github.com/tenure-dev/tenure/pkg/clusterhealth"
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
+	"github.com/tenure-dev/tenure/pkg/text"
 )
 
 // Annotations of a cluster's Secret.
@@ -156,10 +157,10 @@ func annotate(s *corev1.Secret, uid string, a Access) {
 	if uid != "" {
 		metav1.SetMetaDataAnnotation(&s.ObjectMeta, UIDAnnotation, uid)
 	}
-	metav1.SetMetaDataAnnotation(&s.ObjectMeta, RolesAnnotation, join(a.Roles))
+	metav1.SetMetaDataAnnotation(&s.ObjectMeta, RolesAnnotation, text.Join(a.Roles, ","))
 	delete(s.Annotations, NamespacesAnnotation)
 	if len(a.Namespaces) > 0 {
-		metav1.SetMetaDataAnnotation(&s.ObjectMeta, NamespacesAnnotation, join(a.Namespaces))
+		metav1.SetMetaDataAnnotation(&s.ObjectMeta, NamespacesAnnotation, strings.Join(a.Namespaces, ","))
 	}
 }
 
@@ -183,14 +184,6 @@ func sum(text []byte) string {
 // requested reports whether the Secret's token is one that was requested here, and that nobody has replaced since.
 func requested(s *corev1.Secret) bool {
 	return s.Annotations[SumAnnotation] == sum(s.Data[kubeconfig.Key])
-}
-
-func join[T ~string](words []T) string {
-	var all []string
-	for _, w := range words {
-		all = append(all, string(w))
-	}
-	return strings.Join(all, ",")
 }
 
 // accessOf returns what the cluster was added with; ok is false for a Secret that doesn't say.
@@ -269,8 +262,7 @@ func judgeSecret(namespace, name string, t target, a Access, k known, now time.T
 		other := &k.Others[i]
 		if field, value := same(other, t); field != "" {
 			return verdict{}, fmt.Errorf("Secret %s/%s: %s is %s: it is the same cluster, and its objects would be worked on "+
-				"twice: "+
-				"use the name %[2]s, or first run tenure cluster remove %[2]s", namespace, other.Name, field, value)
+				"twice: use the name %[2]s, or first run tenure cluster remove %[2]s", namespace, other.Name, field, value)
 		}
 	}
 	if k.Own == nil {
@@ -278,8 +270,7 @@ func judgeSecret(namespace, name string, t target, a Access, k known, now time.T
 	}
 	if value := k.Own.Labels[kubeconfig.Label]; value != "true" {
 		return verdict{}, fmt.Errorf("Secret %s/%s: label %s is %q, so it is no cluster's and not ours to overwrite: choose "+
-			"another NAME, or delete it",
-			namespace, name, kubeconfig.Label, value)
+			"another NAME, or delete it", namespace, name, kubeconfig.Label, value)
 	}
 	if !k.Own.DeletionTimestamp.IsZero() {
 		return verdict{}, fmt.Errorf("Secret %s/%s is being deleted: try again when it is gone", namespace, name)

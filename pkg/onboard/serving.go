@@ -3,11 +3,11 @@ package onboard
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/pkg/clusterhealth"
 	"github.com/tenure-dev/tenure/pkg/console"
+	"github.com/tenure-dev/tenure/pkg/text"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/shard/plan"
 	"github.com/tenure-dev/tenure/shard/protocol"
@@ -122,11 +122,4 @@ func obstacle(f console.Fleet, name string, told []console.Answer) string {
 }
 
 // few joins the first names, and counts the others.
-func few(names []string) string {
-	const most = 3
-	text := strings.Join(names[:min(len(names), most)], ", ")
-	if more := len(names) - most; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text
-}
+func few(names []string) string { return text.Few(names, 3) }

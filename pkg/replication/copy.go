@@ -222,7 +222,7 @@ func (c *copyActor) apply(ctx context.Context, view *CopyView, step Step) (*apps
 func toDeployment(u *unstructured.Unstructured) (*appsv1.Deployment, error) {
 	d := &appsv1.Deployment{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, d); err != nil {
-		return nil, fmt.Errorf("reading the reply: %w", err)
+		return nil, fmt.Errorf("reading the Deployment: %w", err)
 	}
 	return d, nil
 }

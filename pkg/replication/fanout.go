@@ -7,9 +7,9 @@ import (
 	"net/http"
 	"runtime/debug"
 	"slices"
-	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -36,8 +36,8 @@ func (a *actor) fanOut(ctx context.Context, wish Wish, known, targets []multiclu
 	clusters := union(targets, record.Copies)
 	clusters = union(clusters, a.strays(ctx, known, clusters))
 	outcomes, failures := make([]Outcome, len(clusters)), make([]error, len(clusters))
-	slots := make(chan struct{}, a.r.config.FanOut)
-	var group sync.WaitGroup
+	var group errgroup.Group
+	group.SetLimit(a.r.config.FanOut)
 	for i, name := range clusters {
 		c, wanted := &copyActor{actor: a, target: name}, slices.Contains(targets, name)
 		c.givenUp = wanted && slices.Contains(record.GivenUp, name)
@@ -51,13 +51,11 @@ func (a *actor) fanOut(ctx context.Context, wish Wish, known, targets []multiclu
 			continue
 		case wanted:
 			if c.want, err = base.want(shares[name], wish.Overrides[name]); err != nil {
-				group.Wait()
+				_ = group.Wait()
 				return nil, nil, err
 			}
 		}
-		slots <- struct{}{}
-		group.Go(func() {
-			defer func() { <-slots }()
+		group.Go(func() error {
 			defer func() { // nothing else recovers it, and each holder of the source would end in turn
 				if p := recover(); p != nil {
 					outcomes[i].become(c.away("can't be used", 0))
@@ -67,9 +65,10 @@ func (a *actor) fanOut(ctx context.Context, wish Wish, known, targets []multiclu
 			var outcome Outcome
 			outcome, failures[i] = c.run(ctx)
 			outcomes[i].become(outcome)
+			return nil
 		})
 	}
-	group.Wait()
+	_ = group.Wait() // failures has the errors of all
 	trouble = errors.Join(failures...)
 	if ctx.Err() != nil || errors.Is(trouble, errStale) || errors.Is(trouble, errHome) {
 		return nil, nil, errors.Join(ctx.Err(), trouble)

@@ -8,6 +8,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+
+	"github.com/tenure-dev/tenure/pkg/text"
 )
 
 // Record is the state kept on a source, so that any process can go on where another stopped.
@@ -100,11 +102,11 @@ func (r Record) put(source *appsv1.Deployment) {
 	}
 	delete(source.Annotations, AnnotationCopies)
 	if r.Known {
-		source.Annotations[AnnotationCopies] = joinNames(r.Copies)
+		source.Annotations[AnnotationCopies] = text.Join(r.Copies, ",")
 	}
 	delete(source.Annotations, AnnotationGivenUp)
 	if len(r.GivenUp) > 0 {
-		source.Annotations[AnnotationGivenUp] = joinNames(r.GivenUp)
+		source.Annotations[AnnotationGivenUp] = text.Join(r.GivenUp, ",")
 	}
 }
 
@@ -128,14 +130,6 @@ func splitNames(text string) []multicluster.ClusterName {
 		}
 	}
 	return union(names, nil)
-}
-
-func joinNames(names []multicluster.ClusterName) string {
-	text := make([]string, len(names))
-	for i, name := range names {
-		text[i] = string(name)
-	}
-	return strings.Join(text, ",")
 }
 
 // sooner returns the earlier of two delays. 0 means never.

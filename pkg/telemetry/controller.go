@@ -80,7 +80,7 @@ func (c *Controller) fairQueue(name string, limiter workqueue.TypedRateLimiter[m
 // depart starts the record of a reconcile when its key leaves the queue, if the trace may be kept.
 func (c *Controller) depart(req mcreconcile.Request, t *fairqueue.Taken) {
 	keep := c.telemetry.sampling.Load()
-	id := NewTraceID()
+	id := newTraceID()
 	sampled := inRatio(id, keep.ratio)
 	if !sampled && keep.slow == 0 {
 		return
@@ -153,7 +153,7 @@ func (r *traced) record(
 	}
 	returned := false
 	defer func() {
-		name, failed := resultOf(result, err), ErrorKind(err)
+		name, failed := resultOf(result, err), errorKind(err)
 		if !returned {
 			name, failed = resultError, "panic" // the panic goes on to controller-runtime, which handles it
 		}

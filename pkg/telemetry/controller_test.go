@@ -462,7 +462,7 @@ func TestACollectorThatIsTooSlowIsToldOfOnce(t *testing.T) {
 }
 
 func TestOnlyWhatIsKeptTakesTheTurnOfAnExemplar(t *testing.T) {
-	id := NewTraceID()
+	id := newTraceID()
 	for name, kept := range map[string]trace.SpanContext{"kept": sampledContext(id, rootOf(id)), "dropped": {}} {
 		r := newRig(t, Config{Settings: always()})
 		(&traced{Controller: r.controller}).ended(testKey, &fairqueue.Taken{}, time.Now(), resultSuccess, kept)

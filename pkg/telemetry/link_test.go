@@ -76,7 +76,7 @@ func TestLinksLeadToWhoCreatedAndLastWroteWhatIsRead(t *testing.T) {
 	cluster := &oneObject{}
 	var mine, other writes
 	reconcile := func(memory *writes) (*flight, *linkedClient) {
-		id := NewTraceID()
+		id := newTraceID()
 		f := &flight{traceID: id, root: rootOf(id), sampled: true}
 		return f, &linkedClient{Client: cluster, flight: f, writes: memory}
 	}

@@ -35,25 +35,25 @@ type pipeline struct {
 
 	enough chan struct{} // holds a token when a batch should be sent before the next tick
 
-	mu      sync.Mutex              // guards all up to the empty line
-	stories []story                 // spans will be made from these
-	spans   []sdktrace.ReadOnlySpan // spans that a program made itself
-	waiting int                     // approximate number of spans in both
-	full    bool                    // spans were dropped since the last batch because the queue was full
-	closed  bool                    // nothing is accepted any more
-
 	trouble  string // what the log says is wrong with the collector, "" for nothing; run alone uses this and news
 	news     *budget.Budget
 	sent     prometheus.Counter
 	dropped  *prometheus.CounterVec
 	overflow prometheus.Counter
 	refused  prometheus.Counter
+
+	mu      sync.Mutex              // guards all below
+	stories []story                 // spans will be made from these
+	spans   []sdktrace.ReadOnlySpan // spans that a program made itself
+	waiting int                     // approximate number of spans in both
+	full    bool                    // spans were dropped since the last batch because the queue was full
+	closed  bool                    // nothing is accepted any more
 }
 
 func newPipeline(settings Settings, exporter sdktrace.SpanExporter, log logr.Logger) *pipeline {
 	p := &pipeline{
 		settings: settings, exporter: exporter, log: log, enough: make(chan struct{}, 1),
-		news: budget.New(budget.Config{Burst: 1, Every: time.Minute, PerSecond: 1}),
+		news: budget.OnceAMinute(),
 		sent: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "tenure_trace_spans_sent_total", Help: "Spans that the trace collector took.",
 		}),

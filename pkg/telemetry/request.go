@@ -55,7 +55,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	c.end = time.Now()
 	switch {
 	case err != nil:
-		c.failed = ErrorKind(err)
+		c.failed = errorKind(err)
 	case res.StatusCode >= http.StatusBadRequest:
 		c.status, c.failed = res.StatusCode, http.StatusText(res.StatusCode)
 	default:
@@ -148,8 +148,8 @@ func verb(method string, named bool) string {
 	return strings.ToLower(method)
 }
 
-// ErrorKind names the kind of an error, in words that can't hold a secret. An error's own text may quote anything.
-func ErrorKind(err error) string {
+// errorKind names the kind of an error, in words that can't hold a secret. An error's own text may quote anything.
+func errorKind(err error) string {
 	var timeout interface{ Timeout() bool }
 	switch reason := apierrors.ReasonForError(err); {
 	case err == nil:

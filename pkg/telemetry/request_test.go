@@ -153,7 +153,7 @@ func TestTheKindOfAnErrorNeverQuotesIt(t *testing.T) {
 		"DeadlineExceeded":    context.DeadlineExceeded,
 		"*errors.errorString": fmt.Errorf("a secret: %w", errors.New("secret")),
 	} {
-		if got := ErrorKind(err); got != want {
+		if got := errorKind(err); got != want {
 			t.Errorf("%v is %q, want %q", err, got, want)
 		}
 	}

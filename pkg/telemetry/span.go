@@ -30,8 +30,8 @@ type Span struct {
 	Failed string
 }
 
-// NewTraceID returns a random trace id.
-func NewTraceID() (id trace.TraceID) {
+// newTraceID returns a random trace id.
+func newTraceID() (id trace.TraceID) {
 	binary.NativeEndian.PutUint64(id[:8], rand.Uint64())
 	// Never all zero, which is invalid. The bit that is always set is the one that counts least for inRatio.
 	binary.BigEndian.PutUint64(id[8:], rand.Uint64()|1)

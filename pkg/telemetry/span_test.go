@@ -33,7 +33,7 @@ func TestTheShareThatIsSampledIsTheRatio(t *testing.T) {
 	for _, ratio := range []float64{0, .001, .01, .25, 1} {
 		sampled := 0
 		for range all {
-			if inRatio(NewTraceID(), ratio) {
+			if inRatio(newTraceID(), ratio) {
 				sampled++
 			}
 		}

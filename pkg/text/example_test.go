@@ -11,3 +11,8 @@ func ExampleLine() {
 	fmt.Println(text.Line("quota\nexceeded \x1b[2Jby a lot", 24))
 	// Output: quota exceeded �[2J…
 }
+
+func ExampleFew() {
+	fmt.Println(text.Few([]string{"ams", "fra", "lhr", "mad"}, 3))
+	// Output: ams, fra, lhr and 1 more
+}

@@ -5,6 +5,8 @@
 // order in which text is read, or to fill a condition or an event. Text goes through [Line] once, where it leaves
 // the process: conditions, events, log attributes, screens, spans. A page that sets textContent needs nothing else;
 // one that builds HTML has to escape as well.
+//
+// [Join] and [Few] list names.
 package text
 
 import (
@@ -64,6 +66,24 @@ func Cause(message string) string {
 	return strings.Join(slices.DeleteFunc(strings.Fields(message), func(word string) bool {
 		return strings.ContainsAny(word, `"/0123456789`)
 	}), " ")
+}
+
+// Join is [strings.Join] for all kinds of strings.
+func Join[T ~string](all []T, separator string) string {
+	words := make([]string, len(all))
+	for i, word := range all {
+		words[i] = string(word)
+	}
+	return strings.Join(words, separator)
+}
+
+// Few joins the first names, at most that many, and counts the others.
+func Few(names []string, most int) string {
+	few := strings.Join(names[:min(len(names), most)], ", ")
+	if more := len(names) - most; more > 0 {
+		few += fmt.Sprintf(" and %d more", more)
+	}
+	return few
 }
 
 // EventName returns the name of an event about an object, distinguished by a hash of its cause. API servers refuse a

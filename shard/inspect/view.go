@@ -8,15 +8,16 @@ import (
 
 	"github.com/tenure-dev/tenure/pkg/text"
 	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
 // ClusterView describes a workload cluster as one replica sees it. The replica's Lease carries it if something is
 // wrong.
 type ClusterView struct {
 	Cluster keyspace.ClusterName `json:"cluster"`
-	// State is closed, limited, open or half-open, and Cause is why it isn't closed, as in shard.ClusterStatus.
-	State string `json:"state"`
-	Cause string `json:"cause,omitempty"`
+	// Cause is why State isn't closed, as in shard.ClusterStatus.
+	State protocol.ClusterState `json:"state"`
+	Cause string                `json:"cause,omitempty"`
 	// Running counts the keys that workers have. Ready counts those that wait for a worker or for the cluster.
 	Running int `json:"running,omitempty"`
 	Ready   int `json:"ready,omitempty"`
@@ -49,16 +50,18 @@ const (
 
 // Worse compares two states. The result is negative if a is worse than b. The order, worst first, is open,
 // half-open, limited, all others.
-func Worse(a, b string) int {
-	rank := map[string]int{"open": 3, "half-open": 2, "limited": 1}
+func Worse(a, b protocol.ClusterState) int {
+	rank := map[protocol.ClusterState]int{
+		protocol.ClusterOpen: 3, protocol.ClusterHalfOpen: 2, protocol.ClusterLimited: 1,
+	}
 	return cmp.Compare(rank[b], rank[a])
 }
 
-// SayViews returns the annotation that describes, in a replica's Lease, the clusters that don't answer as they
+// EncodeViews returns the annotation that describes, in a replica's Lease, the clusters that don't answer as they
 // should or whose keys or writes wait. The worst clusters come first. It returns "" if all is well.
-func SayViews(all []ClusterView) string {
+func EncodeViews(all []ClusterView) string {
 	all = slices.DeleteFunc(slices.Clone(all), func(v ClusterView) bool {
-		return Worse(v.State, "closed") == 0 && v.WaitSeconds < longWait.Seconds() && v.WaitingWrites == 0
+		return Worse(v.State, protocol.ClusterClosed) == 0 && v.WaitSeconds < longWait.Seconds() && v.WaitingWrites == 0
 	})
 	if len(all) == 0 {
 		return ""
@@ -77,14 +80,15 @@ func SayViews(all []ClusterView) string {
 	return string(said)
 }
 
-// readViews parses what SayViews writes. It returns nil for anything that no replica would write.
-func readViews(said string) (all []ClusterView) {
+// decodeViews parses what EncodeViews writes. It returns nil for anything that no replica would write.
+func decodeViews(said string) (all []ClusterView) {
 	if said == "" || len(said) > maxSaid || json.Unmarshal([]byte(said), &all) != nil || len(all) > MaxViews {
 		return nil
 	}
 	for i := range all {
 		v := &all[i]
-		v.State, v.Cause, v.Limits = text.Line(v.State, 16), text.Line(v.Cause, 32), text.Line(v.Limits, 100)
+		v.State = protocol.ClusterState(text.Line(string(v.State), 16))
+		v.Cause, v.Limits = text.Line(v.Cause, 32), text.Line(v.Limits, 100)
 		v.Namespaces = v.Namespaces[:min(len(v.Namespaces), MaxWaiting)]
 	}
 	return all

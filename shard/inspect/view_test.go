@@ -13,7 +13,7 @@ import (
 func TestViewsAreSaidWhereThereIsSomethingToSay(t *testing.T) {
 	well := []ClusterView{{Cluster: "a", State: "closed", Running: 16, Ready: 3, WaitSeconds: 0.9,
 		Limits: "1 writes at a time", Writes: 1}}
-	if said := SayViews(well); said != "" {
+	if said := EncodeViews(well); said != "" {
 		t.Errorf("said although all is well: %s", said)
 	}
 	var many []ClusterView
@@ -27,8 +27,8 @@ func TestViewsAreSaidWhereThereIsSomethingToSay(t *testing.T) {
 		many = append(many, v)
 	}
 	many[7].State = "open"
-	said := SayViews(many)
-	got := readViews(said)
+	said := EncodeViews(many)
+	got := decodeViews(said)
 	if len(got) != MaxViews || got[0].State != "open" || got[1].WaitSeconds != 99 ||
 		len(got[0].Namespaces) != MaxWaiting || len(said) > maxSaid/2 {
 		t.Errorf("%d views in %d bytes, the first %+v", len(got), len(said), got[:min(2, len(got))])
@@ -41,12 +41,12 @@ func TestViewsAreSaidWhereThereIsSomethingToSay(t *testing.T) {
 func TestWhatNoReplicaWouldSayIsNothing(t *testing.T) {
 	for _, said := range []string{"", "[", "{}", `"x"`, strings.Repeat(" ", maxSaid+1),
 		"[" + strings.Repeat(`{"cluster":"a"},`, MaxViews) + `{"cluster":"b"}]`} {
-		if got := readViews(said); len(got) > 0 {
+		if got := decodeViews(said); len(got) > 0 {
 			t.Errorf("%.40q is read as %v", said, got)
 		}
 	}
-	if got := readViews(`[{"cluster":"a","state":"\u001b[2J","waitSeconds":2}]`); len(got) != 1 ||
-		strings.Contains(got[0].State, "\x1b") {
+	if got := decodeViews(`[{"cluster":"a","state":"\u001b[2J","waitSeconds":2}]`); len(got) != 1 ||
+		strings.Contains(string(got[0].State), "\x1b") {
 		t.Errorf("it can steer a terminal: %v", got)
 	}
 }

@@ -2,16 +2,12 @@ package keyspace
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"strings"
 )
 
 // MaxBits is the length of the longest prefix: the bits of a slot.
 const MaxBits = 8
-
-// ErrLongestPrefix is returned by [Prefix.Split] for a single slot.
-var ErrLongestPrefix = errors.New("a prefix of 8 bits is one slot and can't be split")
 
 // Prefix is zero to eight leading bits of the hash. It is comparable, and its
 // zero value is the empty prefix, which contains every hash.
@@ -96,10 +92,10 @@ func (p Prefix) Range() (lo, hi uint64, full bool) {
 }
 
 // Split returns the two prefixes that are one bit longer, lower first. They are
-// disjoint and their union is p. It fails with [ErrLongestPrefix] for a single slot.
+// disjoint and their union is p. It fails for a single slot.
 func (p Prefix) Split() (lower, upper Prefix, err error) {
 	if p.bits == MaxBits {
-		return Prefix{}, Prefix{}, fmt.Errorf("splitting prefix %s: %w", p, ErrLongestPrefix)
+		return Prefix{}, Prefix{}, fmt.Errorf("splitting prefix %s: a prefix of 8 bits is one slot and can't be split", p)
 	}
 	lower = Prefix{top: p.top, bits: p.bits + 1}
 	upper = Prefix{top: p.top | 0x80>>p.bits, bits: p.bits + 1}

@@ -1,6 +1,6 @@
 // Package protocol has the types and constants that the ownership protocol shares with logs, metrics, traces and
-// tools: who holds a shard, in which tenure, and by what kind of move it got the shard. It imports nothing. The
-// protocol itself is in shard/internal/ownership, and shard/DESIGN.md describes it.
+// tools: who holds a shard, in which tenure, by what kind of move it got the shard, and how its cluster answers. It
+// imports nothing. The protocol itself is in shard/internal/ownership, and shard/DESIGN.md describes it.
 package protocol
 
 // Version is the version of the protocol that each replica states in its Lease. A Lease that states none is of version
@@ -47,4 +47,18 @@ const (
 	Crash MoveKind = "Crash"
 	// Resumed: no move. The holder had begun to drain and then kept the shard, in the same epoch.
 	Resumed MoveKind = "Resumed"
+)
+
+// ClusterState is the state of a workload cluster, as its answers to one replica's requests show it.
+type ClusterState string
+
+const (
+	// ClusterClosed: keys of its shards go through.
+	ClusterClosed ClusterState = "closed"
+	// ClusterLimited: keys go through, but it refuses a part of the requests, or answers late.
+	ClusterLimited ClusterState = "limited"
+	// ClusterOpen: keys are put off.
+	ClusterOpen ClusterState = "open"
+	// ClusterHalfOpen: keys are put off, but one is on trial.
+	ClusterHalfOpen ClusterState = "half-open"
 )

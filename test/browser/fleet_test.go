@@ -112,7 +112,7 @@ func (f *fleet) read(context.Context) (inspect.Records, error) {
 func (f *fleet) say(replica int, view inspect.ClusterView) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.records.Leases[replica].Annotations[tenurev1alpha1.ClustersAnnotation] = inspect.SayViews(
+	f.records.Leases[replica].Annotations[tenurev1alpha1.ClustersAnnotation] = inspect.EncodeViews(
 		[]inspect.ClusterView{view})
 }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
-// MaxShards is how many of its shards a replica names in its metrics.
-const MaxShards = 1024
+// maxShards is how many of its shards a replica names in its metrics.
+const maxShards = 1024
 
 // Collector makes metrics of a replica's status.
 type Collector struct {
@@ -97,13 +97,13 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	gauge("tenure_memory_needed_ratio", st.MemoryNeeded)
 	served := 0
 	for _, s := range st.Shards {
-		if s.Phase == "active" || s.Phase == "draining" {
+		if s.Served() {
 			served++
 		}
 	}
 	gauge("tenure_shards_held", float64(served))
 	gauge("tenure_shards_warming", float64(len(st.Shards)-served))
-	for _, s := range st.Shards[:min(len(st.Shards), MaxShards)] {
+	for _, s := range st.Shards[:min(len(st.Shards), maxShards)] {
 		name := s.ID.String()
 		gauge("tenure_shard_epoch", float64(s.Epoch), name)
 		gauge("tenure_shard_phase", 1, name, s.Phase)
@@ -137,18 +137,18 @@ func (c *Collector) clusters(ch chan<- prometheus.Metric, st shard.Status) {
 	count := func(name string, value uint64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(c.descs[name], prometheus.CounterValue, float64(value), labels...)
 	}
-	engaged := 0
+	known := 0
 	for name, cl := range st.Clusters {
 		cluster := string(name)
-		if cl.Engaged {
-			engaged++
+		if cl.Known {
+			known++
 			if end := cl.CredentialsExpire; !end.IsZero() {
 				ch <- prometheus.MustNewConstMetric(c.descs["tenure_cluster_credentials_expiry_timestamp_seconds"],
 					prometheus.GaugeValue, float64(end.Unix()), cluster)
 			}
 			ch <- prometheus.MustNewConstMetric(c.descs["tenure_watch_mode"], prometheus.GaugeValue, 1, cluster, cl.WatchMode)
 			ch <- prometheus.MustNewConstMetric(c.descs["tenure_cluster_state"], prometheus.GaugeValue, 1, cluster,
-				cl.State, cl.Cause)
+				string(cl.State), cl.Cause)
 		}
 		count("tenure_watch_bytes_total", cl.ListWatchBytes, cluster)
 		count("tenure_watch_kept_total", cl.Kept, cluster)
@@ -158,7 +158,7 @@ func (c *Collector) clusters(ch chan<- prometheus.Metric, st shard.Status) {
 		ch <- prometheus.MustNewConstMetric(c.descs["tenure_abandoned_reconciles"], prometheus.GaugeValue,
 			float64(cl.Abandoned), cluster)
 	}
-	ch <- prometheus.MustNewConstMetric(c.descs["tenure_clusters_engaged"], prometheus.GaugeValue, float64(engaged))
+	ch <- prometheus.MustNewConstMetric(c.descs["tenure_clusters_engaged"], prometheus.GaugeValue, float64(known))
 }
 
 func one(is bool) float64 {

@@ -69,7 +69,7 @@ func (s *story) reconciled(w *Watcher) {
 // trace returns the names of one epoch's spans below its root; "no root" is one of them if there is none, or several.
 func (s *story) trace(epoch protocol.Epoch) []string {
 	s.t.Helper()
-	traceID, root := IDs("record", s.id, epoch)
+	traceID, root := idsOf("record", s.id, epoch)
 	var names []string
 	roots := 0
 	for _, span := range s.spans {
@@ -246,15 +246,15 @@ func TestAHolderThatKeepsItsShardMovesNothing(t *testing.T) {
 }
 
 func TestIDsDifferByShardEpochAndFleet(t *testing.T) {
-	a, root := IDs("record", shardID(t, "west/01"), 5)
-	if again, rootAgain := IDs("record", shardID(t, "west/01"), 5); a != again || root != rootAgain {
+	a, root := idsOf("record", shardID(t, "west/01"), 5)
+	if again, rootAgain := idsOf("record", shardID(t, "west/01"), 5); a != again || root != rootAgain {
 		t.Error("two replicas get different ids")
 	}
 	for _, c := range []struct {
 		record, shard string
 		epoch         protocol.Epoch
 	}{{"record", "west/01", 6}, {"record", "west/0", 5}, {"other", "west/01", 5}} {
-		if b, _ := IDs(c.record, shardID(t, c.shard), c.epoch); a == b {
+		if b, _ := idsOf(c.record, shardID(t, c.shard), c.epoch); a == b {
 			t.Errorf("%v has the same trace", c)
 		}
 	}
@@ -272,7 +272,7 @@ func TestMetricsSayWhatTheStatusSays(t *testing.T) {
 			Shards: []shard.ShardStatus{{ID: shardID(t, "west/01"), Epoch: 5, Phase: "active", Objects: 7, Load: .5},
 				{ID: shardID(t, "west/10"), Phase: "warming"}},
 			Clusters: map[keyspace.ClusterName]shard.ClusterStatus{
-				"west": {Engaged: true, WatchMode: "server", Kept: 3, FencedWrites: 1}, "gone": {Discarded: 2},
+				"west": {Known: true, WatchMode: "server", Kept: 3, FencedWrites: 1}, "gone": {Discarded: 2},
 			},
 			Unserved: map[keyspace.ShardID]time.Time{shardID(t, "east/"): began},
 			Stuck: map[keyspace.ShardID]time.Time{
@@ -324,15 +324,15 @@ tenure_watch_mode{cluster="west",mode="server"} 1
 }
 
 func TestAReplicaNamesABoundedNumberOfShards(t *testing.T) {
-	shards := make([]shard.ShardStatus, 0, 2*MaxShards)
-	for i := range 2 * MaxShards {
+	shards := make([]shard.ShardStatus, 0, 2*maxShards)
+	for i := range 2 * maxShards {
 		shards = append(shards, shard.ShardStatus{ID: keyspace.ShardID{
 			Cluster: keyspace.ClusterName(strings.Repeat("x", i+1)),
 		}, Phase: "active"})
 	}
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(NewCollector(func() shard.Status { return shard.Status{Shards: shards} }))
-	if n, err := testutil.GatherAndCount(registry, "tenure_shard_epoch"); err != nil || n != MaxShards {
+	if n, err := testutil.GatherAndCount(registry, "tenure_shard_epoch"); err != nil || n != maxShards {
 		t.Errorf("%d series, %v", n, err)
 	}
 }

@@ -178,7 +178,7 @@ func (w *Watcher) Activated(a shard.Activation) {
 	}
 	a.Kind = cmp.Or(a.Kind, protocol.Join)
 	w.moves.WithLabelValues(string(a.Kind), "done").Inc()
-	traceID, root := IDs(string(a.Record), a.Shard, a.Epoch)
+	traceID, root := idsOf(string(a.Record), a.Shard, a.Epoch)
 	if a.Gap > 0 {
 		of := trace.NewSpanContext(trace.SpanContextConfig{TraceID: traceID, SpanID: root})
 		telemetry.ObserveWith(w.gap.WithLabelValues(string(a.Kind)), a.Gap.Seconds(), of)

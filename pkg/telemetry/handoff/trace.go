@@ -15,15 +15,15 @@ import (
 	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
-// IDs returns the ids of the trace and the root span of a move. All participants compute the same ones.
-func IDs(record string, id keyspace.ShardID, epoch protocol.Epoch) (trace.TraceID, trace.SpanID) {
+// idsOf returns the ids of the trace and the root span of a move. All participants compute the same ones.
+func idsOf(record string, id keyspace.ShardID, epoch protocol.Epoch) (trace.TraceID, trace.SpanID) {
 	sum := sha256.Sum256(fmt.Appendf(nil, "tenure handoff\x00%s\x00%s\x00%d", record, id, epoch))
 	return trace.TraceID(sum[:16]), trace.SpanID(sum[16:24])
 }
 
 // stepSpan is one step of a move that leads to the epoch.
 func stepSpan(s shard.Step, epoch protocol.Epoch) telemetry.Span {
-	traceID, root := IDs(string(s.Record), s.Shard, epoch)
+	traceID, root := idsOf(string(s.Record), s.Shard, epoch)
 	span := telemetry.Span{
 		TraceID: traceID, SpanID: telemetry.NewSpanID(), Parent: root,
 		Name: string(s.Name), Kind: trace.SpanKindInternal, Start: s.Start, End: s.End,
@@ -56,7 +56,7 @@ type arrival struct {
 
 // spans returns the root span and the steps that only this replica knows. first is nil if there was no reconcile.
 func (a *arrival) spans(first *telemetry.Reconciled) []telemetry.Span {
-	traceID, rootID := IDs(string(a.Record), a.Shard, a.Epoch)
+	traceID, rootID := idsOf(string(a.Record), a.Shard, a.Epoch)
 	start, end := a.activate.Start, a.activate.End
 	var steps []telemetry.Span
 	for _, before := range []*shard.Step{a.claim, a.warm} {
@@ -96,7 +96,7 @@ func stepIn(s shard.Step, epoch protocol.Epoch, record types.UID) telemetry.Span
 // unserved returns the failed root span of a move whose new holder never served the shard, for instance because its
 // cluster can't be reached. last is the step that shows this.
 func (p *pending) unserved(last shard.Step, epoch protocol.Epoch) []telemetry.Span {
-	traceID, rootID := IDs(string(last.Record), last.Shard, epoch)
+	traceID, rootID := idsOf(string(last.Record), last.Shard, epoch)
 	root := telemetry.Span{
 		TraceID: traceID, SpanID: rootID, Name: "handoff " + last.Shard.String(), Kind: trace.SpanKindInternal,
 		Start: last.Start, End: last.End,

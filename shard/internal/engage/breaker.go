@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
 // ErrStalled is the cause when requests are given up because the cluster accepts them and never answers. It is a
@@ -97,7 +99,7 @@ func (b *Breaker) Open() (open bool, why Cause) {
 }
 
 // State returns the cluster's state and its cause, judged by its recent answers.
-func (b *Breaker) State() (State, Cause) {
+func (b *Breaker) State() (protocol.ClusterState, Cause) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.seen.state(time.Now())

@@ -3,17 +3,8 @@ package engage
 import (
 	"net/http"
 	"time"
-)
 
-// State is the state of a cluster, as its requests show it.
-type State string
-
-// States.
-const (
-	StateClosed   State = "closed"    // its keys go through
-	StateLimited  State = "limited"   // keys go through, but it refuses a part of the requests, or answers late
-	StateOpen     State = "open"      // keys are put off
-	StateHalfOpen State = "half-open" // keys are put off, but one is on trial
+	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
 // Cause is why a cluster isn't closed; "" where it is.
@@ -70,7 +61,7 @@ const (
 	// mostNamespaces is how many namespaces are distinguished. A cluster that refuses this many counts as refusing
 	// all.
 	mostNamespaces = 64
-	// lookBack is how long answers count for [StateLimited]; some count for up to twice as long.
+	// lookBack is how long answers count for [protocol.ClusterLimited]; some count for up to twice as long.
 	lookBack = 10 * time.Second
 	// tooLate is the mean time of answers from which a cluster counts as late.
 	tooLate = time.Second
@@ -186,15 +177,15 @@ func (j *judgement) count(now time.Time, cause Cause) {
 	}
 }
 
-func (j *judgement) state(now time.Time) (State, Cause) {
+func (j *judgement) state(now time.Time) (protocol.ClusterState, Cause) {
 	switch j.all.expire(now); {
 	case !j.all.until.IsZero() && j.all.probing:
-		return StateHalfOpen, j.all.cause
+		return protocol.ClusterHalfOpen, j.all.cause
 	case !j.all.until.IsZero():
-		return StateOpen, j.all.cause
+		return protocol.ClusterOpen, j.all.cause
 	}
 	if j.refused.expire(now); !j.refused.until.IsZero() { // so little is tried then that its answers are few
-		return StateLimited, j.refused.cause
+		return protocol.ClusterLimited, j.refused.cause
 	}
 	var all answers
 	for _, a := range []answers{j.past, j.now} {
@@ -208,11 +199,11 @@ func (j *judgement) state(now time.Time) (State, Cause) {
 	}
 	switch {
 	case all.count < fewAnswers:
-		return StateClosed, ""
+		return protocol.ClusterClosed, ""
 	case 10*all.refused > all.count:
-		return StateLimited, all.cause
+		return protocol.ClusterLimited, all.cause
 	case all.judged > 0 && all.took > time.Duration(all.judged)*tooLate:
-		return StateLimited, Late
+		return protocol.ClusterLimited, Late
 	}
-	return StateClosed, ""
+	return protocol.ClusterClosed, ""
 }

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"testing"
 	"time"
+
+	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
 // at is so long after some time.
@@ -38,14 +40,14 @@ func TestAClusterThatRefusesAllIsLeftAloneAndTriedWithRealWork(t *testing.T) {
 		if got := j.wait(at(now), "shop"); got != pause*time.Second {
 			t.Fatalf("put off for %v, want %v", got, pause*time.Second)
 		}
-		if s, c := j.state(at(now)); s != StateOpen || c != Unavailable {
+		if s, c := j.state(at(now)); s != protocol.ClusterOpen || c != Unavailable {
 			t.Errorf("state %s %s", s, c)
 		}
 		now += pause * time.Second
 		if j.wait(at(now), "shop") != 0 || j.wait(at(now), "shop") == 0 {
 			t.Fatal("after the pause one is let through, and no second one")
 		}
-		if s, _ := j.state(at(now)); s != StateHalfOpen {
+		if s, _ := j.state(at(now)); s != protocol.ClusterHalfOpen {
 			t.Errorf("state %s while one tries", s)
 		}
 		now += 10 * time.Millisecond
@@ -104,7 +106,7 @@ func TestWhoIsRefusedWaitsOnlyWhereNothingIsServed(t *testing.T) {
 		if wait, _ := j.putOff(now, "bank", true); wait != 0 {
 			t.Errorf("%s: another namespace is put off for %v", cause, wait)
 		}
-		if s, c := j.state(now); s != StateLimited || c != cause {
+		if s, c := j.state(now); s != protocol.ClusterLimited || c != cause {
 			t.Errorf("state %s %s, want limited: other keys go through", s, c)
 		}
 		now = now.Add(LastPause)
@@ -173,10 +175,11 @@ func TestAClusterThatNobodyTriesIsTakenForServingAgain(t *testing.T) {
 	for range enoughRefusals {
 		j.refuse(at(0), "shop", Unavailable, 0, 0)
 	}
-	if s, _ := j.state(at(FirstPause + untriedFor)); s != StateOpen {
+	if s, _ := j.state(at(FirstPause + untriedFor)); s != protocol.ClusterOpen {
 		t.Errorf("state %s while somebody may still come back", s)
 	}
-	if s, c := j.state(at(FirstPause + untriedFor + 1)); s == StateOpen || j.wait(at(time.Minute), "shop") != 0 {
+	s, c := j.state(at(FirstPause + untriedFor + 1))
+	if s == protocol.ClusterOpen || j.wait(at(time.Minute), "shop") != 0 {
 		t.Errorf("state %s %s though nobody waits any more", s, c)
 	}
 }
@@ -237,22 +240,22 @@ func TestAClusterThatRefusesAPartOrIsLateIsLimited(t *testing.T) {
 		lossy.unanswered(now)
 	}
 	now := at(6 * time.Second)
-	if s, c := half.state(now); s != StateLimited || c != Throttling || half.wait(now, "shop") != 0 {
+	if s, c := half.state(now); s != protocol.ClusterLimited || c != Throttling || half.wait(now, "shop") != 0 {
 		t.Errorf("one that refuses half is %s %s", s, c)
 	}
-	if s, c := lossy.state(now); s != StateLimited || c != Silence || lossy.wait(now, "shop") != 0 {
+	if s, c := lossy.state(now); s != protocol.ClusterLimited || c != Silence || lossy.wait(now, "shop") != 0 {
 		t.Errorf("one that loses half of all requests is %s %s", s, c)
 	}
-	if s, c := late.state(now); s != StateLimited || c != Late || late.wait(now, "shop") != 0 {
+	if s, c := late.state(now); s != protocol.ClusterLimited || c != Late || late.wait(now, "shop") != 0 {
 		t.Errorf("one that answers late is %s %s", s, c)
 	}
 	for i := range 200 {
 		half.serve(now.Add(time.Duration(i)*200*time.Millisecond), time.Millisecond)
 	}
-	if s, _ := half.state(now.Add(40 * time.Second)); s != StateClosed {
+	if s, _ := half.state(now.Add(40 * time.Second)); s != protocol.ClusterClosed {
 		t.Errorf("%s long after the last refusal", s)
 	}
-	if s, _ := late.state(now.Add(time.Minute)); s != StateClosed {
+	if s, _ := late.state(now.Add(time.Minute)); s != protocol.ClusterClosed {
 		t.Errorf("%s though nothing was asked for a minute", s)
 	}
 }
@@ -267,7 +270,7 @@ func TestAClusterThatRefusesEverythingIsLimitedForAsLong(t *testing.T) {
 		now := at(time.Duration(s * float64(time.Second)))
 		j.refuse(now, "shop", Forbidding, 0, 0)
 		now = now.Add(4 * time.Second)
-		if state, cause := j.state(now); state != StateLimited || cause != Forbidding {
+		if state, cause := j.state(now); state != protocol.ClusterLimited || cause != Forbidding {
 			t.Fatalf("after %v it is %s %s", now.Sub(at(0)), state, cause)
 		}
 	}

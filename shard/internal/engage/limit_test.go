@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
+	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
 // slow is a cluster that takes a second for each request, and how many it had at a time at most.
@@ -90,7 +91,7 @@ func TestShardsOfAClusterShareItsLimits(t *testing.T) {
 				if took := time.Since(began); took != c.took || c.most > 0 && server.most != c.most || server.all != 20 {
 					t.Errorf("%d requests took %v, %d at a time; want %v, %d", server.all, took, server.most, c.took, c.most)
 				}
-				if state, cause := traffic.Breaker.State(); state != StateClosed {
+				if state, cause := traffic.Breaker.State(); state != protocol.ClusterClosed {
 					t.Errorf("who waits for its own limit blames the cluster: %s, %s", state, cause)
 				}
 			})
@@ -297,7 +298,7 @@ func TestWaitingForOurOwnLimitIsNotTheClustersSilence(t *testing.T) {
 				if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, kubeconfig.ErrLimited) != c.limited {
 					t.Errorf("%v, want a timeout by our limits: %v", err, c.limited)
 				}
-				if state, cause := traffic.Breaker.State(); state != StateClosed {
+				if state, cause := traffic.Breaker.State(); state != protocol.ClusterClosed {
 					t.Errorf("the cluster is blamed: %s, %s", state, cause)
 				}
 				others.Wait()

@@ -13,6 +13,8 @@ import (
 	"testing/iotest"
 	"testing/synctest"
 	"time"
+
+	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
 func fencedServer(t *testing.T, g *Gate) (*http.Client, *Traffic, *[]string, string) {
@@ -467,7 +469,7 @@ func judged(t *testing.T, through func(*testing.T, http.RoundTripper, *Traffic) 
 		if got := traffic.Breaker.wait("shop"); got != 7*time.Second {
 			t.Errorf("put off for %v, want the 7s of Retry-After", got)
 		}
-		if state, cause := traffic.Breaker.State(); state != StateOpen || cause != Unauthorized {
+		if state, cause := traffic.Breaker.State(); state != protocol.ClusterOpen || cause != Unauthorized {
 			t.Errorf("%s, %s", state, cause)
 		}
 		if traffic.Breaker.wait("bank") != 0 {

@@ -20,10 +20,10 @@ func TestTroubleOfACauseIsToldOfOnceAMinuteAndTheRestCounted(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		var lines []string
-		trouble := newTrouble(funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{}))
+		failures := newHomeFailures(funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{}))
 		for range 150 { // 149 s
 			for _, err := range causes {
-				trouble.tell("Renew", err)
+				failures.tell("Renew", err)
 			}
 			time.Sleep(time.Second)
 		}
@@ -32,7 +32,7 @@ func TestTroubleOfACauseIsToldOfOnceAMinuteAndTheRestCounted(t *testing.T) {
 			for _, line := range lines {
 				if strings.Contains(line, `"cause"="`+cause+`"`) {
 					told++
-					if (told > 1) != strings.Contains(line, `"moreLikeIt"=59`) {
+					if (told > 1) != strings.Contains(line, `"leftOut"=59`) {
 						t.Errorf("line %d says %s", told, line)
 					}
 				}
