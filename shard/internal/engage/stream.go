@@ -15,8 +15,8 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
-// streamed decodes the lists and watch events of one typed kind, and the answers to its updates, with the same results as
-// client-go but for managed fields. It takes less work for JSON, in which custom resources come. client-go's
+// streamed decodes the lists and watch events of one typed kind, and the answers to its updates, with the same results
+// as client-go but for managed fields. It takes less work for JSON, in which custom resources come. client-go's
 // serializers read each event nine times: to find its end, to find its kind and to check its syntax before they decode
 // it, the same again for the object in it. What doesn't look as API servers write it is left to them.
 type streamed struct {
@@ -105,9 +105,9 @@ func (o *objects) Decode(data []byte, defaults *schema.GroupVersionKind, into ru
 	return object, kind, nil
 }
 
-// decodeOther decodes what isn't one object of the kind. Of a list in JSON it decodes the items one by one, and client-go
-// the rest. Between two items it lets other goroutines run: a page may take tens of milliseconds of processor time, and
-// the work on other clusters would wait for several of them.
+// decodeOther decodes what isn't one object of the kind. Of a list in JSON it decodes the items one by one, and
+// client-go the rest. Between two items it lets other goroutines run: a page may take tens of milliseconds of
+// processor time, and the work on other clusters would wait for several of them.
 func (o *objects) decodeOther(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object,
 	*schema.GroupVersionKind, error) {
 	list := o.itemsOf(into)

@@ -106,8 +106,8 @@ func (r *Replica) wait(w *write, in Written) {
 }
 
 // deniedFor is how long a replica takes no more of a cluster after a refused claim, in lease durations. The claim is
-// repeated sooner, so the time ends only if it isn't refused any more, if another replica has claimed the shard, or if no
-// other can (see holdOff).
+// repeated sooner, so the time ends only if it isn't refused any more, if another replica has claimed the shard, or if
+// no other can (see holdOff).
 const deniedFor = 2
 
 // refused lets others go on where the API server refuses a write of this replica's. A suspect that can't be sealed
