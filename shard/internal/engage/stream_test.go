@@ -7,6 +7,7 @@ import (
 	"io"
 	goruntime "runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/iotest"
 
@@ -363,11 +364,13 @@ func TestWhileAListIsDecodedOtherWorkGoesOn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	turns, ended := 0, make(chan struct{})
-	done := false // there is one processor, and only Gosched changes goroutines
+	var turns atomic.Int64
+	var done atomic.Bool
+	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		for ; !done; turns++ {
+		for !done.Load() {
+			turns.Add(1)
 			goruntime.Gosched()
 		}
 	}()
@@ -375,10 +378,10 @@ func TestWhileAListIsDecodedOtherWorkGoesOn(t *testing.T) {
 	if _, _, err := decoder.Decode([]byte(list), nil, into); err != nil || len(into.Items) != 1000 {
 		t.Fatalf("%d items, error %v", len(into.Items), err)
 	}
-	done = true
+	done.Store(true)
 	<-ended
-	if turns < 500 {
-		t.Errorf("something else had %d turns while 1000 items were decoded", turns)
+	if turns.Load() < 500 {
+		t.Errorf("something else had %d turns while 1000 items were decoded", turns.Load())
 	}
 }
 
