@@ -165,45 +165,56 @@ func apartItems(data []byte) (around []byte, items [][]byte) {
 	if len(data) == 0 || data[0] != '{' {
 		return nil, nil
 	}
-	from, to := 0, 0                            // where the items begin and end
-	for field, end := 1, 0; ; field = end + 1 { // where a field of the list begins, and its value ends
+	from, to := 0, 0    // where the items begin and end
+	for field := 1; ; { // where a field of the list begins
 		name := valueIn(data[field:])
 		value := field + name + 1
 		if name == 0 || value >= len(data) || data[value-1] != ':' {
 			return nil, nil
 		}
+		n := 0
 		if string(data[field:field+name]) != `"items"` {
-			n := valueIn(data[value:])
-			if end = value + n; n == 0 {
-				return nil, nil
-			}
-		} else {
-			if data[value] != '[' || from > 0 {
-				return nil, nil
-			}
-			for from, to = value+1, value; to == value || data[to] == ','; {
-				n := 0
-				if to++; to < len(data) && data[to] == '{' {
-					n = valueIn(data[to:])
-				}
-				if n == 0 || to+n >= len(data) {
-					return nil, nil
-				}
-				items = append(items, data[to:to+n])
-				to += n
-			}
-			if end = to + 1; data[to] != ']' {
-				return nil, nil
-			}
+			n = valueIn(data[value:])
+		} else if items == nil { // a second field of that name is left to client-go
+			items, n = itemsIn(data[value:])
+			from, to = value+1, value+n-1
 		}
+		end := value + n
 		switch {
-		case end < len(data) && data[end] == ',':
-		case end < len(data) && data[end] == '}' && from > 0:
+		case n == 0 || end >= len(data):
+			return nil, nil
+		case data[end] == '}' && items != nil:
 			return slices.Concat(data[:from], data[to:]), items
-		default:
+		case data[end] != ',':
 			return nil, nil
 		}
+		field = end + 1
 	}
+}
+
+// itemsIn returns the objects in a JSON list that data begins with, and the length of the list; 0 if it is none, or has
+// no object or anything else.
+func itemsIn(data []byte) (items [][]byte, n int) {
+	if len(data) == 0 || data[0] != '[' {
+		return nil, 0
+	}
+	for begin := 1; begin < len(data) && data[begin] == '{'; {
+		size := valueIn(data[begin:])
+		end := begin + size
+		if size == 0 || end >= len(data) {
+			return nil, 0
+		}
+		items = append(items, data[begin:end])
+		switch data[end] {
+		case ']':
+			return items, end + 1
+		case ',':
+			begin = end + 1
+		default:
+			return nil, 0
+		}
+	}
+	return nil, 0
 }
 
 // withoutManaged returns an object in JSON without its managed fields, in the same memory. Its metadata begins at

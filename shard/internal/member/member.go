@@ -144,8 +144,9 @@ func (s *Store) Read(ctx context.Context, name string) (ownership.Input, error) 
 	return Seen(lease)
 }
 
-// ours reports whether a replica wrote the Lease, which has the fleet's label. A fleet without a name has none, and
-// people may have removed the role; but hardly the annotations as well.
+// ours reports whether a replica wrote a Lease that has the fleet's label or, in a fleet without a name, no such label.
+// Leases of other programs have none either. Those of replicas have a role and annotations, of which people may have
+// removed some.
 func ours(fleet keyspace.Fleet, lease *coordinationv1.Lease) bool {
 	_, labelled := lease.Labels[tenurev1alpha1.RoleLabel]
 	_, stated := lease.Annotations[tenurev1alpha1.LeaseDurationAnnotation]

@@ -246,9 +246,9 @@ func (r *Replica) sealWritten(p *peer, v Version) {
 // lease is unreadable.
 func (p *peer) puzzles() bool { return p.lease.Unreadable && !p.ended() }
 
-// unsealable reports whether the API server refuses to seal the incarnation. Somebody may have written a name into a
-// record that no Lease can have, or that another program's Lease has. Or this replica isn't allowed to seal. Only
-// people can help.
+// unsealable reports whether the API server refused the last attempt to seal the incarnation. Somebody may have
+// written a name into a record that no Lease can have, or this replica isn't allowed to seal. After a conflict the
+// Lease is read, which settles the seal, unless it is another program's. Only people can help then.
 func (p *peer) unsealable() bool {
 	return p.seal != nil && (p.seal.cause == Refused || p.seal.cause == Conflict)
 }
@@ -285,8 +285,7 @@ func (r *Replica) candidates() []Incarnation {
 // replicas describes the live incarnations to the planner. A suspect, which stopped renewing but isn't sealed yet,
 // still holds its shards: like a leaving one it gets nothing new. gone selects the peers to leave out. suspects
 // reports whether there are suspects, apart from incarnations whose lease no read has shown for a whole duration, and
-// from those that can't be sealed.
-// The slice is valid until the next call.
+// from those that can't be sealed. The slice is valid until the next call.
 func (r *Replica) replicas(gone func(*peer) bool) (all []plan.Replica, suspects bool) {
 	all = append(slices.Grow(r.planBuffer.replicas[:0], 1+len(r.peerOrder)), plan.Replica{
 		ID: r.cfg.ID, Name: r.cfg.Replica, Weight: r.cfg.Weight, Leaving: r.leaving,

@@ -74,11 +74,10 @@ type tenure struct {
 
 // Holding is one shard that a replica holds or prepares to hold.
 type Holding struct {
-	ID     keyspace.ShardID
-	Epoch  Epoch
-	Phase  string
-	Held   bool // its record names this replica; otherwise the shard is only prepared here
-	Active bool // its gates are open
+	ID    keyspace.ShardID
+	Epoch Epoch
+	Phase string
+	Held  bool // its record names this replica; otherwise the shard is only prepared here
 }
 
 // Holdings lists the shards that this replica holds or prepares, sorted.
@@ -86,8 +85,7 @@ func (r *Replica) Holdings() []Holding {
 	var hs []Holding
 	for _, t := range r.order {
 		if r.holds(t) || t.phase != idle {
-			hs = append(hs, Holding{ID: t.id, Epoch: t.rec.Epoch, Phase: t.phase.String(), Held: r.holds(t),
-				Active: t.phase == active})
+			hs = append(hs, Holding{ID: t.id, Epoch: t.rec.Epoch, Phase: t.phase.String(), Held: r.holds(t)})
 		}
 	}
 	return hs
