@@ -2,7 +2,6 @@ package at
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
+	"github.com/tenure-dev/tenure/pkg/apierror"
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	"github.com/tenure-dev/tenure/pkg/budget"
 	"github.com/tenure-dev/tenure/pkg/text"
@@ -24,12 +24,12 @@ import (
 // act carries a decision out. again reports whether the API server showed the view to be out of date, so another
 // look is needed.
 func (a *actor) act(ctx context.Context, at *cnatv1alpha1.At,
-	decision Decision) (result ctrl.Result, again bool, err error) {
-	if decision.Delete {
+	next decision) (result ctrl.Result, again bool, err error) {
+	if next.Delete {
 		return a.delete(ctx, at)
 	}
-	if decision.Status != nil {
-		done, err := a.writeStatus(ctx, at, *decision.Status, decision.MakePod)
+	if next.Status != nil {
+		done, err := a.writeStatus(ctx, at, *next.Status, next.MakePod)
 		if err != nil {
 			return ctrl.Result{}, false, err
 		}
@@ -37,11 +37,11 @@ func (a *actor) act(ctx context.Context, at *cnatv1alpha1.At,
 			return retryLater, false, nil
 		}
 	}
-	for _, event := range decision.Events {
+	for _, event := range next.Events {
 		a.tell(at, event)
 	}
-	if decision.MakePod {
-		if decision.Status == nil || isTrimmed(at) {
+	if next.MakePod {
+		if next.Status == nil || isTrimmed(at) {
 			now, err := a.unchanged(ctx, at)
 			if err != nil || now == nil {
 				return ctrl.Result{}, err == nil, err
@@ -50,10 +50,10 @@ func (a *actor) act(ctx context.Context, at *cnatv1alpha1.At,
 		}
 		return a.makePod(ctx, at)
 	}
-	if decision.Backoff {
+	if next.Backoff {
 		return retryLater, false, nil
 	}
-	result = ctrl.Result{RequeueAfter: decision.After}
+	result = ctrl.Result{RequeueAfter: next.After}
 	if at.Status.Phase == cnatv1alpha1.AtDone {
 		result.Priority = new(tidying)
 	}
@@ -79,7 +79,7 @@ func (a *actor) writeStatus(ctx context.Context, at *cnatv1alpha1.At, status cna
 	if claims {
 		// This is noted before the write. If the reply is lost, the claim can be recognised by its content, and needn't
 		// be renewed.
-		a.notes.claims(at.UID, claimOf(&status), NoteUnused, a.clock.Now())
+		a.notes.claims(at.UID, claimOf(&status), noteUnused, a.clock.Now())
 	}
 	var options []client.SubResourceUpdateOption
 	if !claims && a.unread != nil {
@@ -90,7 +90,7 @@ func (a *actor) writeStatus(ctx context.Context, at *cnatv1alpha1.At, status cna
 	case err == nil:
 		a.notes.wrote(at.UID, seen, a.clock.Now())
 		if begins && a.notes.begins(at.UID, a.clock.Now()) {
-			a.tell(at, Event{ReasonRestored, "Run", "it had been started before, and was PENDING again: its cluster was " +
+			a.tell(at, warning{ReasonRestored, "Run", "it had been started before, and was PENDING again: its cluster was " +
 				"restored from a backup; the command runs again"})
 		}
 		return true, nil
@@ -130,7 +130,7 @@ func (a *actor) makePod(ctx context.Context, at *cnatv1alpha1.At) (ctrl.Result, 
 	err := a.cluster.GetClient().Create(ctx, pod, options...)
 	switch {
 	case err == nil:
-		a.notes.claims(at.UID, claim, NoteMade, a.clock.Now())
+		a.notes.claims(at.UID, claim, noteMade, a.clock.Now())
 		// The Pod's end comes as an event. In case the cache never shows the Pod, look for it later; sooner if the
 		// condition Blocked must be removed.
 		after := recheckAfter
@@ -149,9 +149,9 @@ func (a *actor) makePod(ctx context.Context, at *cnatv1alpha1.At) (ctrl.Result, 
 	var showErr error
 	switch {
 	case isRefusal(err):
-		a.notes.refused(at, claim, a.clock.Now())
+		a.notes.claims(at.UID, claim, noteUnused, a.clock.Now())
 		showErr = a.showRefusal(ctx, at, fmt.Sprintf("Pod %s was refused", pod.Name), err)
-	case codeOf(err) == http.StatusInternalServerError && at.Status.Restarts > 0:
+	case apierror.Code(err) == http.StatusInternalServerError && at.Status.Restarts > 0:
 		// The server's own error. It may pass, and the Pod may be there, so it isn't shown the first time.
 		showErr = a.showRefusal(ctx, at, fmt.Sprintf("making Pod %s failed", pod.Name), err)
 	}
@@ -164,18 +164,9 @@ func (a *actor) makePod(ctx context.Context, at *cnatv1alpha1.At) (ctrl.Result, 
 // isRefusal reports whether an error is the API server's answer that it didn't carry out the request. All other errors
 // leave that open. So does 500, unless a webhook couldn't be called: objects are admitted before they are stored.
 func isRefusal(err error) bool {
-	code := codeOf(err)
+	code := apierror.Code(err)
 	return code >= 400 && code < 500 && code != http.StatusRequestTimeout ||
 		code == http.StatusInternalServerError && strings.Contains(err.Error(), "failed calling webhook ")
-}
-
-// codeOf returns the code of an API server's answer, 0 if there was none.
-func codeOf(err error) int32 {
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) {
-		return 0
-	}
-	return status.Status().Code
 }
 
 // showRefusal shows in the At's status that the API server doesn't take its Pod (a quota, a policy, a webhook that
@@ -189,11 +180,11 @@ func (a *actor) showRefusal(ctx context.Context, at *cnatv1alpha1.At, what strin
 	if shown := shownBlock(at, ReasonPodRefused); shown != nil && !a.isNews(at, shown.Message, message) {
 		return nil
 	}
-	decision := editStatus(View{At: at, Now: a.clock.Now()}).block(ReasonPodRefused, "MakePod", message)
-	if done, err := a.writeStatus(ctx, at, *decision.Status, false); err != nil || !done {
+	next := editStatus(view{At: at, Now: a.clock.Now()}).block(ReasonPodRefused, "MakePod", message)
+	if done, err := a.writeStatus(ctx, at, *next.Status, false); err != nil || !done {
 		return err
 	}
-	for _, event := range decision.Events {
+	for _, event := range next.Events {
 		a.tell(at, event)
 	}
 	return nil
@@ -247,7 +238,7 @@ const controllerName = "tenure-at"
 // eventBudget bounds the events of one reason in one namespace. The condition of each At says the same as its event.
 var eventBudget = budget.Config{Burst: 10, Every: time.Minute, PerSecond: 5}
 
-func (a *actor) tell(at *cnatv1alpha1.At, event Event) {
+func (a *actor) tell(at *cnatv1alpha1.At, event warning) {
 	left, ok := a.events.Take(at.Namespace+" "+event.Reason, a.clock.Now())
 	if !ok {
 		return

@@ -48,6 +48,11 @@ func restarted(at *cnatv1alpha1.At) {
 	at.Status.Restarts = 1
 }
 
+// startedAt is an At that was claimed at a time.
+func startedAt(start time.Time) func(*cnatv1alpha1.At) {
+	return func(at *cnatv1alpha1.At) { at.Status.StartTime = micro(start) }
+}
+
 func done(at *cnatv1alpha1.At) {
 	running(at)
 	at.Status.Phase = cnatv1alpha1.AtDone

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 )
@@ -16,35 +17,39 @@ const (
 	// recheckAfter is when a Pod that the API server shows and the cache doesn't is read again. The cache may never
 	// show it, for instance because somebody removed the label that the cache selects by.
 	recheckAfter = 10 * time.Second
+	// stuckAfter is how long a Pod may still be there after its grace period before its At shows that.
+	stuckAfter = 2 * time.Minute
 )
 
-// Note is what this process remembers about its own last claim of an At. It saves reads and writes. Forgetting it is
-// always safe.
-type Note int
+// noteKind is what this process remembers about its own last claim of an At. It saves reads and writes. Forgetting it
+// never leads to a second Pod.
+type noteKind int
 
 const (
-	// NoteNone: nothing is remembered. Another process may have done anything.
-	NoteNone Note = iota
-	// NoteUnused: the claim in the At's status is ours, and no request for a Pod can have succeeded under it.
-	NoteUnused
-	// NoteMade: we made the Pod a moment ago.
-	NoteMade
+	// noteNone: nothing is remembered. Another process may have done anything.
+	noteNone noteKind = iota
+	// noteUnused: the claim in the At's status is ours, and no request for a Pod can have succeeded under it.
+	noteUnused
+	// noteMade: we made the Pod a moment ago.
+	noteMade
+	// noteUnsure: a Pod may have been made under the claim in the At's status.
+	noteUnsure
 )
 
-// View is everything that a decision depends on.
-type View struct {
+// view is everything that a decision depends on.
+type view struct {
 	At *cnatv1alpha1.At
 	// Pod is the Pod with the At's Pod name, whether or not it belongs to the At; nil if there is none.
 	Pod *corev1.Pod
 	// Fresh reports whether At and Pod were read from the API server, in that order. Otherwise they come from caches,
 	// which may lag behind by different amounts.
 	Fresh bool
-	Note  Note
+	Note  noteKind
 	Now   time.Time
 }
 
-// Decision is what to do, in the order of the fields.
-type Decision struct {
+// decision is what to do, in the order of the fields.
+type decision struct {
 	// Look asks for a fresh view and another decision; nothing else is set.
 	Look bool
 	// Delete deletes the At, if it is unchanged since the view.
@@ -55,18 +60,18 @@ type Decision struct {
 	// MakePod makes the Pod.
 	MakePod bool
 	// Events are the events to send.
-	Events []Event
+	Events []warning
 	// After is when to decide again if no event comes first; 0: not needed.
 	After time.Duration
 	// Backoff asks to decide again after a delay that grows each time.
 	Backoff bool
 }
 
-// Decide says what an At needs now. It is pure.
-func Decide(view View) Decision {
+// decide says what an At needs now. It is pure.
+func decide(view view) decision {
 	switch {
 	case view.At.DeletionTimestamp != nil && view.At.Status.Phase != cnatv1alpha1.AtRunning:
-		return Decision{}
+		return decision{}
 	case view.At.Status.Phase == cnatv1alpha1.AtDone:
 		return decideDone(view)
 	case view.At.Status.Phase == cnatv1alpha1.AtRunning:
@@ -76,7 +81,7 @@ func Decide(view View) Decision {
 	}
 }
 
-func decidePending(view View) Decision {
+func decidePending(view view) decision {
 	e := editStatus(view)
 	due, err := ParseSchedule(view.At.Spec.Schedule)
 	if err != nil {
@@ -88,12 +93,12 @@ func decidePending(view View) Decision {
 	}
 	if wait := due.Sub(view.Now); wait > 0 {
 		e.unblock()
-		return Decision{Status: e.changed(), After: wait}
+		return decision{Status: e.changed(), After: wait}
 	}
 	if view.Pod != nil && !view.Fresh {
 		// The Pod is made after the claim. So this is another owner's Pod, or the cache shows the At as it was before
 		// the claim.
-		return Decision{Look: true}
+		return decision{Look: true}
 	}
 	ours := view.Pod != nil && isOurs(view.Pod, view.At)
 	if deadline, late := missed(view, due); late && !ours {
@@ -103,11 +108,11 @@ func decidePending(view View) Decision {
 		return e.foreign(view)
 	}
 	e.claim(due)
-	return Decision{Status: e.changed(), MakePod: view.Pod == nil}
+	return decision{Status: e.changed(), MakePod: view.Pod == nil}
 }
 
 // missed reports whether it is too late to start, and returns the deadline.
-func missed(view View, due time.Time) (time.Duration, bool) {
+func missed(view view, due time.Time) (time.Duration, bool) {
 	if view.At.Spec.StartingDeadlineSeconds == nil {
 		return 0, false
 	}
@@ -119,123 +124,154 @@ func missed(view View, due time.Time) (time.Duration, bool) {
 	return deadline, late > seconds || late == seconds && view.Now.Nanosecond() > due.Nanosecond()
 }
 
-func decideRunning(view View) Decision {
+func decideRunning(view view) decision {
 	e := editStatus(view)
 	ours := view.Pod != nil && isOurs(view.Pod, view.At)
 	switch {
 	case !ours && view.Fresh && view.At.DeletionTimestamp != nil:
 		// Finalizers of others hold it. It gets the end of its Pod, but no other Pod.
-		return Decision{}
+		return decision{}
 	case view.Pod == nil && view.Fresh:
 		return e.makePod(view)
-	case view.Pod == nil && view.Note == NoteMade:
-		return Decision{After: cacheGrace}
+	case view.Pod == nil && view.Note == noteMade:
+		return decision{After: cacheGrace}
 	case view.Pod == nil:
-		return Decision{Look: true}
+		return decision{Look: true}
 	case !ours:
 		if !view.Fresh {
-			return Decision{Look: true}
+			return decision{Look: true}
 		}
-		if decision, late := e.tooLate(view); late {
-			return decision
+		if next, late := e.tooLate(view); late {
+			return next
 		}
 		return e.foreign(view)
 	}
 	if end, ended := endingOf(view.Pod); ended {
 		if view.At.Status.Restarts > 0 && !view.Fresh {
 			// A cache may still show the end of the Pod that was made again.
-			return Decision{Look: true}
+			return decision{Look: true}
 		}
-		decision := Decision{}
 		message := e.finish(view.Pod, end)
+		next := decision{Status: e.changed()}
 		if end.result == cnatv1alpha1.AtFailed {
-			decision.Events = []Event{{ReasonPodFailed, "Run", message}}
+			next.Events = []warning{{ReasonPodFailed, "Run", message}}
 		}
-		decision.Status = e.changed()
-		return decision
+		return next
 	}
-	// The Pod is running, or is being deleted and must be gone before another is made.
-	e.unblock()
-	decision := Decision{Status: e.changed()}
+	next := e.waitForPod(view)
 	if view.Fresh {
-		decision.After = recheckAfter
+		next.After = recheckAfter
 	}
-	return decision
+	return next
+}
+
+// waitForPod waits for the end of a Pod that is running, or for one that is being deleted: it must be gone before
+// another is made.
+func (e *edit) waitForPod(view view) decision {
+	wait := time.Duration(0)
+	if deleted := view.Pod.DeletionTimestamp; deleted != nil {
+		if wait = deleted.Add(stuckAfter).Sub(view.Now); wait <= 0 {
+			return e.blocked(ReasonPodTerminating, "Run", fmt.Sprintf("Pod %s should have been gone by %s and is still "+
+				"there: its node doesn't answer, or a finalizer holds it; the At waits until it is gone", view.Pod.Name,
+				deleted.UTC().Format(time.RFC3339)))
+		}
+	}
+	e.unblock()
+	return decision{Status: e.changed(), After: wait}
 }
 
 // makePod makes the Pod of a RUNNING At that certainly has none.
-func (e *edit) makePod(view View) Decision {
+func (e *edit) makePod(view view) decision {
 	if view.At.Spec.Suspend {
 		return e.suspended()
 	}
-	if decision, late := e.tooLate(view); late {
-		return decision
+	if next, late := e.tooLate(view); late {
+		return next
 	}
 	if view.At.Status.StartTime == nil { // somebody has written the phase: no replica has claimed it
 		if due, err := ParseSchedule(view.At.Spec.Schedule); err == nil && due.After(view.Now) {
 			e.unblock()
-			return Decision{Status: e.changed(), After: due.Sub(view.Now)}
+			return decision{Status: e.changed(), After: due.Sub(view.Now)}
 		}
 	}
-	if view.Note == NoteUnused {
-		return Decision{MakePod: true}
+	if view.Note == noteUnused {
+		return decision{MakePod: true}
 	}
-	e.claimAgain()
+	e.claimAgain(neverStarted(view))
 	message := fmt.Sprintf("Pod %s isn't there: it was deleted before its end was seen, or never made; making it",
 		PodName(view.At))
-	return Decision{Status: e.changed(), MakePod: true, Events: []Event{{ReasonPodGone, "MakePod", message}}}
+	return decision{Status: e.changed(), MakePod: true, Events: []warning{{ReasonPodGone, "MakePod", message}}}
 }
 
-// tooLate ends a RUNNING At whose deadline has passed, if no Pod was ever there, nor will one come: it was refused, or
-// never asked for. Suspension outlasts the deadline.
-func (e *edit) tooLate(view View) (_ Decision, late bool) {
-	if view.At.Spec.Suspend || view.Note != NoteUnused || view.At.Status.Restarts > 0 {
-		return Decision{}, false
+// tooLate ends a RUNNING At whose deadline has passed, if it has never started. Suspension outlasts the deadline.
+func (e *edit) tooLate(view view) (_ decision, late bool) {
+	if view.At.Spec.Suspend || !neverStarted(view) {
+		return decision{}, false
 	}
 	due, err := ParseSchedule(view.At.Spec.Schedule)
 	deadline, late := missed(view, due)
 	if err != nil || !late {
-		return Decision{}, false
+		return decision{}, false
 	}
 	return e.missed(due, deadline), true
 }
 
-// suspended waits for an event. What else kept the At from its next step isn't looked at meanwhile, so it isn't shown
-// either.
-func (e *edit) suspended() Decision {
-	e.unblock()
-	return Decision{Status: e.changed()}
+// neverStarted reports whether a RUNNING At without a Pod never had one, and none will come: it was refused, its name
+// was taken, or it wasn't asked for yet. The process that made the first claim may remember that. Any other process
+// goes by the refusal that is shown. A refusal that began under the first claim shows that there was no Pod before, and
+// under a later claim one can still see that it began then: it is older than that claim. Other refusals aren't, since
+// [edit.claimAgain] makes them begin anew.
+func neverStarted(view view) bool {
+	status := &view.At.Status
+	shown := meta.FindStatusCondition(status.Conditions, cnatv1alpha1.ConditionBlocked)
+	switch {
+	case view.Note == noteUnused && status.Restarts == 0:
+		return true
+	case view.Note == noteMade, view.Note == noteUnsure, shown == nil || shown.Reason != ReasonPodRefused:
+		return false
+	case status.Restarts == 0:
+		return true
+	}
+	// Conditions have whole seconds.
+	return status.StartTime != nil && shown.LastTransitionTime.Time.Before(status.StartTime.Truncate(time.Second))
 }
 
-func (e *edit) foreign(view View) Decision {
-	decision := e.blocked(ReasonForeignPod, "MakePod",
+// suspended waits for an event. What else kept the At from its next step isn't looked at meanwhile, so it isn't shown
+// either.
+func (e *edit) suspended() decision {
+	e.unblock()
+	return decision{Status: e.changed()}
+}
+
+func (e *edit) foreign(view view) decision {
+	next := e.blocked(ReasonForeignPod, "MakePod",
 		fmt.Sprintf("Pod %s exists and doesn't belong to this At: it is left alone, and the At waits until it is deleted",
 			view.Pod.Name))
 	// When another owner's Pod goes away, this At gets no event.
-	decision.Backoff = true
-	return decision
+	next.Backoff = true
+	return next
 }
 
 // blocked shows what keeps the At from its next step, if that isn't shown yet.
-func (e *edit) blocked(reason, action, message string) Decision {
+func (e *edit) blocked(reason, action, message string) decision {
 	if shownBlock(e.at, reason) != nil {
-		return Decision{}
+		return decision{}
 	}
 	return e.block(reason, action, message)
 }
 
-func (e *edit) block(reason, action, message string) Decision {
+func (e *edit) block(reason, action, message string) decision {
 	e.condition(cnatv1alpha1.ConditionBlocked, reason, message)
-	return Decision{Status: e.changed(), Events: []Event{{reason, action, message}}}
+	return decision{Status: e.changed(), Events: []warning{{reason, action, message}}}
 }
 
-func decideDone(view View) Decision {
+func decideDone(view view) decision {
 	ttl, finished := view.At.Spec.TTLSecondsAfterFinished, view.At.Status.FinishTime
 	if ttl == nil || finished == nil {
-		return Decision{}
+		return decision{}
 	}
 	if wait := finished.Add(time.Duration(*ttl) * time.Second).Sub(view.Now); wait > 0 {
-		return Decision{After: wait}
+		return decision{After: wait}
 	}
-	return Decision{Delete: true}
+	return decision{Delete: true}
 }

@@ -21,7 +21,7 @@ type summary struct {
 	Events string
 }
 
-func summarize(t *testing.T, d Decision) summary {
+func summarize(t *testing.T, d decision) summary {
 	t.Helper()
 	s := summary{Look: d.Look, Delete: d.Delete, MakePod: d.MakePod, Backoff: d.Backoff, After: d.After}
 	if d.Status != nil {
@@ -47,7 +47,7 @@ type decideCase struct {
 	at    *cnatv1alpha1.At
 	pod   *corev1.Pod
 	fresh bool
-	note  Note
+	note  noteKind
 	// late is the time of the decision, after due.
 	late time.Duration
 	want summary
@@ -58,9 +58,9 @@ func runDecideCases(t *testing.T, cases []decideCase) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			before := c.at.DeepCopy()
-			view := View{At: c.at, Pod: c.pod, Fresh: c.fresh, Note: c.note, Now: due.Add(c.late)}
-			got := Decide(view)
-			if diff := cmp.Diff(got, Decide(trimmedView(view))); diff != "" {
+			view := view{At: c.at, Pod: c.pod, Fresh: c.fresh, Note: c.note, Now: due.Add(c.late)}
+			got := decide(view)
+			if diff := cmp.Diff(got, decide(trimmedView(view))); diff != "" {
 				t.Errorf("a cache that is trimmed makes a difference (-whole +trimmed):\n%s", diff)
 			}
 			if diff := cmp.Diff(c.want, summarize(t, got)); diff != "" {
@@ -138,6 +138,7 @@ func TestDecideRunning(t *testing.T) {
 	remake := summary{Status: "RUNNING restarts:1", MakePod: true, Events: ReasonPodGone}
 	succeeded := summary{Status: "DONE Succeeded"}
 	failed := summary{Status: "DONE Failed", Events: ReasonPodFailed}
+	leaving := summary{After: time.Second + 30*time.Second + stuckAfter}
 	runDecideCases(t, []decideCase{
 		{name: "a Pod that runs needs nothing", at: anAt(running), pod: aPod(), want: summary{}},
 		{name: "a Pod whose node is lost needs nothing", at: anAt(running),
@@ -158,7 +159,7 @@ func TestDecideRunning(t *testing.T) {
 			pod: aPod(ended(corev1.PodSucceeded, 0, soon)), want: succeeded},
 		{name: "suspending doesn't touch a Pod that runs", at: anAt(running, suspended), pod: aPod(), want: summary{}},
 		{name: "a Pod missing from the cache is looked for", at: anAt(running), want: summary{Look: true}},
-		{name: "a Pod just made may be missing from the cache for a moment", at: anAt(running), note: NoteMade,
+		{name: "a Pod just made may be missing from the cache for a moment", at: anAt(running), note: noteMade,
 			want: summary{After: cacheGrace}},
 		{name: "a phase that somebody wrote before the At is due starts nothing", at: anAt(running, unclaimed), fresh: true,
 			late: -time.Second, want: summary{After: time.Second}},
@@ -166,37 +167,55 @@ func TestDecideRunning(t *testing.T) {
 			at: anAt(running, unclaimed, blockedBy(ReasonForeignPod)), want: summary{Status: "RUNNING", After: time.Second}},
 		{name: "a phase that somebody wrote of an At that is due makes its Pod", at: anAt(running, unclaimed), fresh: true,
 			want: remake},
-		{name: "a claim by a clock ahead of ours holds", at: anAt(running), fresh: true, note: NoteUnused,
+		{name: "a claim by a clock ahead of ours holds", at: anAt(running), fresh: true, note: noteUnused,
 			late: -time.Second, want: summary{MakePod: true}},
-		{name: "our own unused claim doesn't spare the look", at: anAt(running), note: NoteUnused, want: summary{Look: true}},
+		{name: "our own unused claim doesn't spare the look", at: anAt(running), note: noteUnused, want: summary{Look: true}},
 		{name: "a Pod that is gone is made again under a renewed claim", at: anAt(running), fresh: true, want: remake},
 		{name: "a Pod just made that is gone is made again under a renewed claim", at: anAt(running), fresh: true,
-			note: NoteMade, want: remake},
-		{name: "our own unused claim is used without another write", at: anAt(running), fresh: true, note: NoteUnused,
+			note: noteMade, want: remake},
+		{name: "our own unused claim is used without another write", at: anAt(running), fresh: true, note: noteUnused,
 			want: summary{MakePod: true}},
 		{name: "after the deadline a refused Pod isn't made any more",
-			at: anAt(running, deadline(60), blockedBy(ReasonPodRefused)), fresh: true, note: NoteUnused,
+			at: anAt(running, deadline(60), blockedBy(ReasonPodRefused)), fresh: true, note: noteUnused,
 			late: time.Minute + 1, want: summary{Status: "DONE Missed", Events: ReasonMissed}},
 		{name: "after the deadline a refused Pod isn't looked for in the cache alone",
-			at: anAt(running, deadline(60), blockedBy(ReasonPodRefused)), note: NoteUnused,
+			at: anAt(running, deadline(60), blockedBy(ReasonPodRefused)), note: noteUnused,
 			late: time.Minute + 1, want: summary{Look: true}},
 		{name: "at the deadline a refused Pod is tried once more",
-			at: anAt(running, deadline(60), blockedBy(ReasonPodRefused)), fresh: true, note: NoteUnused,
+			at: anAt(running, deadline(60), blockedBy(ReasonPodRefused)), fresh: true, note: noteUnused,
 			late: time.Minute, want: summary{MakePod: true}},
+		{name: "after the deadline a Pod that an earlier holder was refused isn't made any more",
+			at: anAt(running, deadline(60), blockedBy(ReasonPodRefused)), fresh: true, late: time.Minute + 1,
+			want: summary{Status: "DONE Missed", Events: ReasonMissed}},
+		{name: "after the deadline a Pod that was refused before the claim was renewed isn't made any more",
+			at:    anAt(restarted, startedAt(due.Add(time.Second)), deadline(60), blockedBy(ReasonPodRefused)),
+			fresh: true, late: time.Minute + 1, want: summary{Status: "DONE Missed restarts:1", Events: ReasonMissed}},
+		{name: "after the deadline a Pod that was refused after the claim was renewed is made again",
+			at: anAt(restarted, deadline(60), blockedBy(ReasonPodRefused)), fresh: true, late: time.Minute + 1,
+			want: summary{Status: "RUNNING blocked:PodRefused restarts:2", MakePod: true, Events: ReasonPodGone}},
+		{name: "after the deadline a Pod that was refused, and may have been made since, is made again",
+			at: anAt(running, deadline(60), blockedBy(ReasonPodRefused)), fresh: true, note: noteUnsure,
+			late: time.Minute + 1,
+			want: summary{Status: "RUNNING blocked:PodRefused restarts:1", MakePod: true, Events: ReasonPodGone}},
+		{name: "after the deadline a Pod that was refused, and was made a moment ago, is made again",
+			at: anAt(running, deadline(60), blockedBy(ReasonPodRefused)), fresh: true, note: noteMade, late: time.Minute + 1,
+			want: summary{Status: "RUNNING blocked:PodRefused restarts:1", MakePod: true, Events: ReasonPodGone}},
+		{name: "after the deadline a Pod that didn't go for long is made again",
+			at: anAt(running, deadline(60), blockedBy(ReasonPodTerminating)), fresh: true, late: time.Hour, want: remake},
 		{name: "after the deadline a Pod whose create was unanswered is made again",
 			at: anAt(running, deadline(60)), fresh: true, late: time.Hour, want: remake},
 		{name: "after the deadline a refused Pod that may have been there before is made again",
-			at: anAt(restarted, deadline(60)), fresh: true, note: NoteUnused, late: time.Hour, want: summary{MakePod: true}},
+			at: anAt(restarted, deadline(60)), fresh: true, note: noteUnused, late: time.Hour, want: summary{MakePod: true}},
 		{name: "while suspended a refused Pod outlasts the deadline", at: anAt(running, suspended, deadline(60)),
-			fresh: true, note: NoteUnused, late: time.Hour, want: summary{}},
+			fresh: true, note: noteUnused, late: time.Hour, want: summary{}},
 		{name: "while suspended no Pod is made again", at: anAt(running, suspended), fresh: true, want: summary{}},
 		{name: "nothing outside blocks while suspended", at: anAt(running, suspended, blockedBy(ReasonPodRefused)),
 			fresh: true, want: summary{Status: "RUNNING"}},
 		{name: "while suspended a stranger's Pod outlasts the deadline", at: anAt(running, suspended, deadline(60)),
-			pod: aPod(foreign), fresh: true, note: NoteUnused, late: time.Hour,
+			pod: aPod(foreign), fresh: true, note: noteUnused, late: time.Hour,
 			want: summary{Status: "RUNNING blocked:ForeignPod", Events: ReasonForeignPod, Backoff: true}},
 		{name: "after the deadline a stranger's Pod isn't waited for", at: anAt(running, deadline(60)),
-			pod: aPod(foreign), fresh: true, note: NoteUnused, late: time.Minute + 1,
+			pod: aPod(foreign), fresh: true, note: noteUnused, late: time.Minute + 1,
 			want: summary{Status: "DONE Missed", Events: ReasonMissed}},
 		{name: "a stranger's Pod in the cache needs a look", at: anAt(running), pod: aPod(foreign),
 			want: summary{Look: true}},
@@ -205,9 +224,19 @@ func TestDecideRunning(t *testing.T) {
 		{name: "a stranger's finished Pod isn't ours either", at: anAt(running),
 			pod: aPod(foreign, ended(corev1.PodSucceeded, 0, soon)), fresh: true,
 			want: summary{Status: "RUNNING blocked:ForeignPod", Events: ReasonForeignPod, Backoff: true}},
-		{name: "a Pod on its way out is waited for", at: anAt(running), pod: aPod(podDeleted(soon)), want: summary{}},
+		{name: "a Pod on its way out is waited for", at: anAt(running), pod: aPod(podDeleted(soon)), want: leaving},
+		{name: "a Pod that doesn't go is shown", at: anAt(running), pod: aPod(podDeleted(soon)), late: leaving.After,
+			want: summary{Status: "RUNNING blocked:PodTerminating", Events: ReasonPodTerminating}},
+		{name: "a Pod that doesn't go is shown once", at: anAt(running, blockedBy(ReasonPodTerminating)),
+			pod: aPod(podDeleted(soon)), late: time.Hour, want: summary{}},
+		{name: "a Pod that doesn't go, which only the API server shows, is looked at again",
+			at: anAt(running, blockedBy(ReasonPodTerminating)), pod: aPod(podDeleted(soon)), fresh: true, late: time.Hour,
+			want: summary{After: recheckAfter}},
+		{name: "a Pod that didn't go for long and has ended ends the At",
+			at:  anAt(running, blockedBy(ReasonPodTerminating)),
+			pod: aPod(podDeleted(soon), ended(corev1.PodSucceeded, 0, soon)), late: time.Hour, want: succeeded},
 		{name: "a Pod killed by its deletion hasn't ended", at: anAt(running),
-			pod: aPod(podDeleted(soon), ended(corev1.PodFailed, 137, soon.Add(time.Second))), want: summary{}},
+			pod: aPod(podDeleted(soon), ended(corev1.PodFailed, 137, soon.Add(time.Second))), want: leaving},
 		{name: "a Pod that failed before its deletion has ended", at: anAt(running),
 			pod: aPod(podDeleted(soon.Add(time.Second)), ended(corev1.PodFailed, 1, soon)), want: failed},
 		{name: "a deleted Pod that succeeded has ended", at: anAt(running),
@@ -218,7 +247,7 @@ func TestDecideRunning(t *testing.T) {
 			want: failed},
 		{name: "an At that is being deleted gets no Pod again", at: anAt(running, deleting), fresh: true, want: summary{}},
 		{name: "an At that is being deleted gets no Pod under an unused claim either", at: anAt(running, deleting),
-			fresh: true, note: NoteUnused, want: summary{}},
+			fresh: true, note: noteUnused, want: summary{}},
 		{name: "an At that is being deleted gets the end of its Pod", at: anAt(running, deleting),
 			pod: aPod(ended(corev1.PodSucceeded, 0, soon)), want: succeeded},
 		{name: "the Pod of an At that is being deleted may have ended before it was cached", at: anAt(running, deleting),
@@ -247,7 +276,7 @@ func TestDecideDone(t *testing.T) {
 
 func TestStatusOfANormalLife(t *testing.T) {
 	now := due.Add(1500 * time.Nanosecond)
-	claimed := Decide(View{At: anAt(), Now: now}).Status
+	claimed := decide(view{At: anAt(), Now: now}).Status
 	want := cnatv1alpha1.AtStatus{
 		Phase: cnatv1alpha1.AtRunning, PodName: PodName(anAt()),
 		ScheduledTime: micro(due), StartTime: micro(due.Add(time.Microsecond)),
@@ -259,7 +288,7 @@ func TestStatusOfANormalLife(t *testing.T) {
 	at := anAt()
 	at.Status = *claimed
 	end := due.Add(2 * time.Second)
-	finished := Decide(View{At: at, Pod: aPod(ended(corev1.PodFailed, 3, end)), Now: due.Add(time.Minute)}).Status
+	finished := decide(view{At: at, Pod: aPod(ended(corev1.PodFailed, 3, end)), Now: due.Add(time.Minute)}).Status
 	if finished.ExitCode == nil || *finished.ExitCode != 3 {
 		t.Errorf("exit code = %v, want 3", finished.ExitCode)
 	}
@@ -270,7 +299,7 @@ func TestStatusOfANormalLife(t *testing.T) {
 		t.Error("it isn't over, though nothing is left to do")
 	}
 	ttl(60)(at)
-	if Decide(View{At: at, Pod: aPod(ended(corev1.PodFailed, 3, end)), Now: due.Add(time.Minute)}).Status.Over {
+	if decide(view{At: at, Pod: aPod(ended(corev1.PodFailed, 3, end)), Now: due.Add(time.Minute)}).Status.Over {
 		t.Error("it is over before the end of its time to live: nobody will watch it, and it stays for ever")
 	}
 	if reason := conditionOf(t, *finished, cnatv1alpha1.ConditionFailed); reason != ReasonPodFailed {
@@ -282,19 +311,19 @@ func TestStatusOfANormalLife(t *testing.T) {
 func TestOnlyAConditionAboutTheSpecHasItsGeneration(t *testing.T) {
 	end := due.Add(time.Second)
 	for name, c := range map[string]struct {
-		view View
+		view view
 		kind string
 		want int64
 	}{
-		"Complete": {View{At: anAt(running), Pod: aPod(ended(corev1.PodSucceeded, 0, end)), Now: end},
+		"Complete": {view{At: anAt(running), Pod: aPod(ended(corev1.PodSucceeded, 0, end)), Now: end},
 			cnatv1alpha1.ConditionComplete, 0},
-		"Failed": {View{At: anAt(running), Pod: aPod(ended(corev1.PodFailed, 1, end)), Now: end},
+		"Failed": {view{At: anAt(running), Pod: aPod(ended(corev1.PodFailed, 1, end)), Now: end},
 			cnatv1alpha1.ConditionFailed, 0},
-		"Failed by its deadline": {View{At: anAt(deadline(1)), Now: due.Add(time.Minute)}, cnatv1alpha1.ConditionFailed, 0},
-		"Blocked":                {View{At: anAt(schedule("tomorrow")), Now: due}, cnatv1alpha1.ConditionBlocked, 1},
+		"Failed by its deadline": {view{At: anAt(deadline(1)), Now: due.Add(time.Minute)}, cnatv1alpha1.ConditionFailed, 0},
+		"Blocked":                {view{At: anAt(schedule("tomorrow")), Now: due}, cnatv1alpha1.ConditionBlocked, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := meta.FindStatusCondition(Decide(c.view).Status.Conditions, c.kind)
+			got := meta.FindStatusCondition(decide(c.view).Status.Conditions, c.kind)
 			if got == nil || got.ObservedGeneration != c.want {
 				t.Errorf("%+v, want %s with generation %d", got, c.kind, c.want)
 			}
@@ -308,7 +337,7 @@ func TestFinishTimeOfAnImplausibleNodeClockIsOurs(t *testing.T) {
 		"before the start": due.Add(-time.Hour), "in the future": now.Add(time.Hour), "unknown": {},
 	} {
 		t.Run(name, func(t *testing.T) {
-			status := Decide(View{At: anAt(running), Pod: aPod(ended(corev1.PodSucceeded, 0, end)), Now: now}).Status
+			status := decide(view{At: anAt(running), Pod: aPod(ended(corev1.PodSucceeded, 0, end)), Now: now}).Status
 			if !status.FinishTime.Time.Equal(now) {
 				t.Errorf("finish time = %v, want %v", status.FinishTime, now)
 			}

@@ -24,8 +24,8 @@
 //
 // # Parts
 //
-// [Decide] is pure: it takes the At, its Pod and the time, and returns what to do. The [Reconciler] gathers and acts.
-// Reads come from the cache. Only when the cache can't be relied on ([Decision].Look) are At and Pod read from the API
+// The decision (decide.go) is pure: it takes the At, its Pod and the time, and returns what to do. The [Reconciler]
+// gathers and acts. Reads come from the cache. Only when the cache can't be relied on are At and Pod read from the API
 // server.
 //
 // # The Pod
@@ -91,7 +91,8 @@
 //     follows without W1'.
 //  8. The Pod is on its way out. A name is free again only once the Pod is gone, so
 //     two are never there at a time. A Failed that a kubelet reports for a Pod that
-//     was deleted while it ran isn't an end of the command; exit code 0 is.
+//     was deleted while it ran isn't an end of the command; exit code 0 is. If a Pod
+//     stays for minutes after its grace period, the condition Blocked shows that.
 //  9. W3 is written twice, or late. It is a compare-and-swap from RUNNING; the
 //     second conflicts. After DONE no W1' succeeds, hence no W2 is sent.
 //  10. The At is deleted at any point. W1, W1' and W3 conflict or find nothing. A W2
@@ -110,8 +111,10 @@
 //   - A Pod that ended and was deleted before anyone saw its end looks like one
 //     deleted before it ended, and is made again.
 //   - startingDeadlineSeconds is judged at the claim, and before each try after a Pod that was refused, or whose name
-//     was taken, by the process that made the claim: it knows that there never was a Pod. A Pod made again may start
-//     later.
+//     was taken. The next holder knows of a refusal by the condition Blocked. So if a later try of the previous holder
+//     did make a Pod, and that is gone before the condition is taken back, or comes only after the deadline was judged,
+//     the At is Missed although its command ran. A Pod made again may start after the deadline. So may the Pod of an At
+//     whose holder ended between the claim and the refusal, or while a stranger's Pod had the name.
 //   - A workload cluster that is restored from a backup has lost what came after the backup. An At whose claim or end
 //     isn't in the backup runs again, since nothing shows that it had run. An At that was made later is gone.
 //     An At that is RUNNING in the backup may be brought to the end that a cache still shows, which it really had. If

@@ -136,7 +136,7 @@ func TestWhichEventsOfAnAtAreActedOn(t *testing.T) {
 		}
 		r = newReplica(r.world) // an end is forgotten
 		r.atSeen = 0
-		r.reconciler.notes.claims(claimed.UID, claimOf(&claimed.Status), NoteMade, due)
+		r.reconciler.notes.claims(claimed.UID, claimOf(&claimed.Status), noteMade, due)
 	}
 	if !r.reconciler.AtEvents().Delete(event.DeleteEvent{Object: pending}) {
 		t.Error("a deletion isn't acted on: its timer stays in the queue")

@@ -281,6 +281,37 @@ func TestARefusedPodIsMissedAfterItsDeadline(t *testing.T) {
 	})
 }
 
+// Whoever looks at the At sees why it neither ends nor gets on.
+func TestAPodThatDoesNotGoIsShownAndMadeAgainOnceItIsGone(t *testing.T) {
+	pod := aPod(podDeleted(due.Add(-30 * time.Second)))
+	pod.Finalizers = []string{"example.com/hold"}
+	b := newBench(t, anAt(running), pod)
+	for range 2 {
+		result, err := b.reconcile()
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.clock.Step(result.RequeueAfter)
+	}
+	status := b.at(t).Status
+	if got := conditionOf(t, status, cnatv1alpha1.ConditionBlocked); got != ReasonPodTerminating {
+		t.Fatalf("after %v it is blocked by %q", b.clock.Since(due), got)
+	}
+	if got := <-b.recorder.Events; !strings.Contains(got, pod.Name) || !strings.Contains(got, ReasonPodTerminating) {
+		t.Errorf("told %q", got)
+	}
+	if err := b.client.Patch(t.Context(), pod, client.RawPatch(types.MergePatchType,
+		[]byte(`{"metadata":{"finalizers":null}}`))); err != nil {
+		t.Fatal(err)
+	}
+	b.live(t)
+	status = b.at(t).Status
+	if status.Phase != cnatv1alpha1.AtDone || status.Restarts != 1 ||
+		conditionOf(t, status, cnatv1alpha1.ConditionBlocked) != "" {
+		t.Errorf("in the end %+v, want DONE after one restart, and unblocked", status)
+	}
+}
+
 // isMissed plays an At whose Pod is refused. Somebody may label it before that is shown. Other things happen before its
 // key is due again.
 func isMissed(t *testing.T, refusal error, labels bool, meanwhile func(*bench)) {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
@@ -176,6 +179,24 @@ func TestRefusedPodsOfOthersHoldNoNamespaceBackForLong(t *testing.T) {
 	}
 }
 
+// Shards of one cluster are named CLUSTER/PREFIX, and a provider's own names may have slashes, too.
+func TestAClusterHasItsBudgetsWhateverItsName(t *testing.T) {
+	for name, want := range map[multicluster.ClusterName]string{
+		"west": "west", "west/": "west", "west/01": "west", "west/01@2": "west", "west/@12": "west", "": "",
+		"team/west": "team/west", "team/west/": "team/west", "team/west/0110@3": "team/west", "team/10b": "team/10b",
+	} {
+		b := newBench(t, anAt())
+		req := testRequest
+		req.ClusterName = name
+		if _, err := b.subject.Reconcile(t.Context(), req); err != nil {
+			t.Fatal(err)
+		}
+		if got := slices.Collect(maps.Keys(b.subject.budgets)); !slices.Equal(got, []string{want}) {
+			t.Errorf("%q: budgets of %q, want %q", name, got, want)
+		}
+	}
+}
+
 func TestBudgetsOfClustersThatWentAreForgotten(t *testing.T) {
 	b := newBench(t)
 	for i := range 2 * mostBudgets {
@@ -191,13 +212,13 @@ func TestAnEventStandsForThoseThatWereLeftOut(t *testing.T) {
 	b := newBench(t, anAt())
 	a := &actor{cluster: b, budgets: b.subject.budgetsOf("west"), clock: b.clock}
 	for range 500 {
-		a.tell(anAt(), Event{Reason: ReasonPodRefused, Action: "MakePod", Message: nasty})
+		a.tell(anAt(), warning{Reason: ReasonPodRefused, Action: "MakePod", Message: nasty})
 	}
 	b.clock.Step(eventBudget.Every)
 	for len(b.recorder.Events) > 0 {
 		<-b.recorder.Events
 	}
-	a.tell(anAt(), Event{Reason: ReasonPodRefused, Action: "MakePod", Message: nasty})
+	a.tell(anAt(), warning{Reason: ReasonPodRefused, Action: "MakePod", Message: nasty})
 	last := noteOf(<-b.recorder.Events)
 	if !strings.Contains(last, "and 490 more") {
 		t.Errorf("the next event says %q", last[max(0, len(last)-100):])
@@ -214,7 +235,7 @@ func TestNamesThatComeAndGoLeaveNothingBehind(t *testing.T) {
 	for i := range 100_000 {
 		at := anAt(running)
 		at.UID = types.UID(fmt.Sprint("uid-", i))
-		b.subject.notes.claims(at.UID, claimOf(&at.Status), NoteUnused, b.clock.Now())
+		b.subject.notes.claims(at.UID, claimOf(&at.Status), noteUnused, b.clock.Now())
 		if i%2 == 0 { // of the others nothing is ever heard again, as when their shard moved
 			events.Delete(event.DeleteEvent{Object: at})
 		}

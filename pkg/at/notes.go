@@ -11,8 +11,7 @@ import (
 )
 
 // noteLife is how long an unused note is kept. It only bounds memory: without the note a claim is renewed, which costs
-// one write. But whoever renews it can't tell whether a Pod was there, and so can't end the At as missed. So the note
-// of an At with a deadline, whose Pod was refused, is kept, within maxNotes.
+// one write.
 const noteLife = 10 * time.Minute
 
 // maxNotes bounds the notes, at some 16 MiB. Beyond it, arbitrary other notes are dropped.
@@ -43,14 +42,13 @@ func (id claimID) equal(other claimID) bool {
 // note is what is remembered about one At.
 type note struct {
 	// what is known about the Pod under claim
-	what  Note
+	what  noteKind
 	claim claimID
 	// replaced is the resourceVersion that our last write replaced. A cache that still shows it lags behind that write.
 	replaced string
 	// awaited reports whether a reconcile met such a cache and waits for the event.
 	awaited bool
 	since   time.Time
-	kept    bool // also when it is old
 }
 
 // notes remembers, by UID, what this process itself did last.
@@ -65,15 +63,15 @@ type notes struct {
 }
 
 // recall returns what is known about the claim in the At's status.
-func (n *notes) recall(at *cnatv1alpha1.At, now time.Time) Note {
+func (n *notes) recall(at *cnatv1alpha1.At, now time.Time) noteKind {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	known := n.byUID[at.UID]
-	if !known.claim.equal(claimOf(&at.Status)) {
-		return NoteNone
-	}
-	if known.what == NoteMade && now.Sub(known.since) >= cacheGrace {
-		return NoteNone
+	switch {
+	case !known.claim.equal(claimOf(&at.Status)):
+		return noteNone
+	case known.what == noteMade && now.Sub(known.since) >= cacheGrace:
+		return noteUnsure
 	}
 	return known.what
 }
@@ -102,15 +100,8 @@ func (n *notes) claimed(at *cnatv1alpha1.At) bool {
 }
 
 // claims records a claim that we hold or are about to write, and what is known about the Pod under it.
-func (n *notes) claims(uid types.UID, claim claimID, what Note, now time.Time) {
-	n.change(uid, now, func(known *note) { known.claim, known.what, known.kept = claim, what, false })
-}
-
-// refused records that certainly no Pod was made under a claim of ours.
-func (n *notes) refused(at *cnatv1alpha1.At, claim claimID, now time.Time) {
-	n.change(at.UID, now, func(known *note) {
-		known.claim, known.what, known.kept = claim, NoteUnused, at.Spec.StartingDeadlineSeconds != nil
-	})
+func (n *notes) claims(uid types.UID, claim claimID, what noteKind, now time.Time) {
+	n.change(uid, now, func(known *note) { known.claim, known.what = claim, what })
 }
 
 // begins records that an At was started, and reports whether this process had started it before.
@@ -133,9 +124,9 @@ func (n *notes) begins(uid types.UID, now time.Time) (again bool) {
 	return again
 }
 
-// unsure records that we no longer know whether there is a Pod.
+// unsure records that a Pod may have been made under the claim that we hold.
 func (n *notes) unsure(uid types.UID, now time.Time) {
-	n.change(uid, now, func(known *note) { known.what, known.kept = NoteNone, false })
+	n.change(uid, now, func(known *note) { known.what = noteUnsure })
 }
 
 // wrote records that we replaced a resourceVersion.
@@ -177,7 +168,7 @@ func (n *notes) sweep(now time.Time) {
 	}
 	n.swept = now
 	for uid, known := range n.byUID {
-		if now.Sub(known.since) > noteLife && !known.kept {
+		if now.Sub(known.since) > noteLife {
 			delete(n.byUID, uid)
 		}
 	}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
+	"regexp"
 	"sync"
 	"time"
 
@@ -126,6 +126,9 @@ const maxLooks = 2
 //nolint:staticcheck // Requeue is deprecated in favour of fixed delays; the growing one is what is wanted.
 var retryLater = ctrl.Result{Requeue: true}
 
+// shardSuffix is what a sharded program appends to a cluster's name: "/01", or "/01@2". The name may have slashes, too.
+var shardSuffix = regexp.MustCompile(`/[01]*(@[0-9]+)?$`)
+
 // Reconcile gathers the present state, decides, and acts.
 func (r *Reconciler) Reconcile(ctx context.Context, req mcreconcile.Request) (ctrl.Result, error) {
 	cl, err := r.config.Clusters.GetCluster(ctx, req.ClusterName)
@@ -136,7 +139,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req mcreconcile.Request) (ct
 	if err != nil || at == nil {
 		return ctrl.Result{}, err
 	}
-	name, _, _ := strings.Cut(string(req.ClusterName), "/") // of the cluster that the shard is a part of
+	name := shardSuffix.ReplaceAllString(string(req.ClusterName), "")
 	a := &actor{cluster: cl, notes: &r.notes, budgets: r.budgetsOf(name), clock: r.config.Clock, pods: *r.config.Pods,
 		unread: r.config.Unread}
 	return a.reconcile(ctx, at)
@@ -177,9 +180,9 @@ func (a *actor) reconcile(ctx context.Context, at *cnatv1alpha1.At) (ctrl.Result
 	}
 	view := a.view(at, pod, false)
 	for looks := 0; ; looks++ {
-		decision := Decide(view)
-		if !decision.Look {
-			result, again, err := a.act(ctx, view.At, decision)
+		next := decide(view)
+		if !next.Look {
+			result, again, err := a.act(ctx, view.At, next)
 			if err != nil || !again {
 				return result, err
 			}
@@ -195,22 +198,22 @@ func (a *actor) reconcile(ctx context.Context, at *cnatv1alpha1.At) (ctrl.Result
 	}
 }
 
-func (a *actor) view(at *cnatv1alpha1.At, pod *corev1.Pod, fresh bool) View {
+func (a *actor) view(at *cnatv1alpha1.At, pod *corev1.Pod, fresh bool) view {
 	now := a.clock.Now()
 	note := a.notes.recall(at, now)
 	claim := claimOf(&at.Status)
-	unused := note == NoteUnused || a.taken != nil && a.taken.equal(claim)
+	unused := note == noteUnused || a.taken != nil && a.taken.equal(claim)
 	switch {
 	case !fresh || pod == nil || !unused:
 	case isOurs(pod, at):
 		// A request from before our claim has made a Pod. If it goes, that may be after its end.
 		a.notes.unsure(at.UID, now)
-		note = NoteNone
-	default: // a stranger's, which may stay for longer than an unused note is kept
-		a.notes.refused(at, claim, now)
-		note = NoteUnused
+		note = noteUnsure
+	default: // a stranger's, which may stay for longer than a note that isn't renewed
+		a.notes.claims(at.UID, claim, noteUnused, now)
+		note = noteUnused
 	}
-	return View{At: at, Pod: pod, Fresh: fresh, Note: note, Now: now}
+	return view{At: at, Pod: pod, Fresh: fresh, Note: note, Now: now}
 }
 
 // look reads a fresh view. It returns nil if the At is gone.
@@ -218,7 +221,7 @@ func (a *actor) view(at *cnatv1alpha1.At, pod *corev1.Pod, fresh bool) View {
 // The At is read first. Whatever is decided on it is compared with it once more, by the compare-and-swap of a write or
 // by [actor.unchanged]. If that succeeds, the At hadn't changed when the Pod was read, so both are as good as read in
 // one moment. In the other order, the Pod could be older than the At.
-func (a *actor) look(ctx context.Context, seen *cnatv1alpha1.At) (*View, error) {
+func (a *actor) look(ctx context.Context, seen *cnatv1alpha1.At) (*view, error) {
 	reader := a.cluster.GetAPIReader()
 	at, err := readAt(ctx, reader, client.ObjectKeyFromObject(seen))
 	if err != nil || at == nil {

@@ -19,14 +19,15 @@ const (
 	ReasonForeignPod      = "ForeignPod"
 	ReasonPodRefused      = "PodRefused"
 	ReasonPodGone         = "PodGone"
+	ReasonPodTerminating  = "PodTerminating"
 	ReasonMissed          = "MissedDeadline"
 	ReasonSucceeded       = "PodSucceeded"
 	ReasonPodFailed       = "PodFailed"
 	ReasonRestored        = "Restored"
 )
 
-// Event is something that the At's owner should know. A normal life has none, since an event is an API write too.
-type Event struct {
+// warning is something that the At's owner should know. A normal life has none, since an event is an API write too.
+type warning struct {
 	Reason, Action, Message string
 }
 
@@ -37,7 +38,7 @@ type edit struct {
 	now  time.Time
 }
 
-func editStatus(view View) *edit {
+func editStatus(view view) *edit {
 	return &edit{at: view.At, next: *view.At.Status.DeepCopy(), now: view.Now}
 }
 
@@ -95,11 +96,15 @@ func (e *edit) claim(due time.Time) {
 }
 
 // claimAgain renews the claim of an At whose Pod is missing. "Making a Pod again" in the package comment says why this
-// needs a write.
-func (e *edit) claimAgain() {
-	old := meta.FindStatusCondition(e.next.Conditions, cnatv1alpha1.ConditionBlocked)
-	if old == nil || old.Reason != ReasonPodRefused { // which may happen again, and goes when the Pod is there
+// needs a write. A refusal stays shown, since it may happen again; the condition goes when the Pod is there. Unless the
+// At has never started, the condition counts from this claim, so that [neverStarted] doesn't believe it.
+func (e *edit) claimAgain(neverStarted bool) {
+	shown := meta.FindStatusCondition(e.next.Conditions, cnatv1alpha1.ConditionBlocked)
+	switch {
+	case shown == nil || shown.Reason != ReasonPodRefused:
 		e.unblock()
+	case !neverStarted:
+		shown.LastTransitionTime = metav1.NewTime(e.now)
 	}
 	e.next.PodName = PodName(e.at)
 	e.next.StartTime = micro(e.now)
@@ -116,7 +121,7 @@ func (e *edit) done(result cnatv1alpha1.AtResult) {
 }
 
 // missed ends an At that never had a Pod.
-func (e *edit) missed(due time.Time, deadline time.Duration) Decision {
+func (e *edit) missed(due time.Time, deadline time.Duration) decision {
 	message := fmt.Sprintf("not started within %s of %s", deadline, due.Format(time.RFC3339Nano))
 	if refused := shownBlock(e.at, ReasonPodRefused); refused != nil {
 		message += ": " + refused.Message
@@ -124,7 +129,7 @@ func (e *edit) missed(due time.Time, deadline time.Duration) Decision {
 	e.done(cnatv1alpha1.AtMissed)
 	e.next.PodName, e.next.ScheduledTime = "", micro(due)
 	e.condition(cnatv1alpha1.ConditionFailed, ReasonMissed, message)
-	return Decision{Status: e.changed(), Events: []Event{{ReasonMissed, "Miss", message}}}
+	return decision{Status: e.changed(), Events: []warning{{ReasonMissed, "Miss", message}}}
 }
 
 func (e *edit) finish(pod *corev1.Pod, end ending) string {

@@ -2,6 +2,7 @@ package at
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -255,4 +256,74 @@ func TestStoryAStrangersPodThatGoesInTimeCostsNoRenewedClaim(t *testing.T) {
 	r.atSeen = len(w.ats) - 1
 	r.mustReconcile(t)
 	wantWorld(t, w, cnatv1alpha1.AtRunning, 1, 0)
+}
+
+// refuse has a replica try in vain to make the Pod.
+func (r *replica) refuse(t *testing.T) {
+	t.Helper()
+	r.write = func(kind string, commit func() error) error {
+		if kind == "create" {
+			return apierrors.NewForbidden(corev1.Resource("pods"), "x", errors.New("exceeded quota"))
+		}
+		return commit()
+	}
+	r.catchUp()
+	if _, err := r.reconciler.Reconcile(context.Background(), testRequest); err == nil {
+		t.Fatal("a refused Pod is no error")
+	}
+}
+
+func TestStoryEachHolderKnowsThatThePodWasRefusedInTime(t *testing.T) {
+	w := newWorld(anAt(deadline(60)))
+	for range 4 { // holders, one after the other
+		newReplica(w).refuse(t)
+		w.clock.Step(5 * time.Second)
+	}
+	wantWorld(t, w, cnatv1alpha1.AtRunning, 0, 3)
+	w.clock.Step(time.Minute)
+	last := newReplica(w)
+	last.catchUp()
+	last.mustReconcile(t)
+	wantWorld(t, w, cnatv1alpha1.AtDone, 0, 3)
+	if got := w.at().Status.Result; got != cnatv1alpha1.AtMissed {
+		t.Errorf("result %q, want Missed", got)
+	}
+}
+
+// The command may have run for hours before its Pod was lost.
+func TestStoryAPodThatWasLostIsMadeAgainAfterTheDeadlineThoughItWasRefusedInBetween(t *testing.T) {
+	w := newWorld(anAt(deadline(60)))
+	newReplica(w).mustReconcile(t)
+	w.deletePod()
+	for range 3 { // holders, one after the other
+		newReplica(w).refuse(t)
+		w.clock.Step(5 * time.Second)
+	}
+	w.clock.Step(time.Minute)
+	last := newReplica(w)
+	last.catchUp()
+	last.mustReconcile(t)
+	wantWorld(t, w, cnatv1alpha1.AtRunning, 2, 4)
+}
+
+func TestStoryThePodIsLostBeforeItsRefusalIsTakenBack(t *testing.T) {
+	for name, reply := range map[string]error{"its reply has come": nil, "its reply is lost": errTimeout} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(anAt(deadline(60)))
+			r := newReplica(w)
+			r.refuse(t)
+			r.write = func(_ string, commit func() error) error { return errors.Join(commit(), reply) }
+			r.catchUp()
+			if _, err := r.reconciler.Reconcile(context.Background(), testRequest); !errors.Is(err, reply) {
+				t.Fatal(err)
+			}
+			wantWorld(t, w, cnatv1alpha1.AtRunning, 1, 0)
+			w.deletePod()
+			w.clock.Step(time.Minute + 1)
+			r.write = func(_ string, commit func() error) error { return commit() }
+			r.catchUp()
+			r.mustReconcile(t)
+			wantWorld(t, w, cnatv1alpha1.AtRunning, 2, 1)
+		})
+	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/tenure-dev/tenure/pkg/text"
 )
 
-// Trim is a transform for the caches of Ats and their Pods. It keeps what [Decide] and the predicates look at, and
+// Trim is a transform for the caches of Ats and their Pods. It keeps what decisions and predicates look at, and
 // leaves objects of every other kind as they are. It drops what is only needed to make a Pod, above all the command,
 // and fields of any size that the At's owner may fill, such as annotations. When the Pod is made they are known all the
 // same: the API server answers a claim with the whole At.

@@ -19,7 +19,7 @@ import (
 )
 
 // trimmedView is a view as caches that trim show it.
-func trimmedView(view View) View {
+func trimmedView(view view) view {
 	view.At = view.At.DeepCopy()
 	_, _ = Trim(view.At) // never fails
 	if view.Pod != nil {
@@ -47,7 +47,7 @@ func TestACacheKeepsLittleOfAnAtAndOfItsPod(t *testing.T) {
 	pod.Annotations = at.Annotations
 	pod.Status = corev1.PodStatus{Phase: corev1.PodFailed, Message: strings.Repeat("m", 1<<20),
 		Conditions: make([]corev1.PodCondition, 100)}
-	view := trimmedView(View{At: at, Pod: pod})
+	view := trimmedView(view{At: at, Pod: pod})
 	for _, object := range []client.Object{view.At, view.Pod} {
 		if kept, err := json.Marshal(object); err != nil || len(kept) > 2<<10 {
 			t.Errorf("%T: %d bytes are kept (%v)", object, len(kept), err)
@@ -66,7 +66,7 @@ func TestACacheKeepsLittleOfAnAtAndOfItsPod(t *testing.T) {
 
 func TestPredicatesSeeWhatIsTrimmedAsTheySeeTheWhole(t *testing.T) {
 	r := newBench(t).subject
-	for name, view := range map[string]View{
+	for name, view := range map[string]view{
 		"pending": {At: anAt(huge), Pod: aPod()}, "running": {At: anAt(huge, running), Pod: aPod(podDeleted(due))},
 		"done":     {At: anAt(huge, done), Pod: aPod(ended(corev1.PodSucceeded, 0, due))},
 		"done ttl": {At: anAt(huge, done, ttl(1)), Pod: aPod(ended(corev1.PodFailed, 1, due))},

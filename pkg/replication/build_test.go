@@ -55,13 +55,13 @@ func annotated(name, value string) func(*appsv1.Deployment) {
 	return func(d *appsv1.Deployment) { d.Annotations[name] = value }
 }
 
-func mustWant(t *testing.T, source *appsv1.Deployment, replicas *int32) *Want {
+func mustWant(t *testing.T, source *appsv1.Deployment, replicas *int32) *forms {
 	t.Helper()
 	base, err := newTemplate(source, home, homeUID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := base.want(replicas, Override{})
+	want, err := base.want(replicas, override{})
 	if err != nil {
 		t.Fatal(err)
 	}

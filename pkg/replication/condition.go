@@ -38,48 +38,49 @@ const (
 	ReasonRecordRefused     = "RecordRefused"
 )
 
-// State is the state of a copy.
-type State int
+// copyState is the state of a copy.
+type copyState int
 
 // States, the worst last.
 const (
-	// Gone: there is no copy, and none is wanted.
-	Gone State = iota
-	// Available: as wanted, and rolled out.
-	Available
-	// Progressing: as wanted, and not rolled out yet; or it couldn't be looked at, for a reason that isn't the
+	// stateGone: there is no copy, and none is wanted.
+	stateGone copyState = iota
+	// stateAvailable: as wanted, and rolled out.
+	stateAvailable
+	// stateProgressing: as wanted, and not rolled out yet; or it couldn't be looked at, for a reason that isn't the
 	// cluster's.
-	Progressing
-	// Leaving: being deleted.
-	Leaving
-	// Stalled: as wanted, and its rollout hasn't got on within its progressDeadlineSeconds.
-	Stalled
-	// Away: the cluster doesn't answer, or isn't known (yet).
-	Away
-	// NotTarget: the namespace is missing there, or isn't open to copies.
-	NotTarget
-	// NotAllowed: its Pods need more than the namespace there allows to copies.
-	NotAllowed
-	// Refused: the API server there refused it, or failed to carry it out.
-	Refused
-	// Contested: somebody changes it back after each repair.
-	Contested
-	// Foreign: another Deployment has its name.
-	Foreign
+	stateProgressing
+	// stateLeaving: being deleted.
+	stateLeaving
+	// stateStalled: as wanted, and its rollout hasn't got on within its progressDeadlineSeconds.
+	stateStalled
+	// stateAway: the cluster doesn't answer, or isn't known (yet).
+	stateAway
+	// stateNotTarget: the namespace is missing there, or isn't open to copies.
+	stateNotTarget
+	// stateNotAllowed: its Pods need more than the namespace there allows to copies.
+	stateNotAllowed
+	// stateRefused: the API server there refused it, or failed to carry it out.
+	stateRefused
+	// stateContested: somebody changes it back after each repair.
+	stateContested
+	// stateForeign: another Deployment has its name.
+	stateForeign
 )
 
-var reasons = map[State]string{
-	Gone: ReasonCleaningUp, Available: ReasonReplicated, Progressing: ReasonProgressing, Leaving: ReasonProgressing,
-	Stalled: ReasonStalled, Away: ReasonAway, NotTarget: ReasonNotTarget, NotAllowed: ReasonNotAllowed,
-	Refused: ReasonRefused, Contested: ReasonContested, Foreign: ReasonForeign,
+var reasons = map[copyState]string{
+	stateGone: ReasonCleaningUp, stateAvailable: ReasonReplicated, stateProgressing: ReasonProgressing,
+	stateLeaving: ReasonProgressing, stateStalled: ReasonStalled, stateAway: ReasonAway, stateNotTarget: ReasonNotTarget,
+	stateNotAllowed: ReasonNotAllowed, stateRefused: ReasonRefused, stateContested: ReasonContested,
+	stateForeign: ReasonForeign,
 }
 
-// Outcome is the state of one copy at the end of a reconcile.
-type Outcome struct {
+// outcome is the state of one copy at the end of a reconcile.
+type outcome struct {
 	Cluster multicluster.ClusterName
 	// Wanted reports whether there should be a copy.
 	Wanted         bool
-	State          State
+	State          copyState
 	Ready, Desired int32
 	// Text is one line of at most maxText bytes.
 	Text string
@@ -89,7 +90,7 @@ type Outcome struct {
 	After time.Duration
 }
 
-func (o Outcome) String() string {
+func (o outcome) String() string {
 	name := string(o.Cluster)
 	if !o.Wanted {
 		name += " (to be removed)"
@@ -97,9 +98,9 @@ func (o Outcome) String() string {
 	switch {
 	case o.Text != "":
 		return name + ": " + o.Text
-	case o.State == Available, o.State == Progressing:
+	case o.State == stateAvailable, o.State == stateProgressing:
 		return fmt.Sprintf("%s %d/%d", name, o.Ready, o.Desired)
-	case o.State == Away:
+	case o.State == stateAway:
 		return name + ": away"
 	default:
 		return name + ": being deleted"
@@ -116,16 +117,16 @@ const (
 )
 
 // summarize returns the condition that follows from all outcomes.
-func summarize(outcomes []Outcome, generation int64) appsv1.DeploymentCondition {
+func summarize(outcomes []outcome, generation int64) appsv1.DeploymentCondition {
 	var wanted, ready int
-	worst := Available
+	worst := stateAvailable
 	for _, o := range outcomes {
 		if !o.Wanted {
 			continue
 		}
 		wanted++
 		worst = max(worst, o.State)
-		if o.State == Available {
+		if o.State == stateAvailable {
 			ready++
 		}
 	}
@@ -145,7 +146,7 @@ func summarize(outcomes []Outcome, generation int64) appsv1.DeploymentCondition 
 }
 
 // forbidden returns the condition of a source in a forbidden namespace.
-func forbidden(namespace string, record Record) appsv1.DeploymentCondition {
+func forbidden(namespace string, record record) appsv1.DeploymentCondition {
 	return appsv1.DeploymentCondition{Type: ConditionReplicated, Status: corev1.ConditionFalse, Reason: ReasonForbidden,
 		Message: record.staying(fmt.Sprintf("nothing is copied from or to namespace %s in any cluster: move the Deployment, "+
 			"or remove its label %s", namespace, LabelReplicate))}
@@ -155,7 +156,7 @@ func forbidden(namespace string, record Record) appsv1.DeploymentCondition {
 // of copies is lost later, the message shows that there was one.
 const copiesStay = "; the copies that there are stay as they are"
 
-func (r Record) staying(message string) string {
+func (r record) staying(message string) string {
 	if len(r.Copies) == 0 {
 		return text.Line(message, text.Note)
 	}
@@ -163,19 +164,19 @@ func (r Record) staying(message string) string {
 }
 
 // cleaning returns the condition of a source whose copies are being deleted.
-func cleaning(outcomes []Outcome) appsv1.DeploymentCondition {
+func cleaning(outcomes []outcome) appsv1.DeploymentCondition {
 	return appsv1.DeploymentCondition{Type: ConditionReplicated, Status: corev1.ConditionFalse, Reason: ReasonCleaningUp,
 		Message: text.Line("deleting the copies; "+nameOutcomes(outcomes), text.Note)}
 }
 
 // nameOutcomes names the clusters. If there are too many, it names those that need attention first.
-func nameOutcomes(outcomes []Outcome) string {
-	shown := slices.DeleteFunc(slices.Clone(outcomes), func(o Outcome) bool { return o.State == Gone })
-	slices.SortFunc(shown, func(a, b Outcome) int { return cmp.Compare(a.Cluster, b.Cluster) })
+func nameOutcomes(outcomes []outcome) string {
+	shown := slices.DeleteFunc(slices.Clone(outcomes), func(o outcome) bool { return o.State == stateGone })
+	slices.SortFunc(shown, func(a, b outcome) int { return cmp.Compare(a.Cluster, b.Cluster) })
 	if all := joinOutcomes(shown); len(shown) <= maxNamed && len(all) <= maxNames {
 		return all
 	}
-	slices.SortStableFunc(shown, func(a, b Outcome) int { return cmp.Compare(b.State, a.State) })
+	slices.SortStableFunc(shown, func(a, b outcome) int { return cmp.Compare(b.State, a.State) })
 	n, size := 0, 0
 	for n < len(shown) && n < maxNamed {
 		if size += len(shown[n].String()) + len(", "); n > 0 && size > maxNames {
@@ -186,7 +187,7 @@ func nameOutcomes(outcomes []Outcome) string {
 	return fmt.Sprintf("%s, and %d more", joinOutcomes(shown[:n]), len(shown)-n)
 }
 
-func joinOutcomes(outcomes []Outcome) string {
+func joinOutcomes(outcomes []outcome) string {
 	list := make([]string, len(outcomes))
 	for i, o := range outcomes {
 		list[i] = o.String()
@@ -195,7 +196,7 @@ func joinOutcomes(outcomes []Outcome) string {
 }
 
 // invalid returns the condition of a source with invalid annotations.
-func invalid(err error, record Record) appsv1.DeploymentCondition {
+func invalid(err error, record record) appsv1.DeploymentCondition {
 	return appsv1.DeploymentCondition{Type: ConditionReplicated, Status: corev1.ConditionFalse,
 		Reason:  ReasonInvalidAnnotation,
 		Message: record.staying(strings.ReplaceAll(err.Error(), "\n", "; "))}

@@ -15,11 +15,11 @@ func TestTheRunbookSaysWhatToDoAboutEachReason(t *testing.T) {
 	_, entry, _ := strings.Cut(string(text), "\n## A Deployment isn't copied\n")
 	entry, _, _ = strings.Cut(entry, "\n## ")
 	all := []string{
-		summarize(nil, 1).Reason, forbidden("kube-system", Record{}).Reason, cleaning(nil).Reason,
-		invalid(errors.New("no"), Record{}).Reason, ReasonRecordRefused,
+		summarize(nil, 1).Reason, forbidden("kube-system", record{}).Reason, cleaning(nil).Reason,
+		invalid(errors.New("no"), record{}).Reason, ReasonRecordRefused,
 	}
 	for state, reason := range reasons {
-		if state != Available && reason != ReasonProgressing {
+		if state != stateAvailable && reason != ReasonProgressing {
 			all = append(all, reason)
 		}
 	}

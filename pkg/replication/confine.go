@@ -63,26 +63,27 @@ type space struct {
 	Label string
 }
 
-// refuses returns what prevents a copy from being written there, as a state and its text; Gone and "" if nothing does.
-func (s space) refuses(namespace string, copy *appsv1.Deployment) (State, string) {
+// refuses returns what prevents a copy from being written there, as a state and its text; stateGone and "" if nothing
+// does.
+func (s space) refuses(namespace string, copy *appsv1.Deployment) (copyState, string) {
 	switch {
 	case s.Missing:
-		return NotTarget, fmt.Sprintf("there is no namespace %s: make it there, with the label %s=%s", namespace,
+		return stateNotTarget, fmt.Sprintf("there is no namespace %s: make it there, with the label %s=%s", namespace,
 			LabelTarget, TargetConfined)
 	case s.Label == TargetUnrestricted:
-		return Gone, ""
+		return stateGone, ""
 	case s.Label == "":
-		return NotTarget, fmt.Sprintf("namespace %s isn't a target: label it there %s=%s", namespace,
+		return stateNotTarget, fmt.Sprintf("namespace %s isn't a target: label it there %s=%s", namespace,
 			LabelTarget, TargetConfined)
 	case s.Label != TargetConfined:
-		return NotTarget, fmt.Sprintf("namespace %s isn't a target: its label %s is %q, neither %s nor %s",
+		return stateNotTarget, fmt.Sprintf("namespace %s isn't a target: its label %s is %q, neither %s nor %s",
 			namespace, LabelTarget, s.Label, TargetConfined, TargetUnrestricted)
 	}
 	if beyond := privileges(&copy.Spec.Template); len(beyond) > 0 {
-		return NotAllowed, fmt.Sprintf("its Pods ask for more than namespace %s, labelled %s=%s, allows: %s",
+		return stateNotAllowed, fmt.Sprintf("its Pods ask for more than namespace %s, labelled %s=%s, allows: %s",
 			namespace, LabelTarget, TargetConfined, strings.Join(beyond, ", "))
 	}
-	return Gone, ""
+	return stateGone, ""
 }
 
 // podSecurity evaluates Pods as the API server's own Pod Security admission does.
@@ -195,7 +196,7 @@ func (c *copyActor) spaceID() spaceID { return spaceID{c.target, c.key.Namespace
 
 // enter returns what prevents a configuration from being written in the target; nil if nothing does. missing says that
 // the namespace has to be made first, and may be.
-func (c *copyActor) enter(ctx context.Context, step Step) (barred *Outcome, missing bool, err error) {
+func (c *copyActor) enter(ctx context.Context, step step) (barred *outcome, missing bool, err error) {
 	there, err := c.readSpace(ctx)
 	if err != nil {
 		return nil, false, err
@@ -208,8 +209,8 @@ func (c *copyActor) enter(ctx context.Context, step Step) (barred *Outcome, miss
 	if err != nil {
 		return nil, false, err
 	}
-	if state, why := to.refuses(c.key.Namespace, copy); state != Gone {
-		return &Outcome{State: state, Text: text.Line(why, maxText), After: there.again(c.r.now())}, false, nil
+	if state, why := to.refuses(c.key.Namespace, copy); state != stateGone {
+		return &outcome{State: state, Text: text.Line(why, maxText), After: there.again(c.r.now())}, false, nil
 	}
 	return nil, there.Missing, nil
 }

@@ -69,14 +69,15 @@ func TestWhatATargetNamespaceLetsIn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			source := aSource(c.source)
 			state, text := space{Label: TargetConfined}.refuses("shop", source)
-			if c.beyond == "" && state != Gone || c.beyond != "" && (state != NotAllowed || !strings.Contains(text, c.beyond)) {
+			if c.beyond == "" && state != stateGone ||
+				c.beyond != "" && (state != stateNotAllowed || !strings.Contains(text, c.beyond)) {
 				t.Errorf("%v: %q, want it to name %q", state, text, c.beyond)
 			}
-			if state, text := (space{Label: TargetUnrestricted}).refuses("shop", source); state != Gone {
+			if state, text := (space{Label: TargetUnrestricted}).refuses("shop", source); state != stateGone {
 				t.Errorf("an unrestricted namespace refuses it: %s", text)
 			}
 			for _, closed := range []space{{}, {Missing: true}, {Label: "yes"}} {
-				if state, text := closed.refuses("shop", source); state != NotTarget || !strings.Contains(text, LabelTarget) {
+				if state, text := closed.refuses("shop", source); state != stateNotTarget || !strings.Contains(text, LabelTarget) {
 					t.Errorf("%+v: %v %q, want one that names the label", closed, state, text)
 				}
 			}

@@ -19,124 +19,32 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+
+	"github.com/tenure-dev/tenure/pkg/apierror"
 )
 
 // copyActor is the part of a reconcile that is about one target.
 type copyActor struct {
 	*actor
 	target  multicluster.ClusterName
-	want    *Want // nil: there should be no copy
-	givenUp bool  // its share was divided among the others
+	want    *forms // nil: there should be no copy
+	givenUp bool   // its share was divided among the others
 	cluster cluster.Cluster
 	// trial reports whether this reconcile must find out whether the target serves again. A cache can't show that.
 	trial bool
 }
 
-// maxSteps bounds the steps of one reconcile, so that a copy that changes all the time doesn't hold a worker. A write
-// that conflicts costs two steps, and during a rollout the Deployment controller makes every third write conflict.
-const maxSteps = 24
-
-// work decides and acts until nothing is left to do. What it does in the target is bounded in time. What the source's
-// cluster takes to confirm the source doesn't count, since that says nothing about the target, and neither does what
-// slow writes take (see write).
-func (c *copyActor) work(whole context.Context) (Outcome, error) {
-	ctx, cancel := context.WithTimeout(whole, c.r.config.TargetTimeout)
-	defer func() { cancel() }()
-	aside := func(do func() error) error {
-		until, _ := ctx.Deadline()
-		began := time.Now()
-		err := do()
-		cancel()
-		ctx, cancel = context.WithDeadline(whole, until.Add(time.Since(began)))
-		return err
-	}
-	confirm := func() error { return aside(c.confirm) }
-	slowLeft := mostSlow
-	write := func(do func(context.Context) error) error {
-		if !c.recall().Slow {
-			return c.write(ctx, do)
-		}
-		if slowLeft--; slowLeft < 0 {
-			return errSlow
-		}
-		return aside(func() error { return c.slowWrite(whole, do) })
-	}
-	var err error
-	if c.cluster, err = c.r.config.Clusters.GetCluster(ctx, c.target); err != nil {
-		return Outcome{}, fmt.Errorf("finding cluster %s: %w", c.target, err)
-	}
-	view := CopyView{Source: sourceKey(c.name, c.key), SourceCluster: c.uid, Want: c.want, Scalers: c.r.config.Scalers}
-	if view.Copy, err = read(ctx, c.cluster.GetClient(), c.key); err != nil {
-		return Outcome{}, err
-	}
-	if view.Copy != nil {
-		view.Cached = view.Copy.ResourceVersion
-	}
-	if n := c.recall(); n.seen(view.Copy) {
-		c.note(func(n *Note) { n.seen(view.Copy) })
-	}
-	if c.trial {
-		if err := c.look(ctx, &view); err != nil {
-			return Outcome{}, err
-		}
-	}
-	for range maxSteps {
-		view.Note, view.Now = c.recall(), c.r.now()
-		step, err := DecideCopy(view)
-		if err != nil {
-			return Outcome{}, err
-		}
-		if step.Act != ActNone && step.Act != ActLook && view.Note.Slow && !view.Live {
-			step.Act = ActLook // a target that doesn't even answer reads isn't waited for
-		}
-		switch step.Act {
-		case ActNone:
-			return c.settle(view, step.Outcome), nil
-		case ActLook:
-			err = c.look(ctx, &view)
-		case ActDelete:
-			wanted := false
-			_ = aside(func() error { wanted = c.wants(whole, view.Copy); return nil }) // other targets may take their time
-			if wanted {
-				return Outcome{State: Gone}, nil
-			}
-			if err = confirm(); err == nil {
-				err = write(func(ctx context.Context) error { return c.do(ctx, &view, step) })
-			}
-		default:
-			barred, missing, failed := c.enter(ctx, step)
-			if barred != nil {
-				return *barred, nil
-			}
-			if err = failed; err == nil {
-				err = confirm()
-			}
-			switch {
-			case err != nil:
-			case missing:
-				err = write(c.makeSpace)
-			default:
-				err = write(func(ctx context.Context) error { return c.do(ctx, &view, step) })
-			}
-		}
-		if err != nil {
-			return Outcome{}, err
-		}
-	}
-	return Outcome{State: Progressing, After: firstDelay}, nil
-}
-
 // settle records what later reconciles need to know about an outcome.
-func (c *copyActor) settle(view CopyView, o Outcome) Outcome {
-	if o.State == Foreign && view.Live {
-		c.note(func(n *Note) { o.After = n.hold(view.foreignKey(), o.Text, view.Now) })
+func (c *copyActor) settle(view copyView, o outcome) outcome {
+	if o.State == stateForeign && view.Live {
+		c.note(func(n *copyNote) { o.After = n.hold(view.foreignKey(), o.Text, view.Now) })
 	}
-	if o.State == Available && view.Note.HoldKey != "" {
-		c.note(func(n *Note) { n.HoldKey, n.Holds = "", 0 })
+	if o.State == stateAvailable && view.Note.HoldKey != "" {
+		c.note(func(n *copyNote) { n.HoldKey, n.Holds = "", 0 })
 	}
-	asWanted := o.State == Available || o.State == Progressing || o.State == Stalled
+	asWanted := o.State == stateAvailable || o.State == stateProgressing || o.State == stateStalled
 	if c.want != nil && asWanted && view.Live && view.Cached == "" && view.Note.HiddenSince.IsZero() {
-		c.note(func(n *Note) { n.HiddenSince = view.Now })
+		c.note(func(n *copyNote) { n.HiddenSince = view.Now })
 	}
 	return o
 }
@@ -154,28 +62,28 @@ func read(ctx context.Context, reader client.Reader, key client.ObjectKey) (*app
 }
 
 // look replaces the view's copy by what the API server has.
-func (c *copyActor) look(ctx context.Context, view *CopyView) error {
+func (c *copyActor) look(ctx context.Context, view *copyView) error {
 	copy, err := read(ctx, c.cluster.GetAPIReader(), c.key)
 	if err != nil {
 		return err
 	}
 	view.Copy, view.Live = copy, true
 	if copy != nil {
-		c.note(func(n *Note) { n.judge(copy, c.r.config.Scalers) })
+		c.note(func(n *copyNote) { n.judge(copy, c.r.config.Scalers) })
 	}
 	return nil
 }
 
 // do carries out one write. If the write shows that the view is out of date, it reads the copy again.
-func (c *copyActor) do(ctx context.Context, view *CopyView, step Step) error {
+func (c *copyActor) do(ctx context.Context, view *copyView, step step) error {
 	// Until the reply arrives, anything may have happened.
-	c.note(func(n *Note) { n.Written = time.Time{} })
+	c.note(func(n *copyNote) { n.Written = time.Time{} })
 	var err error
 	switch step.Act {
-	case ActDelete:
+	case actDelete:
 		err = deleteCopy(ctx, c.cluster, view.Copy)
 		if err == nil || apierrors.IsNotFound(err) {
-			c.note(func(n *Note) { n.Applied = "" }) // a later create isn't a repair of somebody's deletion
+			c.note(func(n *copyNote) { n.Applied = "" }) // a later create isn't a repair of somebody's deletion
 			return c.look(ctx, view)
 		}
 	default:
@@ -191,7 +99,7 @@ func (c *copyActor) do(ctx context.Context, view *CopyView, step Step) error {
 	if apierrors.IsConflict(err) {
 		return c.look(ctx, view)
 	}
-	if step.Act == ActApply && apierrors.IsInvalid(err) {
+	if step.Act == actApply && apierrors.IsInvalid(err) {
 		// As a strategy of Recreate beside the rollingUpdate that somebody else's strategy had been given: only who set a
 		// field can take it away.
 		return fmt.Errorf("unless the source is wrong, what somebody set in the copy contradicts it: delete the copy, and "+
@@ -204,10 +112,10 @@ func (c *copyActor) do(ctx context.Context, view *CopyView, step Step) error {
 // is missing, the API server ignores the version and creates it.
 const absentVersion = "1"
 
-func (c *copyActor) apply(ctx context.Context, view *CopyView, step Step) (*appsv1.Deployment, error) {
+func (c *copyActor) apply(ctx context.Context, view *copyView, step step) (*appsv1.Deployment, error) {
 	config := step.Config.DeepCopy()
 	config.SetResourceVersion(absentVersion)
-	if step.Act == ActApply {
+	if step.Act == actApply {
 		config.SetUID(view.Copy.UID)
 		config.SetResourceVersion(view.Copy.ResourceVersion)
 	}
@@ -228,7 +136,7 @@ func toDeployment(u *unstructured.Unstructured) (*appsv1.Deployment, error) {
 }
 
 // applied records what the API server made of a configuration.
-func (c *copyActor) applied(view *CopyView, step Step, result *appsv1.Deployment) error {
+func (c *copyActor) applied(view *copyView, step step, result *appsv1.Deployment) error {
 	left, err := differences(step.Config, result)
 	if err != nil {
 		return err
@@ -238,10 +146,10 @@ func (c *copyActor) applied(view *CopyView, step Step, result *appsv1.Deployment
 		replaced = view.Copy.ResourceVersion
 	}
 	now := c.r.now()
-	c.note(func(n *Note) {
+	c.note(func(n *copyNote) {
 		n.wrote(replaced, result, c.r.config.Scalers, now)
 		n.Applied = step.Config.GetAnnotations()[AnnotationApplied]
-		if step.Act == ActApply && view.Cached == "" {
+		if step.Act == actApply && view.Cached == "" {
 			n.Restored = now
 		}
 		switch {
@@ -260,9 +168,9 @@ func (c *copyActor) applied(view *CopyView, step Step, result *appsv1.Deployment
 
 func (c *copyActor) id() copyID { return copyID{source: c.source.UID, target: c.target} }
 
-func (c *copyActor) recall() Note { return c.r.notes.recall(c.id()) }
+func (c *copyActor) recall() copyNote { return c.r.notes.recall(c.id()) }
 
-func (c *copyActor) note(set func(*Note)) { c.r.notes.change(c.id(), c.r.now(), set) }
+func (c *copyActor) note(set func(*copyNote)) { c.r.notes.change(c.id(), c.r.now(), set) }
 
 // noAnswer reports whether an error leaves open whether the cluster works at all.
 func noAnswer(err error) bool {
@@ -273,28 +181,20 @@ func noAnswer(err error) bool {
 		errors.As(err, &network), errors.As(err, &timeout) && timeout.Timeout():
 		return true
 	}
-	code := statusCode(err)
+	code := apierror.Code(err)
 	return code == http.StatusRequestTimeout || code >= 500 && !isUnknownField(err)
 }
 
 // isUnknownField reports whether an API server refused a configuration because of a field that it doesn't know. An
 // older API server answers so with its own error, which has no reason.
 func isUnknownField(err error) bool {
-	return statusCode(err) == http.StatusInternalServerError &&
+	return apierror.Code(err) == http.StatusInternalServerError &&
 		apierrors.ReasonForError(err) == metav1.StatusReasonUnknown &&
 		strings.Contains(err.Error(), "failed to create typed patch object")
 }
 
 // isRefusal reports whether an error is the API server's answer that it didn't carry out the request.
 func isRefusal(err error) bool {
-	code := statusCode(err)
+	code := apierror.Code(err)
 	return code >= 400 && code < 500 && code != http.StatusTooManyRequests && !noAnswer(err) || isUnknownField(err)
-}
-
-func statusCode(err error) int32 {
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) {
-		return 0
-	}
-	return status.Status().Code
 }

@@ -23,14 +23,14 @@ const (
 	hiddenPause = time.Minute
 )
 
-// CopyView is everything that the decision about one copy depends on.
-type CopyView struct {
+// copyView is everything that the decision about one copy depends on.
+type copyView struct {
 	// Source is the value of AnnotationSource on copies of this source, and SourceCluster that of
 	// AnnotationSourceCluster.
 	Source        string
 	SourceCluster types.UID
 	// Want is the wanted configuration of the copy; nil: there should be no copy.
-	Want *Want
+	Want *forms
 	// Copy is the Deployment of the source's name in the target, whether or not it is ours; nil if there is none.
 	Copy *appsv1.Deployment
 	// Live reports whether Copy comes from the API server, with its managed fields.
@@ -38,44 +38,44 @@ type CopyView struct {
 	// Cached is the resourceVersion that the cache shows, "" for none. In a Live view it is the one shown before the
 	// read.
 	Cached string
-	Note   Note
+	Note   copyNote
 	// Scalers are the field managers whose spec.replicas is left alone.
 	Scalers []string
 	Now     time.Time
 }
 
-// Act is what to do about a copy.
-type Act int
+// act is what to do about a copy.
+type act int
 
 // Acts.
 const (
-	// ActNone leaves it; Step.Outcome says how it stands.
-	ActNone Act = iota
-	// ActLook asks for a Live view and another decision.
-	ActLook
-	// ActCreate applies Step.Config if there is no Deployment of that name.
-	ActCreate
-	// ActApply applies Step.Config if the copy is still as seen.
-	ActApply
-	// ActDelete deletes the copy if it is still as seen.
-	ActDelete
+	// actNone leaves it; step.Outcome says how it stands.
+	actNone act = iota
+	// actLook asks for a Live view and another decision.
+	actLook
+	// actCreate applies step.Config if there is no Deployment of that name.
+	actCreate
+	// actApply applies step.Config if the copy is still as seen.
+	actApply
+	// actDelete deletes the copy if it is still as seen.
+	actDelete
 )
 
-// Step is the next thing to do about a copy.
-type Step struct {
-	Act    Act
+// step is the next thing to do about a copy.
+type step struct {
+	Act    act
 	Config *unstructured.Unstructured
 	// Drift lists the fields that somebody else changed. It is empty if the source changed.
 	Drift   []string
-	Outcome Outcome
+	Outcome outcome
 }
 
-// DecideCopy returns what a copy needs next. It is pure.
-func DecideCopy(v CopyView) (Step, error) {
+// decideCopy returns what a copy needs next. It is pure.
+func decideCopy(v copyView) (step, error) {
 	ours, sure := v.ours()
 	switch {
 	case v.Copy != nil && !sure:
-		return Step{Act: ActLook}, nil
+		return step{Act: actLook}, nil
 	case v.Want == nil:
 		return v.remove(ours), nil
 	case v.Copy == nil:
@@ -83,7 +83,7 @@ func DecideCopy(v CopyView) (Step, error) {
 	case !ours:
 		return v.foreign(), nil
 	case v.Copy.DeletionTimestamp != nil:
-		return done(Outcome{State: Leaving, Text: "the old copy is being deleted", After: v.unseen()}), nil
+		return done(outcome{State: stateLeaving, Text: "the old copy is being deleted", After: v.unseen()}), nil
 	case v.behind():
 		// The cache doesn't show our last write yet. Its event will come.
 		return done(v.progress(cacheGrace)), nil
@@ -91,11 +91,11 @@ func DecideCopy(v CopyView) (Step, error) {
 	return v.keep()
 }
 
-func done(o Outcome) Step { return Step{Outcome: o} }
+func done(o outcome) step { return step{Outcome: o} }
 
 // ours reports whether the Deployment is a copy of the source, and whether that is certain. The name alone proves
 // nothing.
-func (v CopyView) ours() (ours, sure bool) {
+func (v copyView) ours() (ours, sure bool) {
 	if v.Copy == nil {
 		return false, true
 	}
@@ -114,44 +114,44 @@ func (v CopyView) ours() (ours, sure bool) {
 }
 
 // fromElsewhere reports whether the Deployment is a copy from another cluster than the source's, whatever its name.
-func (v CopyView) fromElsewhere() bool {
+func (v copyView) fromElsewhere() bool {
 	from := v.Copy.Annotations[AnnotationSourceCluster]
 	return from != "" && from != string(v.SourceCluster)
 }
 
-func (v CopyView) remove(ours bool) Step {
+func (v copyView) remove(ours bool) step {
 	switch {
 	case v.Copy == nil && !v.Live:
 		// Only the API server can say that there is none.
-		return Step{Act: ActLook}
+		return step{Act: actLook}
 	case v.Copy == nil:
-		return done(Outcome{State: Gone})
+		return done(outcome{State: stateGone})
 	case !ours && !v.Live:
-		return Step{Act: ActLook}
+		return step{Act: actLook}
 	case !ours:
-		return done(Outcome{State: Gone, Text: "a Deployment of that name belongs to somebody else"})
+		return done(outcome{State: stateGone, Text: "a Deployment of that name belongs to somebody else"})
 	case v.Copy.DeletionTimestamp != nil:
-		return done(Outcome{State: Leaving, Text: "being deleted", After: v.unseen()})
+		return done(outcome{State: stateLeaving, Text: "being deleted", After: v.unseen()})
 	case v.held(v.refusedKey()):
-		return v.onHold(Refused)
+		return v.onHold(stateRefused)
 	}
-	return Step{Act: ActDelete}
+	return step{Act: actDelete}
 }
 
-func (v CopyView) create() Step {
+func (v copyView) create() step {
 	switch {
 	case v.held(v.foreignKey()):
-		return v.onHold(Foreign)
+		return v.onHold(stateForeign)
 	case v.held(v.refusedKey()):
-		return v.onHold(Refused)
+		return v.onHold(stateRefused)
 	case !v.Live && v.behind():
-		return done(Outcome{State: Progressing, Desired: v.Want.replicas(), After: cacheGrace})
+		return done(outcome{State: stateProgressing, Desired: v.Want.replicas(), After: cacheGrace})
 	}
-	step := Step{Act: ActCreate, Config: v.Want.Full}
+	step := step{Act: actCreate, Config: v.Want.Full}
 	if v.Want.is(v.Note.Applied) { // somebody deleted it
 		step.Drift = []string{wholeCopy}
 		if wait := v.Note.contested(step.Drift, v.Now); wait > 0 {
-			return done(Outcome{State: Contested, After: wait, Text: "somebody deletes it each time it is made"})
+			return done(outcome{State: stateContested, After: wait, Text: "somebody deletes it each time it is made"})
 		}
 	}
 	return step
@@ -160,9 +160,9 @@ func (v CopyView) create() Step {
 // wholeCopy stands among the fields that drift for a copy that was deleted.
 const wholeCopy = "the whole Deployment"
 
-func (v CopyView) foreign() Step {
+func (v copyView) foreign() step {
 	if !v.Live && v.held(v.foreignKey()) {
-		return v.onHold(Foreign)
+		return v.onHold(stateForeign)
 	}
 	owner, from := v.Copy.Annotations[AnnotationSource], v.Copy.Annotations[AnnotationSourceCluster]
 	why := "a Deployment of that name is there and isn't ours: it is left alone, until it is deleted"
@@ -173,14 +173,14 @@ func (v CopyView) foreign() Step {
 	case owner != "":
 		why = "the Deployment of that name is the copy of " + owner + ": it is left alone, until it is deleted"
 	}
-	return done(Outcome{State: Foreign, Text: text.Line(why, maxText)})
+	return done(outcome{State: stateForeign, Text: text.Line(why, maxText)})
 }
 
 // keep compares the copy with what is wanted.
-func (v CopyView) keep() (Step, error) {
+func (v copyView) keep() (step, error) {
 	full, err := differences(v.Want.Full, v.Copy)
 	if err != nil {
-		return Step{}, err
+		return step{}, err
 	}
 	if len(full) == 0 {
 		return v.settled(), nil
@@ -188,40 +188,40 @@ func (v CopyView) keep() (Step, error) {
 	taken, known := v.replicasTaken()
 	if !known {
 		// To apply spec.replicas now could take it away from an autoscaler.
-		return Step{Act: ActLook}, nil
+		return step{Act: actLook}, nil
 	}
 	want, missing := v.Want.Full, full
 	if taken {
 		want = v.Want.Lean
 		if missing, err = differences(want, v.Copy); err != nil {
-			return Step{}, err
+			return step{}, err
 		}
 	}
 	if len(missing) == 0 {
 		return v.settled(), nil
 	}
 	if v.held(v.refusedKey()) {
-		return v.onHold(Refused), nil
+		return v.onHold(stateRefused), nil
 	}
 	digest := want.GetAnnotations()[AnnotationApplied]
 	if v.Copy.Annotations[AnnotationApplied] == digest || v.Note.Applied == digest {
 		// The source hasn't changed since, whatever the copy's annotation says: somebody else may change that, too.
 		return v.repair(want, missing), nil
 	}
-	return Step{Act: ActApply, Config: want}, nil
+	return step{Act: actApply, Config: want}, nil
 }
 
 // repair applies what somebody else has changed, unless too many repairs were undone.
-func (v CopyView) repair(want *unstructured.Unstructured, drift []string) Step {
+func (v copyView) repair(want *unstructured.Unstructured, drift []string) step {
 	if wait := v.Note.contested(drift, v.Now); wait > 0 {
-		return done(Outcome{State: Contested, After: wait,
+		return done(outcome{State: stateContested, After: wait,
 			Text: "somebody changes " + list(drift) + " back each time it is repaired"})
 	}
-	return Step{Act: ActApply, Config: want, Drift: drift}
+	return step{Act: actApply, Config: want, Drift: drift}
 }
 
 // replicasTaken reports whether spec.replicas belongs to somebody else, if that is known.
-func (v CopyView) replicasTaken() (taken, known bool) {
+func (v copyView) replicasTaken() (taken, known bool) {
 	if v.Live || len(v.Copy.ManagedFields) > 0 {
 		// Managed fields from a cache will do: the write that depends on them names their version.
 		_, taken := replicasTaken(v.Copy.ManagedFields, v.Scalers)
@@ -234,7 +234,7 @@ func (v CopyView) replicasTaken() (taken, known bool) {
 }
 
 // settled handles a copy that is as wanted.
-func (v CopyView) settled() Step {
+func (v copyView) settled() step {
 	if v.Live && v.Cached == "" {
 		// The copy exists and the cache doesn't show it. Either the cache lags, or somebody changed the label that the
 		// cache selects by. In the second case an apply restores the label.
@@ -245,7 +245,7 @@ func (v CopyView) settled() Step {
 		o.After = cacheGrace
 		if hidden := v.Note.HiddenSince; !hidden.IsZero() && v.Now.Sub(hidden) >= cacheGrace {
 			if v.Now.Sub(v.Note.Restored) >= hiddenPause {
-				return Step{Act: ActApply, Config: v.formApplied()}
+				return step{Act: actApply, Config: v.formApplied()}
 			}
 			o.After = hiddenPause
 		}
@@ -256,7 +256,7 @@ func (v CopyView) settled() Step {
 
 // unseen returns after what time to look again for a copy that the cache doesn't show, so that no event will tell of
 // it; 0 for one that it shows.
-func (v CopyView) unseen() time.Duration {
+func (v copyView) unseen() time.Duration {
 	if v.Live && v.Cached == "" {
 		return hiddenPause
 	}
@@ -264,7 +264,7 @@ func (v CopyView) unseen() time.Duration {
 }
 
 // formApplied returns the form of the configuration that the copy has now.
-func (v CopyView) formApplied() *unstructured.Unstructured {
+func (v copyView) formApplied() *unstructured.Unstructured {
 	if v.Copy.Annotations[AnnotationApplied] == v.Want.Lean.GetAnnotations()[AnnotationApplied] {
 		return v.Want.Lean
 	}
@@ -272,9 +272,10 @@ func (v CopyView) formApplied() *unstructured.Unstructured {
 }
 
 // progress returns how far the copy's rollout is.
-func (v CopyView) progress(after time.Duration) Outcome {
+func (v copyView) progress(after time.Duration) outcome {
 	spec, status := v.Copy.Spec, v.Copy.Status
-	o := Outcome{State: Progressing, Desired: ptr.Deref(spec.Replicas, 1), Ready: status.AvailableReplicas, After: after}
+	o := outcome{State: stateProgressing, Desired: ptr.Deref(spec.Replicas, 1), Ready: status.AvailableReplicas,
+		After: after}
 	current := v.Copy.Generation > 0 && status.ObservedGeneration >= v.Copy.Generation
 	if !current {
 		// The figures are older than the last change.
@@ -282,16 +283,16 @@ func (v CopyView) progress(after time.Duration) Outcome {
 	}
 	if current && after == 0 && status.UpdatedReplicas == o.Desired && status.AvailableReplicas == o.Desired &&
 		status.Replicas == o.Desired {
-		o.State = Available
+		o.State = stateAvailable
 	} else if current && after == 0 && stalled(status) {
-		o.State = Stalled
+		o.State = stateStalled
 		o.Text = fmt.Sprintf("%d/%d, its rollout doesn't get on: %s", o.Ready, o.Desired, reasonStalled)
 	} else if spec.Paused {
 		who := "somebody has paused its rollouts there"
 		if wanted, _, _ := unstructured.NestedBool(v.Want.Full.Object, "spec", "paused"); wanted {
 			who = "the source is paused" // a copy that is made meanwhile has no Pods
 		}
-		o.State = Stalled
+		o.State = stateStalled
 		o.Text = fmt.Sprintf("%d/%d, %s (kubectl rollout resume)", o.Ready, o.Desired, who)
 	}
 	return o
@@ -309,7 +310,7 @@ func stalled(status appsv1.DeploymentStatus) bool {
 
 // behind reports whether the cache certainly shows the state before our last write. After cacheGrace it returns false:
 // a write from the old resourceVersion would only conflict.
-func (v CopyView) behind() bool {
+func (v copyView) behind() bool {
 	if v.Live || v.Note.Written.IsZero() || v.Now.Sub(v.Note.Written) >= cacheGrace {
 		return false
 	}
@@ -320,15 +321,15 @@ func (v CopyView) behind() bool {
 	return v.Note.Replaced == version
 }
 
-func (v CopyView) held(key string) bool {
+func (v copyView) held(key string) bool {
 	return v.Note.HoldKey == key && v.Now.Before(v.Note.HoldUntil)
 }
 
 // foreignKey identifies somebody else's Deployment, as far as the cache shows it.
-func (v CopyView) foreignKey() string { return "foreign " + v.Cached }
+func (v copyView) foreignKey() string { return "foreign " + v.Cached }
 
 // refusedKey identifies a refused request: the same request would be refused again.
-func (v CopyView) refusedKey() string {
+func (v copyView) refusedKey() string {
 	key := "refused delete"
 	if v.Want != nil {
 		key = "refused " + v.Want.Full.GetAnnotations()[AnnotationApplied]
@@ -336,8 +337,8 @@ func (v CopyView) refusedKey() string {
 	return key
 }
 
-func (v CopyView) onHold(state State) Step {
-	return done(Outcome{State: state, Text: v.Note.HoldText, After: v.Note.HoldUntil.Sub(v.Now)})
+func (v copyView) onHold(state copyState) step {
+	return done(outcome{State: state, Text: v.Note.HoldText, After: v.Note.HoldUntil.Sub(v.Now)})
 }
 
 // list names the first few fields.

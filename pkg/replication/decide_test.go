@@ -15,12 +15,12 @@ import (
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 )
 
-// brief is a Step as a table has room for it.
+// brief is a step as a table has room for it.
 type brief struct {
-	Act   Act
+	Act   act
 	Form  string // of the configuration: full or lean
 	Drift []string
-	State State
+	State copyState
 	After time.Duration
 }
 
@@ -54,9 +54,9 @@ func TestDecideCopy(t *testing.T) {
 			Operation: update, Subresource: "status",
 			FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:status":{"f:replicas":{}}}`)}})
 	}
-	judged := Note{JudgedUID: "uid-of-copy", JudgedGeneration: 2}
-	taken := Note{JudgedUID: "uid-of-copy", JudgedGeneration: 2, ReplicasTaken: true}
-	repaired := Note{JudgedUID: "uid-of-copy", JudgedGeneration: 2, Repairs: 5, RepairedPaths: "spec.replicas",
+	judged := copyNote{JudgedUID: "uid-of-copy", JudgedGeneration: 2}
+	taken := copyNote{JudgedUID: "uid-of-copy", JudgedGeneration: 2, ReplicasTaken: true}
+	repaired := copyNote{JudgedUID: "uid-of-copy", JudgedGeneration: 2, Repairs: 5, RepairedPaths: "spec.replicas",
 		RepairedAt: epoch.Add(-time.Second)}
 	setBack := func(d *appsv1.Deployment) {
 		d.Annotations[AnnotationApplied] = "of web:0"
@@ -64,179 +64,182 @@ func TestDecideCopy(t *testing.T) {
 	}
 	digestAndImage := []string{"metadata.annotations.tenure.dev/applied",
 		`spec.template.spec.containers[name="web"].image`}
-	applied := Note{JudgedUID: "uid-of-copy", JudgedGeneration: 2, Applied: want.Full.GetAnnotations()[AnnotationApplied]}
+	applied := copyNote{JudgedUID: "uid-of-copy", JudgedGeneration: 2,
+		Applied: want.Full.GetAnnotations()[AnnotationApplied]}
 	appliedAgain := applied
 	appliedAgain.Repairs, appliedAgain.RepairedPaths = 5, strings.Join(digestAndImage, ",")
 	appliedAgain.RepairedAt = epoch.Add(-time.Second)
 
 	for name, c := range map[string]struct {
-		view CopyView
+		view copyView
 		want brief
 	}{
-		"none is there: one is created":      {CopyView{Want: want}, brief{Act: ActCreate, Form: "full"}},
-		"none is there live: one is created": {CopyView{Want: want, Live: true}, brief{Act: ActCreate, Form: "full"}},
-		"one we have just made isn't made anew": {CopyView{Want: want, Note: Note{Written: epoch}},
-			brief{State: Progressing, After: cacheGrace}},
-		"it is as wanted": {CopyView{Want: want, Copy: copyOf()}, brief{State: Available}},
+		"none is there: one is created":      {copyView{Want: want}, brief{Act: actCreate, Form: "full"}},
+		"none is there live: one is created": {copyView{Want: want, Live: true}, brief{Act: actCreate, Form: "full"}},
+		"one we have just made isn't made anew": {copyView{Want: want, Note: copyNote{Written: epoch}},
+			brief{State: stateProgressing, After: cacheGrace}},
+		"it is as wanted": {copyView{Want: want, Copy: copyOf()}, brief{State: stateAvailable}},
 		"it isn't rolled out": {
-			CopyView{Want: want, Copy: copyOf(func(d *appsv1.Deployment) { d.Status.AvailableReplicas = 2 })},
-			brief{State: Progressing}},
+			copyView{Want: want, Copy: copyOf(func(d *appsv1.Deployment) { d.Status.AvailableReplicas = 2 })},
+			brief{State: stateProgressing}},
 		"its rollout hasn't begun": {
-			CopyView{Want: want, Copy: copyOf(func(d *appsv1.Deployment) { d.Status.ObservedGeneration = 1 })},
-			brief{State: Progressing}},
-		"its rollout doesn't get on": {CopyView{Want: want, Copy: copyOf(stuck)}, brief{State: Stalled}},
+			copyView{Want: want, Copy: copyOf(func(d *appsv1.Deployment) { d.Status.ObservedGeneration = 1 })},
+			brief{State: stateProgressing}},
+		"its rollout doesn't get on": {copyView{Want: want, Copy: copyOf(stuck)}, brief{State: stateStalled}},
 		"another rollout hasn't begun": {
-			CopyView{Want: want, Copy: copyOf(stuck, func(d *appsv1.Deployment) { d.Generation++ })},
-			brief{State: Progressing}},
+			copyView{Want: want, Copy: copyOf(stuck, func(d *appsv1.Deployment) { d.Generation++ })},
+			brief{State: stateProgressing}},
 		"old Pods are left": {
-			CopyView{Want: want, Copy: copyOf(func(d *appsv1.Deployment) { d.Status.Replicas = 4 })}, brief{State: Progressing}},
-		"it has drifted: whose replicas are they": {CopyView{Want: want, Copy: copyOf(image("evil"))}, brief{Act: ActLook}},
+			copyView{Want: want, Copy: copyOf(func(d *appsv1.Deployment) { d.Status.Replicas = 4 })},
+			brief{State: stateProgressing}},
+		"it has drifted: whose replicas are they": {copyView{Want: want, Copy: copyOf(image("evil"))}, brief{Act: actLook}},
 		"it has drifted, and that is known": {
-			CopyView{Want: want, Copy: copyOf(image("evil")), Note: judged},
-			brief{Act: ActApply, Form: "full", Drift: []string{`spec.template.spec.containers[name="web"].image`}}},
+			copyView{Want: want, Copy: copyOf(image("evil")), Note: judged},
+			brief{Act: actApply, Form: "full", Drift: []string{`spec.template.spec.containers[name="web"].image`}}},
 		"an entry of a keyed list is gone": {
-			CopyView{Want: want, Note: judged, Copy: copyOf(func(d *appsv1.Deployment) {
+			copyView{Want: want, Note: judged, Copy: copyOf(func(d *appsv1.Deployment) {
 				d.Spec.Template.Spec.Containers[0].Env = d.Spec.Template.Spec.Containers[0].Env[:1]
 			})},
-			brief{Act: ActApply, Form: "full", Drift: []string{
+			brief{Act: actApply, Form: "full", Drift: []string{
 				`spec.template.spec.containers[name="web"].env[name="B"].name`,
 				`spec.template.spec.containers[name="web"].env[name="B"].value`}}},
 		"variables are in another order": {
-			CopyView{Want: want, Note: judged, Copy: copyOf(func(d *appsv1.Deployment) {
+			copyView{Want: want, Note: judged, Copy: copyOf(func(d *appsv1.Deployment) {
 				slices.Reverse(d.Spec.Template.Spec.Containers[0].Env)
 			})},
-			brief{Act: ActApply, Form: "full", Drift: []string{`spec.template.spec.containers[name="web"].env`}}},
+			brief{Act: actApply, Form: "full", Drift: []string{`spec.template.spec.containers[name="web"].env`}}},
 		"others' variables are between ours": {
-			CopyView{Want: want, Note: judged, Copy: copyOf(func(d *appsv1.Deployment) {
+			copyView{Want: want, Note: judged, Copy: copyOf(func(d *appsv1.Deployment) {
 				env := &d.Spec.Template.Spec.Containers[0].Env
 				*env = slices.Insert(*env, 1, corev1.EnvVar{Name: "0"})
-			})}, brief{State: Available}},
+			})}, brief{State: stateAvailable}},
 		"somebody has paused it": {
-			CopyView{Want: want, Copy: copyOf(func(d *appsv1.Deployment) {
+			copyView{Want: want, Copy: copyOf(func(d *appsv1.Deployment) {
 				d.Spec.Paused, d.Status.AvailableReplicas = true, 2
 			})},
-			brief{State: Stalled}},
+			brief{State: stateStalled}},
 		"what others add is none of ours": {
-			CopyView{Want: want, Note: judged, Copy: copyOf(func(d *appsv1.Deployment) {
+			copyView{Want: want, Note: judged, Copy: copyOf(func(d *appsv1.Deployment) {
 				d.Labels["other"], d.Annotations["other"], d.Spec.MinReadySeconds = "x", "y", 3
 				d.Spec.Template.Spec.Containers = append([]corev1.Container{{Name: "sidecar"}}, d.Spec.Template.Spec.Containers...)
-			})}, brief{State: Available}},
+			})}, brief{State: stateAvailable}},
 		"it was scaled by hand": {
-			CopyView{Want: want, Live: true, Cached: "7", Copy: copyOf(scaled(9), replicasBy("kubectl", update))},
-			brief{Act: ActApply, Form: "full", Drift: []string{"spec.replicas"}}},
+			copyView{Want: want, Live: true, Cached: "7", Copy: copyOf(scaled(9), replicasBy("kubectl", update))},
+			brief{Act: actApply, Form: "full", Drift: []string{"spec.replicas"}}},
 		"an autoscaler has taken the replicas": {
-			CopyView{Want: want, Live: true, Cached: "7",
+			copyView{Want: want, Live: true, Cached: "7",
 				Copy: copyOf(scaled(9), replicasBy("kube-controller-manager", update))},
-			brief{Act: ActApply, Form: "lean"}},
+			brief{Act: actApply, Form: "lean"}},
 		"an autoscaler of k3s has taken the replicas": {
-			CopyView{Want: want, Live: true, Cached: "7", Copy: copyOf(scaled(9), leaned, replicasBy("k3s", update))},
-			brief{State: Progressing}},
+			copyView{Want: want, Live: true, Cached: "7", Copy: copyOf(scaled(9), leaned, replicasBy("k3s", update))},
+			brief{State: stateProgressing}},
 		"an autoscaler of MicroK8s has taken the replicas": {
-			CopyView{Want: want, Live: true, Cached: "7", Copy: copyOf(scaled(9), leaned, replicasBy("kubelite", update))},
-			brief{State: Progressing}},
+			copyView{Want: want, Live: true, Cached: "7", Copy: copyOf(scaled(9), leaned, replicasBy("kubelite", update))},
+			brief{State: stateProgressing}},
 		"somebody has applied the replicas": {
-			CopyView{Want: want, Live: true, Cached: "7", Copy: copyOf(scaled(9), replicasBy("gitops", apply))},
-			brief{Act: ActApply, Form: "lean"}},
+			copyView{Want: want, Live: true, Cached: "7", Copy: copyOf(scaled(9), replicasBy("gitops", apply))},
+			brief{Act: actApply, Form: "lean"}},
 		"an autoscaler was seen to scale it": {
-			CopyView{Want: want, Copy: copyOf(scaled(9), image("evil"),
+			copyView{Want: want, Copy: copyOf(scaled(9), image("evil"),
 				replicasBy("kube-controller-manager", update), managedStatus)},
-			brief{Act: ActApply, Form: "lean"}},
-		"the replicas were left to somebody": {CopyView{Want: want, Copy: copyOf(scaled(9), leaned), Note: taken},
-			brief{State: Progressing}},
+			brief{Act: actApply, Form: "lean"}},
+		"the replicas were left to somebody": {copyView{Want: want, Copy: copyOf(scaled(9), leaned), Note: taken},
+			brief{State: stateProgressing}},
 		"the replicas were left, and somebody else scaled by hand": {
-			CopyView{Want: want, Live: true, Cached: "7", Copy: copyOf(scaled(9), leaned, replicasBy("kubectl", update))},
-			brief{Act: ActApply, Form: "full"}},
+			copyView{Want: want, Live: true, Cached: "7", Copy: copyOf(scaled(9), leaned, replicasBy("kubectl", update))},
+			brief{Act: actApply, Form: "full"}},
 		"what is known is of an earlier generation": {
-			CopyView{Want: want, Copy: copyOf(scaled(9)), Note: Note{JudgedUID: "uid-of-copy", JudgedGeneration: 1}},
-			brief{Act: ActLook}},
+			copyView{Want: want, Copy: copyOf(scaled(9)), Note: copyNote{JudgedUID: "uid-of-copy", JudgedGeneration: 1}},
+			brief{Act: actLook}},
 		"repairs don't last": {
-			CopyView{Want: want, Copy: copyOf(scaled(9)), Note: repaired}, brief{State: Contested, After: 3 * time.Second}},
+			copyView{Want: want, Copy: copyOf(scaled(9)), Note: repaired}, brief{State: stateContested, After: 3 * time.Second}},
 		"other repairs lasted": {
-			CopyView{Want: want, Copy: copyOf(image("evil")), Note: repaired},
-			brief{Act: ActApply, Form: "full", Drift: []string{`spec.template.spec.containers[name="web"].image`}}},
+			copyView{Want: want, Copy: copyOf(image("evil")), Note: repaired},
+			brief{Act: actApply, Form: "full", Drift: []string{`spec.template.spec.containers[name="web"].image`}}},
 		"the source has changed while repairs don't last": {
-			CopyView{Want: mustWant(t, aSource(image("web:2")), nil), Copy: copyOf(scaled(9)), Note: repaired},
-			brief{Act: ActApply, Form: "full"}},
-		"it has an older digest": {CopyView{Want: want, Copy: copyOf(setBack), Note: judged},
-			brief{Act: ActApply, Form: "full"}},
-		"it was set back with its digest": {CopyView{Want: want, Copy: copyOf(setBack), Note: applied},
-			brief{Act: ActApply, Form: "full", Drift: digestAndImage}},
-		"it is set back with its digest each time": {CopyView{Want: want, Copy: copyOf(setBack), Note: appliedAgain},
-			brief{State: Contested, After: 3 * time.Second}},
+			copyView{Want: mustWant(t, aSource(image("web:2")), nil), Copy: copyOf(scaled(9)), Note: repaired},
+			brief{Act: actApply, Form: "full"}},
+		"it has an older digest": {copyView{Want: want, Copy: copyOf(setBack), Note: judged},
+			brief{Act: actApply, Form: "full"}},
+		"it was set back with its digest": {copyView{Want: want, Copy: copyOf(setBack), Note: applied},
+			brief{Act: actApply, Form: "full", Drift: digestAndImage}},
+		"it is set back with its digest each time": {copyView{Want: want, Copy: copyOf(setBack), Note: appliedAgain},
+			brief{State: stateContested, After: 3 * time.Second}},
 		"the cache shows what our write replaced": {
-			CopyView{Want: want, Copy: copyOf(image("web:0")), Note: Note{Replaced: "7", Written: epoch.Add(-time.Second)}},
-			brief{State: Progressing, After: cacheGrace}},
+			copyView{Want: want, Copy: copyOf(image("web:0")), Note: copyNote{Replaced: "7", Written: epoch.Add(-time.Second)}},
+			brief{State: stateProgressing, After: cacheGrace}},
 		"and it has done so for too long": {
-			CopyView{Want: want, Copy: copyOf(image("web:0")), Note: Note{Replaced: "7", Written: epoch.Add(-cacheGrace)}},
-			brief{Act: ActLook}},
-		"it belongs to another source": {CopyView{Want: want, Copy: copyOf(ofOther)}, brief{Act: ActLook}},
-		"it certainly does":            {CopyView{Want: want, Copy: copyOf(ofOther), Live: true}, brief{State: Foreign}},
+			copyView{Want: want, Copy: copyOf(image("web:0")), Note: copyNote{Replaced: "7", Written: epoch.Add(-cacheGrace)}},
+			brief{Act: actLook}},
+		"it belongs to another source": {copyView{Want: want, Copy: copyOf(ofOther)}, brief{Act: actLook}},
+		"it certainly does":            {copyView{Want: want, Copy: copyOf(ofOther), Live: true}, brief{State: stateForeign}},
 
-		"it is from another cluster of that name": {CopyView{Want: want, Copy: copyOf(ofOtherHome)}, brief{Act: ActLook}},
+		"it is from another cluster of that name": {copyView{Want: want, Copy: copyOf(ofOtherHome)}, brief{Act: actLook}},
 		"it certainly is": {
-			CopyView{Want: want, Copy: copyOf(ofOtherHome), Live: true}, brief{State: Foreign}},
+			copyView{Want: want, Copy: copyOf(ofOtherHome), Live: true}, brief{State: stateForeign}},
 		"it is, and has no other mark": {
-			CopyView{Want: want, Copy: copyOf(ofOtherHome, unmarked, replicasBy(FieldManager, apply)), Live: true},
-			brief{State: Foreign}},
-		"it says nothing about the cluster": {CopyView{Want: want, Copy: copyOf(ofNoHome), Note: judged},
-			brief{Act: ActApply, Form: "full"}},
+			copyView{Want: want, Copy: copyOf(ofOtherHome, unmarked, replicasBy(FieldManager, apply)), Live: true},
+			brief{State: stateForeign}},
+		"it says nothing about the cluster": {copyView{Want: want, Copy: copyOf(ofNoHome), Note: judged},
+			brief{Act: actApply, Form: "full"}},
 		"it isn't looked at again and again": {
-			CopyView{Want: want, Copy: copyOf(ofOther), Cached: "7",
-				Note: Note{HoldKey: "foreign 7", HoldUntil: epoch.Add(time.Minute)}},
-			brief{State: Foreign, After: time.Minute}},
+			copyView{Want: want, Copy: copyOf(ofOther), Cached: "7",
+				Note: copyNote{HoldKey: "foreign 7", HoldUntil: epoch.Add(time.Minute)}},
+			brief{State: stateForeign, After: time.Minute}},
 		"but when it has changed": {
-			CopyView{Want: want, Copy: copyOf(ofOther), Cached: "8",
-				Note: Note{HoldKey: "foreign 7", HoldUntil: epoch.Add(time.Minute)}},
-			brief{Act: ActLook}},
-		"it has no mark": {CopyView{Want: want, Copy: copyOf(unmarked)}, brief{Act: ActLook}},
+			copyView{Want: want, Copy: copyOf(ofOther), Cached: "8",
+				Note: copyNote{HoldKey: "foreign 7", HoldUntil: epoch.Add(time.Minute)}},
+			brief{Act: actLook}},
+		"it has no mark": {copyView{Want: want, Copy: copyOf(unmarked)}, brief{Act: actLook}},
 		"it has no mark, and we didn't apply it": {
-			CopyView{Want: want, Copy: copyOf(unmarked, replicasBy(FieldManager, update)), Live: true}, brief{State: Foreign}},
+			copyView{Want: want, Copy: copyOf(unmarked, replicasBy(FieldManager, update)), Live: true},
+			brief{State: stateForeign}},
 		"it has no mark, and was a source itself": {
-			CopyView{Want: want, Copy: copyOf(unmarked, conditionByUs), Live: true, Cached: "7"}, brief{State: Foreign}},
+			copyView{Want: want, Copy: copyOf(unmarked, conditionByUs), Live: true, Cached: "7"}, brief{State: stateForeign}},
 		"it has no mark, and we did": {
-			CopyView{Want: want, Copy: copyOf(unmarked, replicasBy(FieldManager, apply)), Live: true, Cached: "7"},
-			brief{Act: ActApply, Form: "full", Drift: []string{"metadata.annotations.tenure.dev/source"}}},
+			copyView{Want: want, Copy: copyOf(unmarked, replicasBy(FieldManager, apply)), Live: true, Cached: "7"},
+			brief{Act: actApply, Form: "full", Drift: []string{"metadata.annotations.tenure.dev/source"}}},
 		"a source of that name was there before": {
-			CopyView{Want: want, Live: true, Cached: "7",
+			copyView{Want: want, Live: true, Cached: "7",
 				Copy: copyOf(func(d *appsv1.Deployment) { d.Annotations[AnnotationOwnerUID] = "old" })},
-			brief{Act: ActApply, Form: "full", Drift: []string{"metadata.annotations.tenure.dev/owner-uid"}}},
-		"it is being deleted": {CopyView{Want: want, Copy: copyOf(deleted)}, brief{State: Leaving}},
-		"it is being deleted, and the cache doesn't show it": {CopyView{Want: want, Copy: copyOf(deleted), Live: true},
-			brief{State: Leaving, After: hiddenPause}},
-		"the cache doesn't show it": {CopyView{Want: want, Copy: copyOf(), Live: true},
-			brief{State: Available, After: cacheGrace}},
+			brief{Act: actApply, Form: "full", Drift: []string{"metadata.annotations.tenure.dev/owner-uid"}}},
+		"it is being deleted": {copyView{Want: want, Copy: copyOf(deleted)}, brief{State: stateLeaving}},
+		"it is being deleted, and the cache doesn't show it": {copyView{Want: want, Copy: copyOf(deleted), Live: true},
+			brief{State: stateLeaving, After: hiddenPause}},
+		"the cache doesn't show it": {copyView{Want: want, Copy: copyOf(), Live: true},
+			brief{State: stateAvailable, After: cacheGrace}},
 		"the cache doesn't show it for too long": {
-			CopyView{Want: want, Copy: copyOf(), Live: true, Note: Note{HiddenSince: epoch.Add(-cacheGrace)}},
-			brief{Act: ActApply, Form: "full"}},
+			copyView{Want: want, Copy: copyOf(), Live: true, Note: copyNote{HiddenSince: epoch.Add(-cacheGrace)}},
+			brief{Act: actApply, Form: "full"}},
 		"the cache doesn't show it, whatever is applied": {
-			CopyView{Want: want, Copy: copyOf(), Live: true, Note: Note{HiddenSince: epoch.Add(-time.Hour),
+			copyView{Want: want, Copy: copyOf(), Live: true, Note: copyNote{HiddenSince: epoch.Add(-time.Hour),
 				Restored: epoch.Add(1 - hiddenPause)}},
-			brief{State: Available, After: hiddenPause}},
+			brief{State: stateAvailable, After: hiddenPause}},
 		"a refused request isn't sent again at once": {
-			CopyView{Want: want, Note: Note{HoldKey: "refused " + want.Full.GetAnnotations()[AnnotationApplied],
+			copyView{Want: want, Note: copyNote{HoldKey: "refused " + want.Full.GetAnnotations()[AnnotationApplied],
 				HoldUntil: epoch.Add(9)}},
-			brief{State: Refused, After: 9}},
+			brief{State: stateRefused, After: 9}},
 
-		"none is wanted and none is seen":        {CopyView{}, brief{Act: ActLook}},
-		"none is wanted and there is none":       {CopyView{Live: true}, brief{State: Gone}},
-		"none is wanted and there is one":        {CopyView{Copy: copyOf()}, brief{Act: ActDelete}},
-		"none is wanted and it is being deleted": {CopyView{Copy: copyOf(deleted)}, brief{State: Leaving}},
-		"none is wanted, it is being deleted, and the cache doesn't show it": {CopyView{Copy: copyOf(deleted), Live: true},
-			brief{State: Leaving, After: hiddenPause}},
-		"none is wanted and another's is seen":  {CopyView{Copy: copyOf(ofOther)}, brief{Act: ActLook}},
-		"none is wanted and another's is there": {CopyView{Copy: copyOf(ofOther), Live: true}, brief{State: Gone}},
-		"none is wanted and another cluster's is there": {CopyView{Copy: copyOf(ofOtherHome), Live: true},
-			brief{State: Gone}},
-		"none is wanted, the mark is gone: a look": {CopyView{Copy: copyOf(unmarked)}, brief{Act: ActLook}},
+		"none is wanted and none is seen":        {copyView{}, brief{Act: actLook}},
+		"none is wanted and there is none":       {copyView{Live: true}, brief{State: stateGone}},
+		"none is wanted and there is one":        {copyView{Copy: copyOf()}, brief{Act: actDelete}},
+		"none is wanted and it is being deleted": {copyView{Copy: copyOf(deleted)}, brief{State: stateLeaving}},
+		"none is wanted, it is being deleted, and the cache doesn't show it": {copyView{Copy: copyOf(deleted), Live: true},
+			brief{State: stateLeaving, After: hiddenPause}},
+		"none is wanted and another's is seen":  {copyView{Copy: copyOf(ofOther)}, brief{Act: actLook}},
+		"none is wanted and another's is there": {copyView{Copy: copyOf(ofOther), Live: true}, brief{State: stateGone}},
+		"none is wanted and another cluster's is there": {copyView{Copy: copyOf(ofOtherHome), Live: true},
+			brief{State: stateGone}},
+		"none is wanted, the mark is gone: a look": {copyView{Copy: copyOf(unmarked)}, brief{Act: actLook}},
 		"none is wanted, the mark is gone: ours": {
-			CopyView{Copy: copyOf(unmarked, replicasBy(FieldManager, apply)), Live: true}, brief{Act: ActDelete}},
+			copyView{Copy: copyOf(unmarked, replicasBy(FieldManager, apply)), Live: true}, brief{Act: actDelete}},
 		"none is wanted, and one that was a source itself is there": {
-			CopyView{Copy: copyOf(unmarked, conditionByUs), Live: true, Cached: "7"}, brief{State: Gone}},
+			copyView{Copy: copyOf(unmarked, conditionByUs), Live: true, Cached: "7"}, brief{State: stateGone}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := c.view
 			v.Source, v.SourceCluster, v.Now, v.Scalers = "home/shop/web", homeUID, epoch, DefaultScalers
-			step, err := DecideCopy(v)
+			step, err := decideCopy(v)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -256,7 +259,7 @@ func TestDecideCopy(t *testing.T) {
 			if _, err := TrimCopy(v.Copy); err != nil {
 				t.Fatal(err)
 			}
-			if trimmed, err := DecideCopy(v); err != nil || !cmp.Equal(step, trimmed) {
+			if trimmed, err := decideCopy(v); err != nil || !cmp.Equal(step, trimmed) {
 				t.Errorf("a trimmed copy decides otherwise, %v:\n%s", err, cmp.Diff(step, trimmed))
 			}
 		})
@@ -276,19 +279,19 @@ func TestACopyWhoseRolloutIsPausedSaysWhoHasPausedIt(t *testing.T) {
 	complete := fresh.DeepCopy()
 	complete.Status = aCopy(t).Status
 	for name, c := range map[string]struct {
-		view  CopyView
-		state State
+		view  copyView
+		state copyState
 		text  string
 	}{
-		"by the source, and it was made since": {CopyView{Want: want, Copy: fresh}, Stalled,
+		"by the source, and it was made since": {copyView{Want: want, Copy: fresh}, stateStalled,
 			"0/3, the source is paused (kubectl rollout resume)"},
-		"by the source, when it was complete": {CopyView{Want: want, Copy: complete}, Available, ""},
-		"by somebody there": {CopyView{Want: mustWant(t, aSource(), nil), Copy: aCopy(t, paused, without)}, Stalled,
+		"by the source, when it was complete": {copyView{Want: want, Copy: complete}, stateAvailable, ""},
+		"by somebody there": {copyView{Want: mustWant(t, aSource(), nil), Copy: aCopy(t, paused, without)}, stateStalled,
 			"0/3, somebody has paused its rollouts there (kubectl rollout resume)"},
 	} {
 		c.view.Source, c.view.SourceCluster, c.view.Now = "home/shop/web", homeUID, epoch
-		step, err := DecideCopy(c.view)
-		if err != nil || step.Act != ActNone || step.Outcome.State != c.state || step.Outcome.Text != c.text {
+		step, err := decideCopy(c.view)
+		if err != nil || step.Act != actNone || step.Outcome.State != c.state || step.Outcome.Text != c.text {
 			t.Errorf("%s: %+v, %v, want state %d with %q", name, step, err, c.state, c.text)
 		}
 	}
@@ -302,7 +305,7 @@ func TestACopyIsTheSourceWithoutWhatBelongsToOthers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := base.want(new(int32(7)), Override{Images: map[string]string{"web": "mirror/web:1"}})
+	want, err := base.want(new(int32(7)), override{Images: map[string]string{"web": "mirror/web:1"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -354,32 +357,32 @@ func TestTheDigestFollowsWhatIsApplied(t *testing.T) {
 }
 
 func TestRecordBefore(t *testing.T) {
-	ok, grace := Health{Usable: true}, 5*time.Minute
-	awayFor := func(d time.Duration) Health { return Health{Since: epoch.Add(-d)} }
-	divide := Wish{Divide: true}
+	ok, grace := targetHealth{Usable: true}, 5*time.Minute
+	awayFor := func(d time.Duration) targetHealth { return targetHealth{Since: epoch.Add(-d)} }
+	divide := wish{Divide: true}
 	for name, c := range map[string]struct {
-		record Record
-		wish   Wish
-		west   Health
-		want   Record
+		record record
+		wish   wish
+		west   targetHealth
+		want   record
 		after  time.Duration
 	}{
-		"at first": {Record{}, Wish{}, ok, Record{true, true, names{"east", "west"}, nil}, 0},
-		"a cluster that is left stays listed": {Record{true, true, names{"north"}, nil}, Wish{}, ok,
-			Record{true, true, names{"east", "north", "west"}, nil}, 0},
-		"duplicate gives nobody up": {Record{}, Wish{}, awayFor(time.Hour),
-			Record{true, true, names{"east", "west"}, nil}, 0},
-		"within the grace": {Record{}, divide, awayFor(time.Minute),
-			Record{true, true, names{"east", "west"}, nil}, 4 * time.Minute},
-		"after the grace": {Record{}, divide, awayFor(grace),
-			Record{true, true, names{"east", "west"}, names{"west"}}, 0},
+		"at first": {record{}, wish{}, ok, record{true, true, names{"east", "west"}, nil}, 0},
+		"a cluster that is left stays listed": {record{true, true, names{"north"}, nil}, wish{}, ok,
+			record{true, true, names{"east", "north", "west"}, nil}, 0},
+		"duplicate gives nobody up": {record{}, wish{}, awayFor(time.Hour),
+			record{true, true, names{"east", "west"}, nil}, 0},
+		"within the grace": {record{}, divide, awayFor(time.Minute),
+			record{true, true, names{"east", "west"}, nil}, 4 * time.Minute},
+		"after the grace": {record{}, divide, awayFor(grace),
+			record{true, true, names{"east", "west"}, names{"west"}}, 0},
 		"given up by another process": {
-			Record{GivenUp: names{"west"}}, divide, awayFor(0), Record{true, true, names{"east", "west"}, names{"west"}}, 0},
-		"it is back": {Record{GivenUp: names{"west"}}, divide, ok, Record{true, true, names{"east", "west"}, nil}, 0},
+			record{GivenUp: names{"west"}}, divide, awayFor(0), record{true, true, names{"east", "west"}, names{"west"}}, 0},
+		"it is back": {record{GivenUp: names{"west"}}, divide, ok, record{true, true, names{"east", "west"}, nil}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, after := c.record.before(c.wish, names{"east", "west"}, names{"west", "east", "north"},
-				map[multicluster.ClusterName]Health{"east": ok, "west": c.west}, epoch, grace)
+				map[multicluster.ClusterName]targetHealth{"east": ok, "west": c.west}, epoch, grace)
 			if diff := cmp.Diff(c.want, got, cmpopts.EquateEmpty()); diff != "" || after != c.after {
 				t.Errorf("after %s, want %s; (-want +got):\n%s", after, c.after, diff)
 			}
@@ -430,23 +433,23 @@ func TestWhatOtherToolsTrackByIsNotCopied(t *testing.T) {
 }
 
 func TestSummarize(t *testing.T) {
-	east := Outcome{Cluster: "east", Wanted: true, State: Available, Ready: 3, Desired: 3}
+	east := outcome{Cluster: "east", Wanted: true, State: stateAvailable, Ready: 3, Desired: 3}
 	for name, c := range map[string]struct {
-		outcomes []Outcome
+		outcomes []outcome
 		want     string
 	}{
-		"all are available": {[]Outcome{east}, "True Replicated generation 4: 1 of 1 clusters available; east 3/3"},
-		"one is on its way": {[]Outcome{{Cluster: "west", Wanted: true, State: Progressing, Ready: 1, Desired: 5}, east},
+		"all are available": {[]outcome{east}, "True Replicated generation 4: 1 of 1 clusters available; east 3/3"},
+		"one is on its way": {[]outcome{{Cluster: "west", Wanted: true, State: stateProgressing, Ready: 1, Desired: 5}, east},
 			"False Progressing generation 4: 1 of 2 clusters available; east 3/3, west 1/5"},
-		"the worst is the reason": {[]Outcome{east, {Cluster: "a", Wanted: true, State: Progressing},
-			{Cluster: "b", Wanted: true, State: Foreign, Text: "taken"}, {Cluster: "c", Wanted: true, State: Away}},
+		"the worst is the reason": {[]outcome{east, {Cluster: "a", Wanted: true, State: stateProgressing},
+			{Cluster: "b", Wanted: true, State: stateForeign, Text: "taken"}, {Cluster: "c", Wanted: true, State: stateAway}},
 			"False ForeignDeployment generation 4: 1 of 4 clusters available; a 0/0, b: taken, c: away, east 3/3"},
-		"one gets no further": {[]Outcome{{Cluster: "west", Wanted: true, State: Stalled, Text: "0/5, stuck"},
-			{Cluster: "old", State: Leaving}, east},
+		"one gets no further": {[]outcome{{Cluster: "west", Wanted: true, State: stateStalled, Text: "0/5, stuck"},
+			{Cluster: "old", State: stateLeaving}, east},
 			"False RolloutStalled generation 4: 1 of 2 clusters available; east 3/3, old (to be removed): being deleted, " +
 				"west: 0/5, stuck"},
-		"a target that is removed doesn't count": {[]Outcome{east, {Cluster: "old", State: Away, Text: "away since 1"},
-			{Cluster: "older", State: Gone}},
+		"a target that is removed doesn't count": {[]outcome{east, {Cluster: "old", State: stateAway, Text: "away since 1"},
+			{Cluster: "older", State: stateGone}},
 			"True Replicated generation 4: 1 of 1 clusters available; east 3/3, old (to be removed): away since 1"},
 		"there are none": {nil, "False NoTargets generation 4: 0 of 0 clusters available"},
 	} {
@@ -494,19 +497,19 @@ func TestACopyWhoseSlotLabelIsTakenOffIsRepairedAtOnce(t *testing.T) {
 	stamped := func(d *appsv1.Deployment) { d.Labels[labelSlot] = "2a" }
 	for name, c := range map[string]struct {
 		cached, live func(*appsv1.Deployment)
-		want         Act
+		want         act
 	}{
-		"taken off":                 {stamped, func(*appsv1.Deployment) {}, ActApply},
-		"changed":                   {stamped, func(d *appsv1.Deployment) { d.Labels[labelSlot] = "00" }, ActApply},
-		"as it was: the cache lags": {stamped, stamped, ActNone},
-		"nobody stamps":             {func(*appsv1.Deployment) {}, func(*appsv1.Deployment) {}, ActNone},
+		"taken off":                 {stamped, func(*appsv1.Deployment) {}, actApply},
+		"changed":                   {stamped, func(d *appsv1.Deployment) { d.Labels[labelSlot] = "00" }, actApply},
+		"as it was: the cache lags": {stamped, stamped, actNone},
+		"nobody stamps":             {func(*appsv1.Deployment) {}, func(*appsv1.Deployment) {}, actNone},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := CopyView{Want: mustWant(t, aSource(), nil), Source: "home/shop/web", SourceCluster: homeUID, Now: epoch}
+			v := copyView{Want: mustWant(t, aSource(), nil), Source: "home/shop/web", SourceCluster: homeUID, Now: epoch}
 			v.Note.seen(aCopy(t, c.cached))
 			v.Note.seen(nil)
 			v.Copy, v.Live, v.Cached = aCopy(t, c.live), true, ""
-			step, err := DecideCopy(v)
+			step, err := decideCopy(v)
 			if err != nil || step.Act != c.want {
 				t.Errorf("act %v, %v, want %v", step.Act, err, c.want)
 			}

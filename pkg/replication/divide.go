@@ -8,10 +8,10 @@ import (
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 )
 
-// Divide splits a total among clusters by weight, by the method of the largest remainder. Each gets its exact share
+// divide splits a total among clusters by weight, by the method of the largest remainder. Each gets its exact share
 // rounded down. What is left goes, one each, to those with the largest remainders, the first by name among equals. The
 // sum is the total, and nothing but total, names and weights matters. If all weights are 0, they count as equal.
-func Divide(total int32, weights map[multicluster.ClusterName]int64) map[multicluster.ClusterName]int32 {
+func divide(total int32, weights map[multicluster.ClusterName]int64) map[multicluster.ClusterName]int32 {
 	shares := make(map[multicluster.ClusterName]int32, len(weights))
 	var sum int64
 	for _, weight := range weights {
@@ -25,7 +25,7 @@ func Divide(total int32, weights map[multicluster.ClusterName]int64) map[multicl
 		for name := range weights {
 			equal[name] = 1
 		}
-		return Divide(total, equal)
+		return divide(total, equal)
 	}
 	names := sortedKeys(weights)
 	remainder := make(map[multicluster.ClusterName]int64, len(weights))
@@ -47,7 +47,7 @@ func Divide(total int32, weights map[multicluster.ClusterName]int64) map[multicl
 }
 
 // shares returns how many replicas each target should have; nil: as many as the source.
-func (w Wish) shares(targets, givenUp []multicluster.ClusterName) map[multicluster.ClusterName]*int32 {
+func (w wish) shares(targets, givenUp []multicluster.ClusterName) map[multicluster.ClusterName]*int32 {
 	result := make(map[multicluster.ClusterName]*int32, len(targets))
 	for _, name := range targets {
 		result[name] = w.Overrides[name].Replicas
@@ -62,7 +62,7 @@ func (w Wish) shares(targets, givenUp []multicluster.ClusterName) map[multiclust
 		if slices.Contains(givenUp, name) {
 			continue
 		}
-		if weights[name] = w.weight(name); equal { // as Divide takes them
+		if weights[name] = w.weight(name); equal { // as divide takes them
 			weights[name] = 1
 		}
 		sum += weights[name]
@@ -75,13 +75,13 @@ func (w Wish) shares(targets, givenUp []multicluster.ClusterName) map[multiclust
 		var share int32
 		result[name] = &share
 	}
-	for name, share := range Divide(w.Total, weights) {
+	for name, share := range divide(w.Total, weights) {
 		*result[name] = share
 	}
 	return result
 }
 
-func (w Wish) weight(name multicluster.ClusterName) int64 {
+func (w wish) weight(name multicluster.ClusterName) int64 {
 	if weight, found := w.Weights[name]; found {
 		return weight
 	}

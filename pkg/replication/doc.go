@@ -61,10 +61,9 @@
 //
 // # Parts
 //
-// [ParseWish], [Divide], the record's steps and [DecideCopy] are pure. They decide what is asked for, how a total is
-// split, what must be remembered, and what one copy needs next. The [Reconciler] gathers and acts, on several targets
-// at a time, each bounded by a timeout. A target that serves nothing is left out for a while by all sources
-// ([Targets].PutOff).
+// What is asked for (wish.go), how a total is split (divide.go), what must be remembered (record.go), and what one copy
+// needs next (decide.go) is decided by pure functions. The [Reconciler] gathers and acts, on several targets at a time,
+// each bounded by a timeout. A target that serves nothing is left out for a while by all sources ([Targets].PutOff).
 //
 // # Copies
 //

@@ -16,14 +16,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
+	"github.com/tenure-dev/tenure/pkg/apierror"
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 	"github.com/tenure-dev/tenure/pkg/text"
 )
 
 // fanOut brings all copies further, each cluster independently of the others. trouble joins unforeseen errors of single
 // clusters; err concerns the whole source.
-func (a *actor) fanOut(ctx context.Context, wish Wish, known, targets []multicluster.ClusterName,
-	record Record) (_ []Outcome, trouble, err error) {
+func (a *actor) fanOut(ctx context.Context, wish wish, known, targets []multicluster.ClusterName,
+	record record) (_ []outcome, trouble, err error) {
 	if a.uid, err = a.identify(ctx); err != nil {
 		return nil, nil, err
 	}
@@ -35,7 +36,7 @@ func (a *actor) fanOut(ctx context.Context, wish Wish, known, targets []multiclu
 	shares := wish.shares(wish.weighed(targets, record.Copies, a.name), record.GivenUp)
 	clusters := union(targets, record.Copies)
 	clusters = union(clusters, a.strays(ctx, known, clusters))
-	outcomes, failures := make([]Outcome, len(clusters)), make([]error, len(clusters))
+	outcomes, failures := make([]outcome, len(clusters)), make([]error, len(clusters))
 	var group errgroup.Group
 	group.SetLimit(a.r.config.FanOut)
 	for i, name := range clusters {
@@ -47,7 +48,7 @@ func (a *actor) fanOut(ctx context.Context, wish Wish, known, targets []multiclu
 			outcomes[i].become(c.absent(wanted))
 			continue
 		case wanted && base.unfit != "":
-			outcomes[i].become(Outcome{State: Refused, Text: base.unfit})
+			outcomes[i].become(outcome{State: stateRefused, Text: base.unfit})
 			continue
 		case wanted:
 			if c.want, err = base.want(shares[name], wish.Overrides[name]); err != nil {
@@ -62,9 +63,9 @@ func (a *actor) fanOut(ctx context.Context, wish Wish, known, targets []multiclu
 					failures[i] = fmt.Errorf("cluster %s: the work on the copy panicked: %v\n%s", name, p, debug.Stack())
 				}
 			}()
-			var outcome Outcome
-			outcome, failures[i] = c.run(ctx)
-			outcomes[i].become(outcome)
+			var o outcome
+			o, failures[i] = c.run(ctx)
+			outcomes[i].become(o)
 			return nil
 		})
 	}
@@ -96,7 +97,7 @@ func (a *actor) strays(ctx context.Context, known, told []multicluster.ClusterNa
 		if copy == nil || err != nil {
 			continue
 		}
-		view := CopyView{Source: sourceKey(a.name, a.key), SourceCluster: a.uid, Copy: copy}
+		view := copyView{Source: sourceKey(a.name, a.key), SourceCluster: a.uid, Copy: copy}
 		if ours, sure := view.ours(); ours && sure && copy.Annotations[AnnotationOwnerUID] == string(a.source.UID) {
 			found = append(found, name)
 		}
@@ -134,7 +135,7 @@ func (c *copyActor) wants(ctx context.Context, copy *appsv1.Deployment) bool {
 }
 
 // become replaces an outcome, but keeps its Cluster and Wanted.
-func (o *Outcome) become(of Outcome) {
+func (o *outcome) become(of outcome) {
 	of.Cluster, of.Wanted = o.Cluster, o.Wanted
 	*o = of
 }
@@ -142,7 +143,7 @@ func (o *Outcome) become(of Outcome) {
 // absent returns the outcome for a cluster that wasn't listed when this reconcile began. Nothing is done there, even if
 // the cluster is back by now: what * stands for, and which clusters may get a copy, was decided without it. There may
 // be thousands of names that nothing is known about, so they cost no memory.
-func (c *copyActor) absent(wanted bool) Outcome {
+func (c *copyActor) absent(wanted bool) outcome {
 	ok, since := c.r.config.Targets.Usable(c.target)
 	switch {
 	case ok:
@@ -162,7 +163,7 @@ func (c *copyActor) absent(wanted bool) Outcome {
 
 // run brings one copy as far as it can be brought now. A known kind of failure of the cluster is an outcome. An error
 // is about the source, about this process, or unforeseen.
-func (c *copyActor) run(ctx context.Context) (Outcome, error) {
+func (c *copyActor) run(ctx context.Context) (outcome, error) {
 	ok, since := c.r.config.Targets.Usable(c.target)
 	switch {
 	case !ok && since.IsZero():
@@ -170,7 +171,7 @@ func (c *copyActor) run(ctx context.Context) (Outcome, error) {
 	case !ok:
 		return c.awaySince(since), nil
 	case c.givenUp: // it is back, but its share is with others: leave its replicas as they are
-		return Outcome{State: Progressing, After: firstDelay}, nil
+		return outcome{State: stateProgressing, After: firstDelay}, nil
 	}
 	note := c.recall()
 	wait := note.SilentUntil.Sub(c.r.now())
@@ -183,41 +184,40 @@ func (c *copyActor) run(ctx context.Context) (Outcome, error) {
 		}
 		return c.silent(note.said, min(wait, longestSilence)), nil // it may serve others sooner than it asked for
 	}
-	outcome, err := c.work(ctx)
+	o, err := c.work(ctx)
 	asked := c.r.config.Targets.Asked(ctx, c.target)
 	notStarted := &cache.ErrCacheNotStarted{}
 	switch {
 	case err == nil:
 		c.r.connections.made(c.connection())
 		if c.recall().Silences > 0 {
-			c.note(func(n *Note) { n.Silences = 0 })
+			c.note(func(n *copyNote) { n.Silences = 0 })
 		}
-		return outcome, nil
+		return o, nil
 	case errors.Is(err, errStale), errors.Is(err, errHome), ctx.Err() != nil:
-		return Outcome{State: Progressing}, err
+		return outcome{State: stateProgressing}, err
 	case errors.Is(err, multicluster.ErrClusterNotFound), errors.As(err, &notStarted):
-		o := c.unconnected("isn't connected yet")
+		o = c.unconnected("isn't connected yet")
 		if !o.Pending {
 			o.Text += ": may its Deployments be listed and watched?"
 		}
 		return o, nil
 	case errors.Is(err, errSlow):
-		return Outcome{State: Progressing, Text: "waits for its turn: " + errSlow.Error(), After: limitedAgain}, nil
+		return waiting(errSlow), nil
 	case errors.Is(err, kubeconfig.ErrLimited): // before it is taken for silence
-		return Outcome{State: Progressing, Text: "waits for its turn: " + kubeconfig.ErrLimited.Error(), After: limitedAgain},
-			nil
+		return waiting(kubeconfig.ErrLimited), nil
 	case apierrors.IsTooManyRequests(err): // it does answer
-		c.note(func(n *Note) { wait = n.silent(tooMany, min(asked, longestDelay), c.r.now()) })
+		c.note(func(n *copyNote) { wait = n.silent(tooMany, min(asked, longestDelay), c.r.now()) })
 		return c.silent(tooMany, wait), nil
 	case noAnswer(err):
 		said := ""
 		switch {
 		case errors.Is(err, errTooSlow):
 			said = errTooSlow.Error()
-		case statusCode(err) == http.StatusInternalServerError:
+		case apierror.Code(err) == http.StatusInternalServerError:
 			said = text.Line(err.Error(), maxText)
 		}
-		c.note(func(n *Note) { wait = n.silent(said, min(asked, longestSilence), c.r.now()) })
+		c.note(func(n *copyNote) { wait = n.silent(said, min(asked, longestSilence), c.r.now()) })
 		return c.silent(said, wait), nil
 	case isRefusal(err):
 		return c.refused(err), nil
@@ -228,15 +228,20 @@ func (c *copyActor) run(ctx context.Context) (Outcome, error) {
 // limitedAgain is the delay after our own limits of requests, or of slow writes, to a cluster left no time for a try.
 const limitedAgain = 5 * time.Second
 
+// waiting returns the outcome for a cluster in which our own limit left no time for a try.
+func waiting(limit error) outcome {
+	return outcome{State: stateProgressing, Text: "waits for its turn: " + limit.Error(), After: limitedAgain}
+}
+
 // unknownAgain is when to look again for a cluster that is away or not connected. The Reconciler's owner enqueues the
 // sources when a cluster comes back; this is a fallback.
 const unknownAgain = time.Minute
 
-func (c *copyActor) away(why string, after time.Duration) Outcome {
-	return Outcome{State: Away, Text: why, After: after}
+func (c *copyActor) away(why string, after time.Duration) outcome {
+	return outcome{State: stateAway, Text: why, After: after}
 }
 
-func (c *copyActor) awaySince(since time.Time) Outcome {
+func (c *copyActor) awaySince(since time.Time) outcome {
 	return c.away(fmt.Sprintf("away since %s UTC", since.UTC().Format(time.DateTime)), unknownAgain)
 }
 
@@ -244,29 +249,29 @@ func (c *copyActor) awaySince(since time.Time) Outcome {
 const tooMany = "has too many requests"
 
 // silent returns the outcome for a cluster that doesn't answer, or only with an error of its own or of a webhook.
-func (c *copyActor) silent(said string, wait time.Duration) Outcome {
+func (c *copyActor) silent(said string, wait time.Duration) outcome {
 	switch said {
 	case "":
 		return c.away("doesn't answer", wait)
 	case tooMany:
-		return Outcome{State: Progressing, Text: tooMany, After: wait}
+		return outcome{State: stateProgressing, Text: tooMany, After: wait}
 	}
-	return Outcome{State: Refused, Text: said, After: wait}
+	return outcome{State: stateRefused, Text: said, After: wait}
 }
 
 // unconnected returns the outcome for a cluster that isn't connected (yet), which may not be its own fault.
-func (c *copyActor) unconnected(why string) Outcome {
+func (c *copyActor) unconnected(why string) outcome {
 	if left := c.r.connections.missing(c.connection(), c.r.now()); left > 0 {
-		return Outcome{State: Away, Text: why, Pending: true, After: left}
+		return outcome{State: stateAway, Text: why, Pending: true, After: left}
 	}
 	return c.away(why, unknownAgain)
 }
 
 func (c *copyActor) connection() connection { return connection{c.request, c.target} }
 
-func (c *copyActor) refused(err error) Outcome {
-	o := Outcome{State: Refused, Text: text.Line(err.Error(), maxText)}
-	view := CopyView{Want: c.want}
-	c.note(func(n *Note) { o.After = n.hold(view.refusedKey(), o.Text, c.r.now()) })
+func (c *copyActor) refused(err error) outcome {
+	o := outcome{State: stateRefused, Text: text.Line(err.Error(), maxText)}
+	view := copyView{Want: c.want}
+	c.note(func(n *copyNote) { o.After = n.hold(view.refusedKey(), o.Text, c.r.now()) })
 	return o
 }

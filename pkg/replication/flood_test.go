@@ -114,7 +114,7 @@ func TestOnlyTheFirstComplaintsAreKept(t *testing.T) {
 	for i := range images {
 		images[i] = fmt.Sprintf(`"c%d":""`, i)
 	}
-	_, err := ParseWish(aSource(annotated(AnnotationOverrides, `{"west":{"images":{`+strings.Join(images, ",")+`}}}`)),
+	_, err := parseWish(aSource(annotated(AnnotationOverrides, `{"west":{"images":{`+strings.Join(images, ",")+`}}}`)),
 		home)
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok || len(joined.Unwrap()) != maxComplaints {
@@ -156,13 +156,13 @@ func TestWhatIsMissingIsForgottenWhenNobodyAsks(t *testing.T) {
 }
 
 func TestTheWorstIsNamedWhereNotAllCanBe(t *testing.T) {
-	var outcomes []Outcome
+	var outcomes []outcome
 	for i := range 30 {
-		o := Outcome{Cluster: multicluster.ClusterName(fmt.Sprintf("c%02d", i)), Wanted: true, State: Away,
+		o := outcome{Cluster: multicluster.ClusterName(fmt.Sprintf("c%02d", i)), Wanted: true, State: stateAway,
 			Text: strings.Repeat("x", maxText)}
 		outcomes = append(outcomes, o)
 	}
-	outcomes[29].State, outcomes[29].Text = Foreign, "taken"
+	outcomes[29].State, outcomes[29].Text = stateForeign, "taken"
 	got := summarize(outcomes, 1).Message
 	if len(got) > text.Note || !strings.Contains(got, "; c29: taken, c00: x") || !strings.HasSuffix(got, "and 27 more") {
 		t.Errorf("%d bytes: %s", len(got), got)

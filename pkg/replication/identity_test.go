@@ -141,3 +141,15 @@ func TestWhichClusterItIsMustBeKnownOnceAndIsRememberedThen(t *testing.T) {
 		t.Errorf("%v, condition %q: nothing is left to do, and nothing has to be asked", err, b.condition())
 	}
 }
+
+// A request may name a shard of the source's cluster. A provider's own names may have slashes, too.
+func TestASourceIsKnownByTheNameOfItsWholeCluster(t *testing.T) {
+	for name, want := range map[multicluster.ClusterName]multicluster.ClusterName{
+		"": "", "home": "home", "home/": "home", "home/01": "home", "home/01@2": "home", "home/@12": "home",
+		"team/home": "team/home", "team/home/": "team/home", "team/home/0110@3": "team/home", "team/10b": "team/10b",
+	} {
+		if got := sourceCluster(name); got != want {
+			t.Errorf("%q: %q, want %q", name, got, want)
+		}
+	}
+}

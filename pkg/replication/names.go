@@ -1,8 +1,8 @@
 package replication
 
 import (
+	"regexp"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -79,10 +79,12 @@ func isSource(labels map[string]string, finalizers []string) bool {
 	return labels[LabelReplicate] == "true" || slices.Contains(finalizers, Finalizer)
 }
 
-// sourceCluster returns the real cluster of a request: what precedes the shard's prefix.
+// shardSuffix is what a sharded program appends to a cluster's name: "/01", or "/01@2". The name may have slashes, too.
+var shardSuffix = regexp.MustCompile(`/[01]*(@[0-9]+)?$`)
+
+// sourceCluster returns the real cluster of a request, which may name a shard of it.
 func sourceCluster(name multicluster.ClusterName) multicluster.ClusterName {
-	real, _, _ := strings.Cut(string(name), "/")
-	return multicluster.ClusterName(real)
+	return multicluster.ClusterName(shardSuffix.ReplaceAllString(string(name), ""))
 }
 
 // sourceKey returns the value of AnnotationSource.

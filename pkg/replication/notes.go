@@ -25,8 +25,8 @@ const (
 	firstDelay, longestDelay = time.Second, 5 * time.Minute
 )
 
-// Note is what this process remembers about one copy. It saves requests. Forgetting it is always safe.
-type Note struct {
+// copyNote is what this process remembers about one copy. It saves requests. Forgetting it is always safe.
+type copyNote struct {
 	// Replaced is the resourceVersion that our last write replaced, "" for a create. A cache that still shows it lags.
 	Replaced string
 	Written  time.Time
@@ -65,7 +65,7 @@ type Note struct {
 }
 
 // contested returns how long a repair of these fields has to wait because earlier ones were undone.
-func (n Note) contested(paths []string, now time.Time) time.Duration {
+func (n copyNote) contested(paths []string, now time.Time) time.Duration {
 	pause := time.Duration(0)
 	if n.Repairs >= freeRepairs && n.RepairedPaths == strings.Join(paths, ",") {
 		pause = delay(n.Repairs - freeRepairs)
@@ -80,7 +80,7 @@ func (n Note) contested(paths []string, now time.Time) time.Duration {
 }
 
 // repaired counts a repair. A repair that the API server undid at once uses up all free ones.
-func (n *Note) repaired(paths []string, undone bool, now time.Time) {
+func (n *copyNote) repaired(paths []string, undone bool, now time.Time) {
 	if now.Sub(n.RepairedAt) > quiet {
 		n.Repairs, n.AllRepairs = 0, 0
 	}
@@ -97,7 +97,7 @@ func (n *Note) repaired(paths []string, undone bool, now time.Time) {
 }
 
 // hold delays the next try of the same request.
-func (n *Note) hold(key, text string, now time.Time) time.Duration {
+func (n *copyNote) hold(key, text string, now time.Time) time.Duration {
 	if n.HoldKey != key {
 		n.Holds = 0
 	}
@@ -112,7 +112,7 @@ const longestSilence = 15 * time.Second
 
 // silent delays the next try after one that got no answer, or only the error said. asked is for how long the target
 // asked to be left alone.
-func (n *Note) silent(said string, asked time.Duration, now time.Time) time.Duration {
+func (n *copyNote) silent(said string, asked time.Duration, now time.Time) time.Duration {
 	wait := max(min(delay(n.Silences), longestSilence), asked)
 	n.Silences++
 	n.said = said
@@ -121,7 +121,7 @@ func (n *Note) silent(said string, asked time.Duration, now time.Time) time.Dura
 }
 
 // wrote records a write and what its reply showed.
-func (n *Note) wrote(replaced string, result *appsv1.Deployment, scalers []string, now time.Time) {
+func (n *copyNote) wrote(replaced string, result *appsv1.Deployment, scalers []string, now time.Time) {
 	if result.ResourceVersion != replaced { // otherwise it changed nothing, and causes no event
 		n.Replaced, n.Written, n.HiddenSince = replaced, now, time.Time{}
 	}
@@ -131,12 +131,12 @@ func (n *Note) wrote(replaced string, result *appsv1.Deployment, scalers []strin
 // seen records what the cache shows (nil for nothing), and reports whether that is news. Without it, a copy that is
 // deleted soon after it was created would be taken for one that the cache doesn't show yet. If a copy goes back to an
 // earlier version, its cluster was restored from a backup. Generations will be used again there, so the note is void.
-func (n *Note) seen(copy *appsv1.Deployment) (news bool) {
+func (n *copyNote) seen(copy *appsv1.Deployment) (news bool) {
 	shown := n.Shown
 	if copy != nil {
 		shown, _ = strconv.ParseUint(copy.ResourceVersion, 10, 64) // 0 is ignored
 		if shown < n.Shown {
-			*n = Note{}
+			*n = copyNote{}
 		}
 	}
 	version, slot := "", n.Slot
@@ -156,7 +156,7 @@ func (n *Note) seen(copy *appsv1.Deployment) (news bool) {
 	return news
 }
 
-func (n *Note) judge(copy *appsv1.Deployment, scalers []string) {
+func (n *copyNote) judge(copy *appsv1.Deployment, scalers []string) {
 	n.JudgedUID, n.JudgedGeneration = copy.UID, copy.Generation
 	_, n.ReplicasTaken = replicasTaken(copy.ManagedFields, scalers)
 }
@@ -179,7 +179,7 @@ type copyID struct {
 type notes struct {
 	mu sync.Mutex
 	// All below is guarded by mu.
-	copies  map[copyID]Note
+	copies  map[copyID]copyNote
 	sources map[types.UID]sourceNote
 	swept   time.Time
 }
@@ -193,17 +193,17 @@ type sourceNote struct {
 	written  time.Time
 }
 
-func (n *notes) recall(id copyID) Note {
+func (n *notes) recall(id copyID) copyNote {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.copies[id]
 }
 
-func (n *notes) change(id copyID, now time.Time, set func(*Note)) {
+func (n *notes) change(id copyID, now time.Time, set func(*copyNote)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.copies == nil {
-		n.copies = map[copyID]Note{}
+		n.copies = map[copyID]copyNote{}
 	}
 	note := n.copies[id]
 	set(&note)

@@ -293,7 +293,7 @@ func TestATargetThatWaitsForOurOwnLimitIsNotAway(t *testing.T) {
 		t.Errorf("%v, %v, want another try soon", result, err)
 	}
 	if got, message := b.condition(), findCondition(b.get("home")).Message; got != "False "+ReasonProgressing ||
-		!strings.Contains(message, "west: waits for its turn: the limits") {
+		!strings.Contains(message, "west: waits for its turn: "+kubeconfig.ErrLimited.Error()) {
 		t.Errorf("%s: %s", got, message)
 	}
 	b.clusters["west"].refuses = nil

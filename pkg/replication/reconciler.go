@@ -172,11 +172,11 @@ func (r *Reconciler) connecting() time.Duration {
 }
 
 // health is what is known about a target.
-func (r *Reconciler) health(name multicluster.ClusterName) Health {
+func (r *Reconciler) health(name multicluster.ClusterName) targetHealth {
 	ok, since := r.config.Targets.Usable(name)
 	if !ok && since.Before(r.began) {
 		// Nothing is known about the time before this process. Each process gives a cluster its full grace.
 		since = r.began
 	}
-	return Health{Usable: ok, Since: since}
+	return targetHealth{Usable: ok, Since: since}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/tenure-dev/tenure/pkg/text"
 )
 
-// Record is the state kept on a source, so that any process can go on where another stopped.
-type Record struct {
+// record is the state kept on a source, so that any process can go on where another stopped.
+type record struct {
 	Finalizer bool
 	// Known reports whether the source has the list Copies. A user may have removed it.
 	Known   bool
@@ -21,16 +21,16 @@ type Record struct {
 	GivenUp []multicluster.ClusterName
 }
 
-// Health is what is known about one target.
-type Health struct {
+// targetHealth is what is known about one target.
+type targetHealth struct {
 	Usable bool
 	// Since when it is unusable.
 	Since time.Time
 }
 
-func recordOf(source *appsv1.Deployment) Record {
+func recordOf(source *appsv1.Deployment) record {
 	_, known := source.Annotations[AnnotationCopies]
-	return Record{
+	return record{
 		Finalizer: controllerutil.ContainsFinalizer(source, Finalizer),
 		Known:     known,
 		Copies:    splitNames(source.Annotations[AnnotationCopies]),
@@ -40,19 +40,19 @@ func recordOf(source *appsv1.Deployment) Record {
 
 // renamed returns the record with the names under which clusters are known, without the source's own cluster: while
 // that wasn't known to have another name, it may have got into the record by it.
-func (r Record) renamed(aliases map[multicluster.ClusterName]multicluster.ClusterName,
-	home multicluster.ClusterName) Record {
-	r.Copies = Wish{Clusters: rename(r.Copies, aliases)}.targets(nil, home)
-	r.GivenUp = Wish{Clusters: rename(r.GivenUp, aliases)}.targets(nil, home)
+func (r record) renamed(aliases map[multicluster.ClusterName]multicluster.ClusterName,
+	home multicluster.ClusterName) record {
+	r.Copies = others(rename(r.Copies, aliases), home)
+	r.GivenUp = others(rename(r.GivenUp, aliases), home)
 	return r
 }
 
 // before returns the record that must be written before any copy may be made. It has the finalizer and all known
 // targets, since copies can be made in no other. The duration is when to look again because a target's grace ends; 0:
 // not needed.
-func (r Record) before(wish Wish, targets, known []multicluster.ClusterName, health map[multicluster.ClusterName]Health,
-	now time.Time, grace time.Duration) (Record, time.Duration) {
-	next := Record{Finalizer: true, Known: true, Copies: union(r.Copies, both(targets, known))}
+func (r record) before(wish wish, targets, known []multicluster.ClusterName,
+	health map[multicluster.ClusterName]targetHealth, now time.Time, grace time.Duration) (record, time.Duration) {
+	next := record{Finalizer: true, Known: true, Copies: union(r.Copies, both(targets, known))}
 	var after time.Duration
 	if wish.Divide {
 		for _, name := range targets {
@@ -74,24 +74,24 @@ func (r Record) before(wish Wish, targets, known []multicluster.ClusterName, hea
 }
 
 // after returns the record once it is known which clusters have no copy any more.
-func (r Record) after(gone []multicluster.ClusterName, wanted bool) Record {
+func (r record) after(gone []multicluster.ClusterName, wanted bool) record {
 	next := r
 	next.Copies = slices.DeleteFunc(slices.Clone(r.Copies), func(name multicluster.ClusterName) bool {
 		return slices.Contains(gone, name)
 	})
 	if !wanted && len(next.Copies) == 0 {
-		return Record{}
+		return record{}
 	}
 	return next
 }
 
-func (r Record) equal(other Record) bool {
+func (r record) equal(other record) bool {
 	return r.Finalizer == other.Finalizer && r.Known == other.Known &&
 		slices.Equal(r.Copies, other.Copies) && slices.Equal(r.GivenUp, other.GivenUp)
 }
 
 // put writes the record on a source in memory.
-func (r Record) put(source *appsv1.Deployment) {
+func (r record) put(source *appsv1.Deployment) {
 	if r.Finalizer {
 		controllerutil.AddFinalizer(source, Finalizer)
 	} else {

@@ -10,6 +10,7 @@ import (
 
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
+	"github.com/tenure-dev/tenure/pkg/apierror"
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 )
 
@@ -21,7 +22,7 @@ func (c *copyActor) write(ctx context.Context, do func(context.Context) error) e
 	err := do(ctx)
 	own := errors.Is(err, kubeconfig.ErrLimited) || errors.Is(err, errHome) // says nothing about the target
 	if err != nil && ctx.Err() != nil && noAnswer(err) && !own {
-		c.note(func(n *Note) { n.Slow = true })
+		c.note(func(n *copyNote) { n.Slow = true })
 	}
 	return err
 }
@@ -55,8 +56,8 @@ func (c *copyActor) slowWrite(ctx context.Context, do func(context.Context) erro
 	took := time.Since(began)
 	switch {
 	case err == nil && took < c.r.config.TargetTimeout:
-		c.note(func(n *Note) { n.Slow = false })
-	case err != nil && noAnswer(err) && statusCode(err) != http.StatusInternalServerError && took >= longestWebhook:
+		c.note(func(n *copyNote) { n.Slow = false })
+	case err != nil && noAnswer(err) && apierror.Code(err) != http.StatusInternalServerError && took >= longestWebhook:
 		err = fmt.Errorf("%w: %w", errTooSlow, err)
 	}
 	return err

@@ -67,14 +67,14 @@ func (a *actor) replicate(ctx context.Context, wanted bool) (ctrl.Result, error)
 	aliases := a.r.config.Targets.Aliases()
 	known := rename(a.r.config.Targets.Names(), aliases)
 	record := recordOf(a.source).renamed(aliases, a.name)
-	var wish Wish
+	var wish wish
 	var targets []multicluster.ClusterName
 	var after time.Duration
 	if !record.Known && (record.Finalizer || mayHaveCopies(a.source)) { // somebody removed the list
 		if left := a.r.connecting(); left > 0 {
 			return ctrl.Result{RequeueAfter: left}, nil
 		}
-		record.Finalizer, record.Known, record.Copies = true, true, Wish{All: true}.targets(known, a.name)
+		record.Finalizer, record.Known, record.Copies = true, true, others(known, a.name)
 		if err := a.remember(ctx, record); err != nil {
 			return ctrl.Result{}, err
 		}
@@ -85,7 +85,7 @@ func (a *actor) replicate(ctx context.Context, wanted bool) (ctrl.Result, error)
 			return a.report(ctx, forbidden(a.key.Namespace, record), 0)
 		}
 		var err error
-		if wish, err = ParseWish(a.source, a.name); err != nil {
+		if wish, err = parseWish(a.source, a.name); err != nil {
 			return a.report(ctx, invalid(err, record), 0)
 		}
 		if err := wish.astray(a.source, aliases); err != nil {
@@ -97,10 +97,10 @@ func (a *actor) replicate(ctx context.Context, wanted bool) (ctrl.Result, error)
 		wish = wish.renamed(aliases)
 		targets = wish.targets(known, a.name)
 		weighed := wish.weighed(targets, record.Copies, a.name)
-		health := map[multicluster.ClusterName]Health{}
+		health := map[multicluster.ClusterName]targetHealth{}
 		for _, name := range weighed {
 			if health[name] = a.r.health(name); !slices.Contains(targets, name) { // it was one, and isn't known now
-				health[name] = Health{Since: a.r.connections.since(connection{a.request, name}, a.r.now())}
+				health[name] = targetHealth{Since: a.r.connections.since(connection{a.request, name}, a.r.now())}
 			}
 		}
 		next, look := record.before(wish, weighed, known, health, a.r.now(), a.r.config.Grace)
@@ -118,7 +118,7 @@ func (a *actor) replicate(ctx context.Context, wanted bool) (ctrl.Result, error)
 	for _, o := range outcomes {
 		after = sooner(after, o.After)
 		switch {
-		case o.State == Gone:
+		case o.State == stateGone:
 			gone = append(gone, o.Cluster)
 		case !o.Wanted:
 			left = append(left, o.Cluster)
@@ -133,13 +133,13 @@ func (a *actor) replicate(ctx context.Context, wanted bool) (ctrl.Result, error)
 }
 
 // conclude writes the record and the condition that follow from the outcomes.
-func (a *actor) conclude(ctx context.Context, record Record, outcomes []Outcome, wanted bool,
+func (a *actor) conclude(ctx context.Context, record record, outcomes []outcome, wanted bool,
 	after time.Duration) (ctrl.Result, error) {
 	if record.Finalizer {
 		if err := a.remember(ctx, record); err != nil {
 			return ctrl.Result{}, err
 		}
-		pending := slices.ContainsFunc(outcomes, func(o Outcome) bool { return o.Pending })
+		pending := slices.ContainsFunc(outcomes, func(o outcome) bool { return o.Pending })
 		if pending {
 			// After a start or a handoff, the old condition, or none, is better than one that only describes our own
 			// start.
@@ -178,7 +178,7 @@ func (a *actor) released(ctx context.Context) (ctrl.Result, error) {
 			}
 			record := recordOf(a.source)
 			record.Finalizer, record.Known = true, true
-			record.Copies = union(record.Copies, Wish{All: true}.targets(a.r.config.Targets.Names(), a.name))
+			record.Copies = union(record.Copies, others(a.r.config.Targets.Names(), a.name))
 			err = a.remember(ctx, record)
 		} else {
 			err = a.writeConditions(ctx, nil)
@@ -194,7 +194,7 @@ func (a *actor) released(ctx context.Context) (ctrl.Result, error) {
 }
 
 // remember writes the record on the source, if it isn't there yet and the source is unchanged since it was read.
-func (a *actor) remember(ctx context.Context, record Record) error {
+func (a *actor) remember(ctx context.Context, record record) error {
 	if recordOf(a.source).equal(record) {
 		return nil
 	}

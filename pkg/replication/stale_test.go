@@ -41,7 +41,7 @@ func TestWhatIsRememberedOfACopyIsVoidOnceItsClusterHasGoneBack(t *testing.T) {
 		next *appsv1.Deployment
 		kept bool
 	}{{copy("90"), true}, {copy("101"), true}, {nil, true}, {copy("89"), false}} {
-		n := Note{}
+		n := copyNote{}
 		n.seen(copy("90"))
 		n.judge(copy("90"), nil)
 		n.seen(c.next)

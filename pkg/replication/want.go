@@ -19,8 +19,8 @@ import (
 	"github.com/tenure-dev/tenure/pkg/text"
 )
 
-// Want is the wanted configuration of a copy, in two forms.
-type Want struct {
+// forms is the wanted configuration of a copy, in two forms.
+type forms struct {
 	// Full has spec.replicas. Lean leaves it to its owner in the target. Each carries its own digest.
 	Full, Lean *unstructured.Unstructured
 }
@@ -31,7 +31,7 @@ type template struct {
 	// unfit is why it can't be applied, "" if it can. For instance, a list has two entries of one key, which a create
 	// allows.
 	unfit string
-	wants map[int32]*Want // by the number of replicas, -1 for as many as the source
+	wants map[int32]*forms // by the number of replicas, -1 for as many as the source
 }
 
 // newTemplate reduces a source to what is applied: its spec, and its labels and annotations except those that other
@@ -56,7 +56,7 @@ func newTemplate(source *appsv1.Deployment, home multicluster.ClusterName, homeU
 	if labels := copied(source.Labels); len(labels) > 0 {
 		metadata["labels"] = labels
 	}
-	t := &template{wants: map[int32]*Want{}, object: map[string]any{
+	t := &template{wants: map[int32]*forms{}, object: map[string]any{
 		"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec,
 	}}
 	if _, err := converter.ObjectToTyped(&unstructured.Unstructured{Object: t.object}); err != nil {
@@ -120,8 +120,8 @@ func copied(from map[string]string) map[string]any {
 }
 
 // want returns the copy for one cluster. replicas nil means as many as the source. Clusters without images of their
-// own share one Want.
-func (t *template) want(replicas *int32, override Override) (*Want, error) {
+// own share the result.
+func (t *template) want(replicas *int32, override override) (*forms, error) {
 	if len(override.Images) > 0 {
 		return t.build(replicas, override.Images)
 	}
@@ -136,7 +136,7 @@ func (t *template) want(replicas *int32, override Override) (*Want, error) {
 	return made, err
 }
 
-func (t *template) build(replicas *int32, images map[string]string) (*Want, error) {
+func (t *template) build(replicas *int32, images map[string]string) (*forms, error) {
 	full := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(t.object)}
 	spec := full.Object["spec"].(map[string]any)
 	if replicas != nil {
@@ -153,7 +153,7 @@ func (t *template) build(replicas *int32, images map[string]string) (*Want, erro
 			return nil, err
 		}
 	}
-	return &Want{Full: full, Lean: lean}, nil
+	return &forms{Full: full, Lean: lean}, nil
 }
 
 func setImages(spec map[string]any, images map[string]string) {
@@ -186,13 +186,13 @@ func sign(config *unstructured.Unstructured) error {
 }
 
 // is reports whether a digest is that of either form.
-func (w *Want) is(digest string) bool {
-	return digest != "" && slices.ContainsFunc([]*unstructured.Unstructured{w.Full, w.Lean},
+func (f *forms) is(digest string) bool {
+	return digest != "" && slices.ContainsFunc([]*unstructured.Unstructured{f.Full, f.Lean},
 		func(form *unstructured.Unstructured) bool { return form.GetAnnotations()[AnnotationApplied] == digest })
 }
 
 // replicas returns the replicas of Full.
-func (w *Want) replicas() int32 {
-	n, _, _ := unstructured.NestedInt64(w.Full.Object, "spec", "replicas")
+func (f *forms) replicas() int32 {
+	n, _, _ := unstructured.NestedInt64(f.Full.Object, "spec", "replicas")
 	return int32(n)
 }

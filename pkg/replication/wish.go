@@ -28,8 +28,8 @@ const (
 // maxWeight keeps the arithmetic of shares within 64 bits.
 const maxWeight = 1_000_000
 
-// Wish is what the annotations of a source ask for.
-type Wish struct {
+// wish is what the annotations of a source ask for.
+type wish struct {
 	// All asks for every cluster. Otherwise Clusters names them, sorted.
 	All      bool
 	Clusters []multicluster.ClusterName
@@ -37,33 +37,33 @@ type Wish struct {
 	Divide    bool
 	Total     int32
 	Weights   map[multicluster.ClusterName]int64
-	Overrides map[multicluster.ClusterName]Override
+	Overrides map[multicluster.ClusterName]override
 }
 
-// Override is what differs in one cluster.
-type Override struct {
+// override is what differs in one cluster.
+type override struct {
 	// Replicas in that cluster. It can't be combined with Divide: use a weight.
 	Replicas *int32 `json:"replicas,omitempty"`
 	// Images by the name of the container or init container.
 	Images map[string]string `json:"images,omitempty"`
 }
 
-// BadAnnotation is an invalid annotation.
-type BadAnnotation struct {
+// badAnnotation is an invalid annotation.
+type badAnnotation struct {
 	Name, Value string
 	// Why is one line, of at most maxText bytes.
 	Why string
 }
 
-func (e *BadAnnotation) Error() string {
+func (e *badAnnotation) Error() string {
 	return fmt.Sprintf("annotation %s: %q: %s", e.Name, text.Line(e.Value, 200), e.Why)
 }
 
-// ParseWish parses the annotations of a source. The error joins a BadAnnotation for each problem, at most
+// parseWish parses the annotations of a source. The error joins a badAnnotation for each problem, at most
 // maxComplaints, since annotations may contain thousands of invalid names.
-func ParseWish(source *appsv1.Deployment, home multicluster.ClusterName) (Wish, error) {
+func parseWish(source *appsv1.Deployment, home multicluster.ClusterName) (wish, error) {
 	p := &parser{annotations: source.Annotations}
-	wish := Wish{}
+	wish := wish{}
 	p.clusters(&wish, home)
 	p.mode(&wish)
 	p.weights(&wish)
@@ -72,19 +72,22 @@ func ParseWish(source *appsv1.Deployment, home multicluster.ClusterName) (Wish, 
 }
 
 // targets returns the clusters that should have a copy, sorted. The source's own cluster is never one.
-func (w Wish) targets(known []multicluster.ClusterName, home multicluster.ClusterName) []multicluster.ClusterName {
-	list := w.Clusters
+func (w wish) targets(known []multicluster.ClusterName, home multicluster.ClusterName) []multicluster.ClusterName {
 	if w.All {
-		list = known
+		return others(known, home)
 	}
-	list = slices.DeleteFunc(slices.Clone(list), func(name multicluster.ClusterName) bool { return name == home })
-	slices.Sort(list)
-	return slices.Compact(list)
+	return others(w.Clusters, home)
+}
+
+// others returns all but one of the names: sorted, with each name once.
+func others(names []multicluster.ClusterName, but multicluster.ClusterName) []multicluster.ClusterName {
+	names = slices.DeleteFunc(slices.Clone(names), func(name multicluster.ClusterName) bool { return name == but })
+	return union(names, nil)
 }
 
 // renamed returns the wish with the names under which clusters are known. What is said of a cluster by that name takes
 // precedence over what is said of it by others, and among these the first.
-func (w Wish) renamed(aliases map[multicluster.ClusterName]multicluster.ClusterName) Wish {
+func (w wish) renamed(aliases map[multicluster.ClusterName]multicluster.ClusterName) wish {
 	w.Clusters = rename(w.Clusters, aliases)
 	w.Weights, w.Overrides = renameKeys(w.Weights, aliases), renameKeys(w.Overrides, aliases)
 	return w
@@ -92,7 +95,7 @@ func (w Wish) renamed(aliases map[multicluster.ClusterName]multicluster.ClusterN
 
 // astray returns an error for each cluster, at most maxComplaints, that weights or overrides name although it gets no
 // copy: a mistyped name would change nothing, silently. * takes them for clusters that come later.
-func (w Wish) astray(source *appsv1.Deployment, aliases map[multicluster.ClusterName]multicluster.ClusterName) error {
+func (w wish) astray(source *appsv1.Deployment, aliases map[multicluster.ClusterName]multicluster.ClusterName) error {
 	if w.All {
 		return nil
 	}
@@ -138,12 +141,12 @@ func renameKeys[V any](of map[multicluster.ClusterName]V,
 // weighed returns the clusters among which the total is divided. These are the targets, and, with All, also the
 // clusters with a copy that aren't known now. Such a cluster counts as away: its share moves when the grace is
 // over.
-func (w Wish) weighed(targets, copies []multicluster.ClusterName,
+func (w wish) weighed(targets, copies []multicluster.ClusterName,
 	home multicluster.ClusterName) []multicluster.ClusterName {
 	if !w.All || !w.Divide {
 		return targets
 	}
-	return union(targets, Wish{Clusters: copies}.targets(nil, home))
+	return union(targets, others(copies, home))
 }
 
 type parser struct {
@@ -156,7 +159,7 @@ func (p *parser) refuse(name, format string, args ...any) {
 		return
 	}
 	why := text.Line(fmt.Sprintf(format, args...), maxText)
-	p.bad = append(p.bad, &BadAnnotation{Name: name, Value: p.annotations[name], Why: why})
+	p.bad = append(p.bad, &badAnnotation{Name: name, Value: p.annotations[name], Why: why})
 }
 
 // tooMany refuses an annotation that names too many clusters.
@@ -167,7 +170,7 @@ func (p *parser) tooMany(name string, n int) bool {
 	return n > maxListed
 }
 
-func (p *parser) clusters(wish *Wish, home multicluster.ClusterName) {
+func (p *parser) clusters(wish *wish, home multicluster.ClusterName) {
 	value := strings.TrimSpace(p.annotations[AnnotationClusters])
 	if value == "" {
 		p.refuse(AnnotationClusters, "name the clusters, or * for all")
@@ -195,7 +198,7 @@ func (p *parser) clusters(wish *Wish, home multicluster.ClusterName) {
 	wish.Clusters = slices.Compact(wish.Clusters)
 }
 
-func (p *parser) mode(wish *Wish) {
+func (p *parser) mode(wish *wish) {
 	switch mode := p.annotations[AnnotationReplicas]; mode {
 	case "", "duplicate":
 		for _, name := range []string{AnnotationTotal, AnnotationWeights} {
@@ -216,7 +219,7 @@ func (p *parser) mode(wish *Wish) {
 	}
 }
 
-func (p *parser) weights(wish *Wish) {
+func (p *parser) weights(wish *wish) {
 	list := p.annotations[AnnotationWeights]
 	if !wish.Divide || strings.TrimSpace(list) == "" || p.tooMany(AnnotationWeights, strings.Count(list, ",")+1) {
 		return
@@ -239,7 +242,7 @@ func (p *parser) weights(wish *Wish) {
 
 // overrides parses the annotation AnnotationOverrides into wish.Overrides, and adds what is wrong with it to p.bad.
 // It needs wish.Divide, so mode has to come first. Images may only be overridden of the containers named.
-func (p *parser) overrides(wish *Wish, containers []string) {
+func (p *parser) overrides(wish *wish, containers []string) {
 	data, found := p.annotations[AnnotationOverrides]
 	if !found {
 		return
@@ -262,7 +265,7 @@ func (p *parser) overrides(wish *Wish, containers []string) {
 	}
 }
 
-func (p *parser) override(divide bool, name multicluster.ClusterName, override Override, containers []string) {
+func (p *parser) override(divide bool, name multicluster.ClusterName, override override, containers []string) {
 	if !isClusterName(string(name)) {
 		p.refuse(AnnotationOverrides, "%q isn't the name of a cluster", shorten(string(name)))
 		return

@@ -17,14 +17,14 @@ type names = []multicluster.ClusterName
 func TestParseWish(t *testing.T) {
 	for name, c := range map[string]struct {
 		annotations map[string]string
-		want        Wish
+		want        wish
 		bad         []string // names of the annotations that are refused
 	}{
 		"named clusters are sorted and counted once": {
 			annotations: map[string]string{AnnotationClusters: "west, east,west"},
-			want:        Wish{Clusters: names{"east", "west"}},
+			want:        wish{Clusters: names{"east", "west"}},
 		},
-		"a star is all clusters":  {annotations: map[string]string{AnnotationClusters: "*"}, want: Wish{All: true}},
+		"a star is all clusters":  {annotations: map[string]string{AnnotationClusters: "*"}, want: wish{All: true}},
 		"no clusters are refused": {bad: []string{AnnotationClusters}},
 		"an empty name is refused": {annotations: map[string]string{AnnotationClusters: "west,,east"},
 			bad: []string{AnnotationClusters}},
@@ -33,7 +33,7 @@ func TestParseWish(t *testing.T) {
 		"divide takes a total and weights": {
 			annotations: map[string]string{AnnotationClusters: "*", AnnotationReplicas: "divide", AnnotationTotal: "10",
 				AnnotationWeights: "west=3, east=1"},
-			want: Wish{All: true, Divide: true, Total: 10,
+			want: wish{All: true, Divide: true, Total: 10,
 				Weights: map[multicluster.ClusterName]int64{"west": 3, "east": 1}},
 		},
 		"divide without a total is refused": {
@@ -55,7 +55,7 @@ func TestParseWish(t *testing.T) {
 		"overrides are read": {
 			annotations: map[string]string{AnnotationClusters: "*",
 				AnnotationOverrides: `{"west":{"replicas":5,"images":{"web":"web:2"}}}`},
-			want: Wish{All: true, Overrides: map[multicluster.ClusterName]Override{
+			want: wish{All: true, Overrides: map[multicluster.ClusterName]override{
 				"west": {Replicas: new(int32(5)), Images: map[string]string{"web": "web:2"}}}},
 		},
 		"overrides that aren't JSON are refused": {
@@ -81,13 +81,13 @@ func TestParseWish(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			source := aSource()
 			source.Annotations = c.annotations
-			got, err := ParseWish(source, home)
+			got, err := parseWish(source, home)
 			var bad []string
 			if joined, ok := err.(interface{ Unwrap() []error }); ok {
 				for _, e := range joined.Unwrap() {
-					var annotation *BadAnnotation
+					var annotation *badAnnotation
 					if !errors.As(e, &annotation) {
-						t.Fatalf("%v is no BadAnnotation", e)
+						t.Fatalf("%v is no badAnnotation", e)
 					}
 					if annotation.Value != c.annotations[annotation.Name] {
 						t.Errorf("%s: value %q", annotation.Name, annotation.Value)
@@ -152,7 +152,7 @@ func TestWhatIsSaidOfAClusterThatGetsNoCopyIsRefused(t *testing.T) {
 }
 
 func TestTheSourcesOwnClusterIsNoTarget(t *testing.T) {
-	got := Wish{All: true}.targets(names{"west", "home", "east"}, home)
+	got := wish{All: true}.targets(names{"west", "home", "east"}, home)
 	if diff := cmp.Diff(names{"east", "west"}, got); diff != "" {
 		t.Error(diff)
 	}
@@ -165,7 +165,7 @@ func FuzzParseWishNeverPanics(f *testing.F) {
 		source := aSource()
 		source.Annotations = map[string]string{AnnotationClusters: clusters, AnnotationReplicas: mode,
 			AnnotationTotal: total, AnnotationWeights: weights, AnnotationOverrides: overrides}
-		wish, err := ParseWish(source, home)
+		wish, err := parseWish(source, home)
 		if err == nil && !wish.All && len(wish.Clusters) == 0 {
 			t.Errorf("no clusters and no complaint: %q", clusters)
 		}
@@ -187,7 +187,7 @@ func TestDivide(t *testing.T) {
 		"nobody to divide among":         {5, weigh(), share()},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(c.want, Divide(c.total, c.weights)); diff != "" {
+			if diff := cmp.Diff(c.want, divide(c.total, c.weights)); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -222,7 +222,7 @@ func TestDivideGivesOutTheTotalAndIsWithinOneOfTheExactShare(t *testing.T) {
 			sum += w
 		}
 		total := random.Int32()
-		shares, given := Divide(total, weights), int64(0)
+		shares, given := divide(total, weights), int64(0)
 		for name, n := range shares {
 			given += int64(n)
 			exact := float64(total) * float64(weights[name]) / float64(sum)
@@ -233,14 +233,14 @@ func TestDivideGivesOutTheTotalAndIsWithinOneOfTheExactShare(t *testing.T) {
 		if given != int64(total) || len(shares) != len(weights) {
 			t.Fatalf("%v: %d of %d given to %d", weights, given, total, len(shares))
 		}
-		if diff := cmp.Diff(shares, Divide(total, weights)); diff != "" {
+		if diff := cmp.Diff(shares, divide(total, weights)); diff != "" {
 			t.Fatalf("another result for the same question:\n%s", diff)
 		}
 	}
 }
 
 func TestSharesMoveAwayFromATargetThatIsGivenUp(t *testing.T) {
-	wish := Wish{Divide: true, Total: 9, Weights: weigh("c", 2)}
+	wish := wish{Divide: true, Total: 9, Weights: weigh("c", 2)}
 	targets := names{"a", "b", "c"}
 	for name, c := range map[string]struct {
 		givenUp names
@@ -265,7 +265,7 @@ func TestSharesMoveAwayFromATargetThatIsGivenUp(t *testing.T) {
 }
 
 func TestWeightsThatAreAllZeroAreEqualForWhoTakesOver(t *testing.T) {
-	wish, got := Wish{Divide: true, Total: 9, Weights: weigh("a", 0, "b", 0, "c", 0)}, map[multicluster.ClusterName]int32{}
+	wish, got := wish{Divide: true, Total: 9, Weights: weigh("a", 0, "b", 0, "c", 0)}, map[multicluster.ClusterName]int32{}
 	for target, n := range wish.shares(names{"a", "b", "c"}, names{"c"}) {
 		got[target] = *n
 	}
