@@ -13,6 +13,7 @@ import (
 type book[T comparable] struct {
 	workers    int // 0: no limit
 	perCluster int // 0: no limit
+	extra      int // workers beyond perCluster, only for namespaces that have none
 
 	items    map[T]*item[T]
 	clusters map[string]*cluster[T]
@@ -64,6 +65,8 @@ type namespace[T comparable] struct {
 	name    string
 	keys    int // that the queue knows, in any state
 	ready   readyHeap[T]
+	running int
+	unheld  bool       // a key is ready and none is running
 	seat    *ring.Ring // in its cluster's turn while a key of it is ready
 	seated  bool
 }
@@ -77,12 +80,18 @@ type cluster[T comparable] struct {
 	ready      int        // keys in namespaces' heaps
 	parked     int
 	running    int
+	unheld     int        // namespaces with a ready key and none running
 	seat       *ring.Ring // in the book's turn while a key of it may be taken
 	seated     bool
 }
 
 func newBook[T comparable](workers, perCluster int) book[T] {
-	return book[T]{workers: workers, perCluster: perCluster, items: map[T]*item[T]{}, clusters: map[string]*cluster[T]{}}
+	extra := max(1, perCluster/4)
+	if workers > 0 { // the last worker isn't for extra keys: another cluster may need it
+		extra = max(0, min(extra, workers-1-perCluster))
+	}
+	return book[T]{workers: workers, perCluster: perCluster, extra: extra,
+		items: map[T]*item[T]{}, clusters: map[string]*cluster[T]{}}
 }
 
 // item finds or makes the item of a key.
@@ -230,10 +239,26 @@ func (b *book[T]) line(i *item[T]) {
 	if !n.seated {
 		n.cluster.turn, n.seated = seat(n.cluster.turn, n.seat), true
 	}
+	n.recount()
+}
+
+// recount updates the cluster's count of namespaces with a ready key and none running, after this one has changed.
+func (n *namespace[T]) recount() {
+	unheld := len(n.ready) > 0 && n.running == 0
+	switch {
+	case unheld && !n.unheld:
+		n.cluster.unheld++
+	case !unheld && n.unheld:
+		n.cluster.unheld--
+	}
+	n.unheld = unheld
 }
 
 // busy reports whether a cluster has keys that are ready, parked or running.
 func (c *cluster[T]) busy() bool { return c.ready+c.parked+c.running > 0 }
+
+// full reports whether a cluster has all the workers that any key of it may have.
+func (b *book[T]) full(c *cluster[T]) bool { return b.perCluster > 0 && c.running >= b.perCluster }
 
 // settle updates the count of active clusters, and whether this one is in turn, after its keys have changed.
 // wasBusy is what busy returned before the change.
@@ -244,7 +269,8 @@ func (b *book[T]) settle(c *cluster[T], wasBusy bool) {
 	case !busy && wasBusy:
 		b.active--
 	}
-	switch may := c.ready > 0 && (b.perCluster == 0 || c.running < b.perCluster); {
+	more := c.unheld > 0 && c.running-b.perCluster < b.extra
+	switch may := c.ready > 0 && (!b.full(c) || more); {
 	case may && !c.seated:
 		b.turn, c.seated = seat(b.turn, c.seat), true
 	case !may && c.seated:
@@ -281,6 +307,11 @@ func (b *book[T]) take(now time.Duration) *item[T] {
 	}
 	b.turn = c.seat.Next()
 	n := c.turn.Value.(*namespace[T])
+	if b.full(c) { // settle has seen that there is one; each that is passed over has a worker, so there are few
+		for !n.unheld {
+			n = n.seat.Next().Value.(*namespace[T])
+		}
+	}
 	c.turn = n.seat.Next()
 	i := heap.Pop(&n.ready).(*item[T])
 	if len(n.ready) == 0 {
@@ -289,6 +320,8 @@ func (b *book[T]) take(now time.Duration) *item[T] {
 	b.ready--
 	c.ready--
 	c.running++
+	n.running++
+	n.recount()
 	i.state, i.takenAt, i.slot = nowhere, now, len(b.taken)
 	b.taken = append(b.taken, i)
 	i.hand = b.spareTaken.get()
@@ -319,7 +352,9 @@ func (b *book[T]) nextCluster() *cluster[T] {
 }
 
 const (
-	// The last 1/reserve of the workers is for clusters with less than an equal share.
+	// The last 1/reserve of the workers is for clusters with less than an equal share. 1/8 or 1/16 doesn't do: 15 slow
+	// clusters with a backlog would leave too few workers for 35 good ones, whose keys come and go. The 99th percentile
+	// of the good ones would be half a second (see neighbours_test.go).
 	reserve = 4
 	// Once less than 1/lastOnes of the workers is free, the share shrinks with each worker taken. Otherwise slow
 	// clusters would keep their full shares, which together are all workers. A new cluster would wait until one of
@@ -344,9 +379,12 @@ func (b *book[T]) done(key T, now time.Duration) (took time.Duration, ok bool) {
 	b.taken[i.slot].slot = i.slot
 	b.taken[last], b.taken = nil, b.taken[:last]
 	c.running--
+	i.of.running--
 	if i.state == parked {
 		c.parked--
 		b.line(i)
+	} else {
+		i.of.recount()
 	}
 	b.settle(c, true)
 	if i.state == nowhere {

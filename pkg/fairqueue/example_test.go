@@ -37,7 +37,7 @@ func Example() {
 }
 
 // A sharded controller of package shard: at most 16 of its 128 workers have keys of one cluster, in all of its shards
-// together.
+// together, and four more have keys of namespaces that had no worker.
 func ExampleNew_sharded() {
 	const workers = 128
 	_ = mccontroller.Options{

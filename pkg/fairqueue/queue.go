@@ -23,7 +23,10 @@ type Options[T comparable] struct {
 	Tenant func(T) (cluster, namespace string)
 	// Workers is how many workers take keys: the controller's MaxConcurrentReconciles. Zero or less means no limit.
 	Workers int
-	// PerCluster is how many workers may have keys of one cluster at a time. Zero or less means all of them.
+	// PerCluster is how many workers may have keys of one cluster at a time. A quarter as many more, at least one but
+	// not the last one of all, may have keys of namespaces of which no worker has a key. Zero or less means three
+	// quarters of Workers, with fewer than four Workers all of them, so that a slow cluster doesn't hold all that the
+	// others need; Workers means no bound.
 	PerCluster int
 	// Taken, if it isn't nil, is called by the worker that takes a key, before Get returns. It may set Note.
 	Taken func(T, *Taken)
@@ -98,7 +101,7 @@ func New[T comparable](o Options[T]) *Queue[T] {
 	}
 	o.Workers = max(o.Workers, 0)
 	if o.PerCluster <= 0 {
-		o.PerCluster = o.Workers
+		o.PerCluster = o.Workers - o.Workers/4
 	}
 	q := &Queue[T]{
 		options: o, origin: time.Now(), meters: newMeters(o.Name), sooner: make(chan struct{}, 1), done: make(chan struct{}),

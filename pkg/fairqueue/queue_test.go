@@ -88,7 +88,7 @@ func TestASlowClusterHoldsNoMoreWorkersThanAreItsOwn(t *testing.T) {
 }
 
 func TestTheLastWorkersAreForThoseWithLessThanTheirShare(t *testing.T) {
-	q := newQueue(t, 16, 0)
+	q := newQueue(t, 16, 16)
 	for i := range 100 {
 		q.Add(fmt.Sprintf("a/ns/%d", i))
 	}
@@ -109,6 +109,140 @@ func TestTheLastWorkersAreForThoseWithLessThanTheirShare(t *testing.T) {
 	if want := map[string]int{"a": 2, "b": 6}; !cmp.Equal(count, want) {
 		t.Errorf("got %v, want %v", count, want)
 	}
+}
+
+func TestASlowNamespaceLeavesWorkersToTheOthersOfItsCluster(t *testing.T) {
+	q := newQueue(t, 64, 8) // and two more
+	for i := range 100 {
+		q.Add(fmt.Sprintf("c/slow/%02d", i))
+	}
+	if got := take(q); len(got) != 8 {
+		t.Fatalf("a namespace that is alone got %d workers, want 8", len(got))
+	}
+	q.Add("c/a/1")
+	q.Add("c/a/2")
+	if got := take(q); !slices.Equal(got, []string{"c/a/1"}) {
+		t.Fatalf("beside a slow namespace got %v, want the first key of the other, and no second one", got)
+	}
+	q.Add("c/b/1")
+	q.Add("c/d/1")
+	if got := take(q); !slices.Equal(got, []string{"c/b/1"}) {
+		t.Fatalf("got %v, want one key of the two namespaces: there are ten workers, not more", got)
+	}
+	q.Done("c/slow/01")
+	if got := take(q); !slices.Equal(got, []string{"c/d/1"}) {
+		t.Fatalf("got %v, want that of the namespace that has none", got)
+	}
+	q.Done("c/a/1")
+	if got := take(q); !slices.Equal(got, []string{"c/a/2"}) {
+		t.Fatalf("got %v, want the second key of a namespace that has none again", got)
+	}
+	q.Done("c/a/2")
+	q.Done("c/b/1")
+	if got := take(q); got != nil {
+		t.Fatalf("got %v with eight workers busy, want nothing: they are of namespaces with ready keys", got)
+	}
+	q.Done("c/d/1")
+	if got := take(q); len(got) != 1 || !strings.HasPrefix(got[0], "c/slow/") {
+		t.Errorf("got %v with seven workers busy, want one key of the slow namespace", got)
+	}
+}
+
+func TestByDefaultAClusterLeavesAQuarterOfTheWorkers(t *testing.T) {
+	for workers, want := range map[int]int{1: 1, 2: 2, 3: 3, 4: 3, 16: 12, 128: 96} {
+		q := newQueue(t, workers, 0)
+		for i := range 200 {
+			q.Add(fmt.Sprintf("c/ns/%d", i))
+		}
+		if got := take(q); len(got) != want {
+			t.Errorf("one cluster got %d of %d workers, want %d", len(got), workers, want)
+		}
+		for i := range 200 {
+			q.Add(fmt.Sprintf("c/n%d/1", i))
+		}
+		if take(q); workers > 3 && len(q.book.taken) >= workers {
+			t.Errorf("with many namespaces, one cluster got all %d workers", workers)
+		}
+	}
+}
+
+// Whoever asks, a worker that is free takes what may be taken at once.
+func TestNoWorkerWaitsBesideAKeyThatItMayHave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const workers, perCluster = 16, 4 // and one more
+		q := newQueue(t, workers, perCluster)
+		var mu sync.Mutex
+		held, end := map[string]int{}, map[string]chan struct{}{} // by namespace; by cluster
+		for _, cluster := range []string{"slow", "b", "c", "d"} {
+			end[cluster] = make(chan struct{})
+		}
+		var all sync.WaitGroup
+		count := func(key string, by int) {
+			mu.Lock()
+			defer mu.Unlock()
+			held[key[:strings.LastIndex(key, "/")]] += by
+		}
+		for range workers {
+			all.Go(func() {
+				for {
+					key, shutdown := q.Get()
+					if shutdown {
+						return
+					}
+					count(key, 1)
+					cluster, _ := tenant(key)
+					<-end[cluster]
+					count(key, -1)
+					q.Done(key)
+				}
+			})
+		}
+		expect := func(when string, want map[string]int) {
+			t.Helper()
+			synctest.Wait() // no time passes
+			mu.Lock()
+			defer mu.Unlock()
+			for namespace, n := range held {
+				if n == 0 {
+					delete(held, namespace)
+				}
+			}
+			if diff := cmp.Diff(want, held); diff != "" {
+				t.Errorf("%s, workers by namespace (-want +got):\n%s", when, diff)
+			}
+		}
+		add := func(namespace string, keys int) {
+			for i := range keys {
+				q.Add(fmt.Sprintf("%s/%d", namespace, i))
+			}
+		}
+		add("slow/a", 10)
+		expect("one namespace", map[string]int{"slow/a": 4})
+		add("slow/b", 2)
+		expect("two namespaces", map[string]int{"slow/a": 4, "slow/b": 1})
+		add("slow/c", 2)
+		expect("three namespaces", map[string]int{"slow/a": 4, "slow/b": 1})
+		add("b/n", 10)
+		add("c/n", 10)
+		expect("three clusters", map[string]int{"slow/a": 4, "slow/b": 1, "b/n": 4, "c/n": 4})
+		add("d/n", 10)
+		expect("four clusters", map[string]int{"slow/a": 4, "slow/b": 1, "b/n": 4, "c/n": 4, "d/n": 3})
+		select {
+		case end["b"] <- struct{}{}:
+		case <-time.After(time.Second):
+			t.Error("no worker has a key of b")
+		}
+		expect("after one key of b", map[string]int{"slow/a": 4, "slow/b": 1, "b/n": 3, "c/n": 4, "d/n": 4})
+		for _, one := range end {
+			close(one)
+		}
+		expect("at the end", map[string]int{})
+		if q.Len() != 0 {
+			t.Errorf("%d keys are left", q.Len())
+		}
+		q.ShutDown()
+		all.Wait()
+	})
 }
 
 func TestTheNamespacesThatWaitLongestAreNamed(t *testing.T) {
@@ -133,7 +267,7 @@ func TestTheNamespacesThatWaitLongestAreNamed(t *testing.T) {
 }
 
 func TestOneClusterAloneGetsAllWorkers(t *testing.T) {
-	q := newQueue(t, 128, 0)
+	q := newQueue(t, 128, 128)
 	for i := range 200 {
 		q.Add(fmt.Sprintf("a/ns/%d", i))
 	}
@@ -458,11 +592,8 @@ type oracle struct {
 func TestRandomStepsAgainstAnOracle(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 7))
-		workers, perCluster := r.IntN(12), r.IntN(5)
+		workers, perCluster := r.IntN(30), r.IntN(12)
 		b := newBook[string](workers, perCluster)
-		if perCluster == 0 {
-			b.perCluster = workers
-		}
 		o := oracle{map[string]time.Duration{}, map[string]bool{}, map[string]int{}}
 		now := time.Duration(0)
 		for step := range 400 {
@@ -515,9 +646,18 @@ func (o *oracle) take(t *testing.T, b *book[string], now time.Duration, when str
 	running, could := map[string]int{}, map[string]bool{}
 	for key := range o.running {
 		running[key[:2]]++
+		running[key[:5]]++
+	}
+	extra := max(1, b.perCluster/4)
+	if b.workers > 0 {
+		extra = min(extra, b.workers-1-b.perCluster)
+	}
+	may := func(key string) bool {
+		n := running[key[:2]]
+		return b.perCluster == 0 || n < b.perCluster || n < b.perCluster+extra && running[key[:5]] == 0
 	}
 	for key, at := range o.ready {
-		if at <= now && !o.running[key] && (b.perCluster == 0 || running[key[:2]] < b.perCluster) {
+		if at <= now && !o.running[key] && may(key) {
 			could[key[:2]] = true
 		}
 	}
@@ -535,8 +675,9 @@ func (o *oracle) take(t *testing.T, b *book[string], now time.Duration, when str
 		t.Fatalf("%s: %s was taken at %v, is to be ready at %v (known %v)", when, i.key, now, at, known)
 	case o.running[i.key]:
 		t.Fatalf("%s: %s was taken twice", when, i.key)
-	case b.perCluster > 0 && running[i.key[:2]] >= b.perCluster:
-		t.Fatalf("%s: %d workers for %s, at most %d", when, running[i.key[:2]]+1, i.key[:2], b.perCluster)
+	case !may(i.key):
+		t.Fatalf("%s: %s was taken, with %d workers for its cluster and %d for its namespace, at most %d and %d more",
+			when, i.key, running[i.key[:2]], running[i.key[:5]], b.perCluster, extra)
 	}
 	delete(o.ready, i.key)
 	o.running[i.key] = true
