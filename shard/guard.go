@@ -14,7 +14,9 @@ import (
 	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
+	"github.com/tenure-dev/tenure/pkg/apierror"
 	"github.com/tenure-dev/tenure/pkg/budget"
+	"github.com/tenure-dev/tenure/pkg/fairqueue"
 	"github.com/tenure-dev/tenure/shard/internal/engage"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/shard/protocol"
@@ -23,7 +25,8 @@ import (
 // Guard wraps a reconciler so that it runs only for keys of shards that this replica holds, and so that a move can
 // wait for it. Keys of other shards are dropped silently, since their holder serves them. Keys of what is no shard,
 // such as a cluster, are an error. The reconciler's context ends with the tenure. The sources of a manager whose Guard
-// was never called don't start.
+// was never called don't start. A reconciler with a method CountPutOff, as package telemetry makes, learns by it which
+// keys are put off because their cluster can't serve them.
 func (m *Manager) Guard(
 	r reconcile.TypedReconciler[mcreconcile.Request]) reconcile.TypedReconciler[mcreconcile.Request] {
 	return newGuard(m.node.roster, m.node.log, r)
@@ -53,7 +56,17 @@ var errAbandoned = errors.New("the reconcile didn't return in time: the key is t
 
 func newGuard(roster *roster, log logr.Logger, inner reconcile.TypedReconciler[mcreconcile.Request]) *guard {
 	roster.guarded.Store(true)
-	return &guard{roster: roster, log: log, told: budget.OnceAMinute(), inner: inner}
+	g := &guard{roster: roster, log: log, told: budget.OnceAMinute(), inner: inner}
+	if c, ok := inner.(counter); ok {
+		c.CountPutOff(func() []fairqueue.Backlog { return roster.putOff(g) })
+	}
+	return g
+}
+
+// counter is a reconciler with metrics of its keys that are put off, which its workqueue can't tell from keys whose
+// time hasn't come. waits returns them, for each shard that has any; it may be called at any time.
+type counter interface {
+	CountPutOff(waits func() []fairqueue.Backlog)
 }
 
 type guard struct {
@@ -82,6 +95,9 @@ func (g *guard) Reconcile(ctx context.Context, req mcreconcile.Request) (reconci
 	if wait > 0 && e.gate.IsOpen() {
 		e.putOff.note(key)
 		return reconcile.Result{RequeueAfter: spread(min(wait, engage.LastPause))}, nil
+	}
+	if !trial && e.gate.IsOpen() && !e.putOff.admits(key) {
+		return reconcile.Result{RequeueAfter: spread(engage.LastPause)}, nil
 	}
 	start := time.Now()
 	var ended struct { // read only once the reconcile has returned
@@ -119,7 +135,7 @@ func (g *guard) Reconcile(ctx context.Context, req mcreconcile.Request) (reconci
 		return reconcile.Result{}, nil
 	}
 	if err == nil || errors.Is(err, reconcile.TerminalError(nil)) {
-		e.putOff.forget(key)
+		e.putOff.serve(key)
 	} else if after := g.failed(e, key, err, asked); after > 0 {
 		return reconcile.Result{RequeueAfter: spread(after)}, nil
 	}
@@ -168,14 +184,13 @@ func (g *guard) failed(e *engagement, key putOffKey, err error, asked *engage.As
 // moment: by 429, 502 or 503, or, if no answer is to blame, by a connection that was lost. An answer of 504 may be the
 // fault of its object, which an admission webhook takes too long for.
 func notNow(err error, lost bool) bool {
-	if status := apierrors.APIStatus(nil); errors.As(err, &status) && status.Status().Code != 0 {
-		switch status.Status().Code {
-		case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable:
-			return true
-		}
-		return false
+	switch apierror.Code(err) {
+	case 0:
+		return lost
+	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable:
+		return true
 	}
-	return lost
+	return false
 }
 
 // spread makes a wait up to a quarter longer, and a second at most, so that keys that were put off together don't

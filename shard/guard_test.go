@@ -116,10 +116,22 @@ func keyOf(namespace string, i int) mcreconcile.Request {
 // TestAClusterThatRefusedEverythingIsServedSoonAfterItRecovers has a cluster refuse all for so long that keys which
 // back off by themselves come back minutes later.
 func TestAClusterThatRefusedEverythingIsServedSoonAfterItRecovers(t *testing.T) {
-	for _, status := range []int{401, 403, 429, 500, 503} {
-		t.Run(fmt.Sprint(status), func(t *testing.T) {
+	for _, c := range []struct {
+		status, keys int
+		outage       time.Duration
+		tries        int // of each key: by 403 and 500 each has to find out by itself, later and later
+	}{
+		{401, 50, 4 * time.Minute, 1},
+		{403, 50, 4 * time.Minute, 4},
+		{429, 50, 4 * time.Minute, 1},
+		{500, 50, 4 * time.Minute, 4},
+		{503, 50, 4 * time.Minute, 1},
+		{403, 1000, 970 * time.Second, 7}, // soon after the last try: if a key slept on, it would be for another minute
+		{500, 6000, 100 * time.Second, 4},
+	} {
+		status, keys, outage := c.status, c.keys, c.outage
+		t.Run(fmt.Sprintf("%d of %d keys", status, keys), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				const keys, outage = 50, 4 * time.Minute
 				r := &refuser{status: map[string]int{"shop": status}}
 				q := control(t, r)
 				defer q.ShutDown()
@@ -131,10 +143,7 @@ func TestAClusterThatRefusedEverythingIsServedSoonAfterItRecovers(t *testing.T) 
 				asked := r.asked
 				delete(r.status, "shop")
 				r.mu.Unlock()
-				most := keys + int(outage/time.Second)/2
-				if status == 403 || status == 500 { // which each key has to find out by itself, later and later
-					most += 3 * keys
-				}
+				most := c.tries*keys + int(outage/time.Second)/2
 				if asked > most {
 					t.Errorf("%d requests during the outage, want at most %d", asked, most)
 				}
@@ -155,6 +164,32 @@ func TestAClusterThatRefusedEverythingIsServedSoonAfterItRecovers(t *testing.T) 
 			})
 		})
 	}
+}
+
+// The cluster serves something else, and that doesn't tell whether it would serve any of them.
+func TestKeysThatWereRefusedAreNotAllTriedWhenAnotherIsServed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &refuser{status: map[string]int{"shop": http.StatusForbidden}, right: map[string]bool{}}
+		q := control(t, r)
+		defer q.ShutDown()
+		const keys = 1000
+		for i := range keys {
+			q.Add(keyOf("shop", i))
+		}
+		time.Sleep(2 * time.Minute)
+		r.mu.Lock()
+		r.asked = 0
+		r.mu.Unlock()
+		const within = 4 * time.Second
+		q.Add(keyOf("bank", 0))
+		time.Sleep(within)
+		synctest.Wait()
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if most := int(within/refusedEvery) + 5; r.asked > most || len(r.served) != 1 {
+			t.Errorf("%d requests within %v, want at most %d; %d served", r.asked, within, most, len(r.served))
+		}
+	})
 }
 
 // The trial of keys that are refused is drawn by lot, and one that was corrected can't wait for that among hundreds.
@@ -297,7 +332,7 @@ func TestKeysThatArePutOffAreSeenToWait(t *testing.T) {
 			q.Add(keyOf("shop", i))
 		}
 		time.Sleep(time.Minute)
-		waits := func() fairqueue.Backlog { return r.engaged.putOff.backlog("west") }
+		waits := func() fairqueue.Backlog { return r.engaged.putOff.backlog("west", nil) }
 		got := waits()
 		if got.Cluster != "west" || got.Ready != keys || got.Wait < 55*time.Second || len(got.Longest) != 1 ||
 			got.Longest[0] != (fairqueue.Waiting{Namespace: "shop", Ready: keys, Wait: got.Wait}) {
@@ -312,6 +347,47 @@ func TestKeysThatArePutOffAreSeenToWait(t *testing.T) {
 			t.Errorf("after the recovery: %+v", got)
 		}
 	})
+}
+
+// A quota may refuse one object for ever. Its key backs off by itself, like after any other error.
+func TestAKeyThatIsRefusedWhileOthersAreServedIsNotSeenToWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var p putOff
+		key := putOffKey{NamespacedName: keyOf("shop", 1).NamespacedName}
+		p.refuse(key, false)
+		time.Sleep(time.Minute)
+		if got := p.backlog("west", nil); got.Ready != 1 || got.Wait != time.Minute {
+			t.Errorf("while nothing was served: %+v", got)
+		}
+		p.refuse(key, true)
+		if got := p.backlog("west", nil); got.Ready != 0 || got.Wait != 0 {
+			t.Errorf("while others are served: %+v", got)
+		}
+	})
+}
+
+// counted is a reconciler that has the keys of its controller counted that are put off.
+type counted struct {
+	refuser
+	waits func() []fairqueue.Backlog
+}
+
+func (c *counted) CountPutOff(waits func() []fairqueue.Backlog) { c.waits = waits }
+
+func TestAControllerCanCountItsKeysThatArePutOff(t *testing.T) {
+	var c counted
+	one, other := keyspace.ShardID{Cluster: "west"}, keyspace.ShardID{Cluster: "east"}
+	g, _, _ := guarding(t, one, &c)
+	g.roster.put(clusterName(other), &engagement{id: other})
+	if got := c.waits(); len(got) != 0 {
+		t.Errorf("before any is put off: %+v", got)
+	}
+	e := g.roster.get(clusterName(one))
+	e.putOff.note(putOffKey{g, keyOf("shop", 1).NamespacedName})
+	e.putOff.note(putOffKey{&guard{}, keyOf("shop", 2).NamespacedName}) // of another controller
+	if got := c.waits(); len(got) != 1 || got[0].Cluster != "west" || got[0].Ready != 1 {
+		t.Errorf("one is put off: %+v", got)
+	}
 }
 
 // Its API server has too many requests of one kind, or of one namespace, and serves all else.
@@ -454,7 +530,7 @@ func TestAKeyWhoseReconcileIsAbandonedIsTriedAgainUnlessItsTenureIsOver(t *testi
 			if result, err := g.Reconcile(ctx, keyOf("shop", 1)); !result.IsZero() || (err == nil) != over {
 				t.Errorf("tenure over: %v: got %v, %v", over, result, err)
 			}
-			if left := e.putOff.backlog("west").Ready; over && left != 0 {
+			if left := e.putOff.backlog("west", nil).Ready; over && left != 0 {
 				t.Errorf("%d keys of a tenure that is over wait for their cluster", left)
 			}
 		})

@@ -14,9 +14,10 @@ import (
 // nothing now, and since when. Such a key holds no worker, and a workqueue can't tell it from a key whose time hasn't
 // come. The zero value is empty. It is safe for concurrent use.
 type putOff struct {
-	mu      sync.Mutex
-	keys    map[putOffKey]putOffSince
-	refused int // how many of them were refused by 403 or 500
+	mu    sync.Mutex // guards all below
+	keys  map[putOffKey]putOffSince
+	early int       // how many keys that look may be tried before their time, since others like them were served
+	paced time.Time // when the next that looks may be tried besides
 }
 
 // putOffKey is a key of one of the controllers.
@@ -31,6 +32,7 @@ type putOffSince struct {
 	alone    time.Time // since when its requests have failed while its cluster serves others; zero if they haven't
 	refusals int       // by 403 or 500, which may be about the key itself
 	until    time.Time // when a key that was refused so tries again, whatever becomes of others
+	looks    bool      // it was refused so while nothing was served, and looks now and then whether that is over
 }
 
 // note records that a key is put off, for the first time or again, as all keys of its namespace are.
@@ -67,27 +69,48 @@ func (p *putOff) enter(key putOffKey) putOffSince {
 	return s
 }
 
-// refusedEach is what each refused key adds to the pause of all refused keys while the cluster serves nothing, so
-// that they don't flood it when it serves again.
-const refusedEach = 50 * time.Millisecond
+const (
+	// refusedEvery is the time between two trials of keys that were refused while the cluster served nothing, once it
+	// serves something. That may be something else, and then they would all be refused again.
+	refusedEvery = 50 * time.Millisecond
+	// servedAdmits is how many of these keys are tried for each of them that was served. So their number doubles again
+	// and again in a cluster that has recovered, and what it still refuses costs it little.
+	servedAdmits = 2
+)
 
 // refuse records that the cluster refused a key by 403 or 500, and returns how long the key should wait. The wait
-// doubles each time, but stays short if the cluster serves nothing else either.
+// doubles each time. But if the cluster serves nothing else either, the key soon looks whether that is over.
 func (p *putOff) refuse(key putOffKey, othersServed bool) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := p.enter(key)
-	if s.refusals == 0 {
-		p.refused++
-	}
 	pause := min(engage.FirstPause<<min(s.refusals, 9), engage.LongestAsked)
 	s.until = time.Now().Add(min(engage.LastPause<<min(2*s.refusals, 9), engage.LongestAsked))
 	s.refusals++
+	s.looks = !othersServed
 	p.keys[key] = s
 	if !othersServed {
-		pause = min(pause, max(engage.LastPause, time.Duration(p.refused)*refusedEach))
+		pause = min(pause, engage.LastPause)
 	}
 	return pause
+}
+
+// admits reports whether a key that its cluster doesn't put off now is tried. A key that was refused while nothing was
+// served may have to look again later.
+func (p *putOff) admits(key putOffKey) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	switch s := p.keys[key]; {
+	case !s.looks || !now.Before(s.until):
+	case p.early > 0:
+		p.early--
+	case now.Before(p.paced):
+		return false
+	default:
+		p.paced = now.Add(refusedEvery)
+	}
+	return true
 }
 
 // waits reports whether a key that was refused by 403 or 500 waits like all others that were. Later it is tried
@@ -105,25 +128,42 @@ func (p *putOff) wasRefused(key putOffKey) bool {
 	return p.keys[key].refusals > 0
 }
 
+// serve removes a key whose reconcile had no error that its cluster may be to blame for.
+func (p *putOff) serve(key putOffKey) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.keys[key].looks {
+		p.early += servedAdmits
+	}
+	p.remove(key)
+}
+
 // forget removes a key that isn't put off any more.
 func (p *putOff) forget(key putOffKey) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.keys[key].refusals > 0 {
-		p.refused--
-	}
+	p.remove(key)
+}
+
+// remove removes a key. Call it with the lock held.
+func (p *putOff) remove(key putOffKey) {
 	if delete(p.keys, key); len(p.keys) == 0 {
-		p.keys = nil // a map keeps the room that it once needed
+		p.keys, p.early = nil, 0 // a map keeps the room that it once needed
 	}
 }
 
-// backlog returns the keys that wait for the cluster.
-func (p *putOff) backlog(cluster string) fairqueue.Backlog {
+// backlog returns the keys of a controller that wait for the cluster; nil for those of all controllers. A key that was
+// refused while others were served isn't among them: it backs off like after any other error.
+func (p *putOff) backlog(cluster string, of *guard) fairqueue.Backlog {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	all := fairqueue.Backlog{Cluster: cluster, Ready: len(p.keys)}
+	all := fairqueue.Backlog{Cluster: cluster}
 	spaces := map[string]fairqueue.Waiting{}
 	for key, s := range p.keys {
+		if of != nil && key.controller != of || s.refusals > 0 && !s.looks {
+			continue
+		}
+		all.Ready++
 		w := spaces[key.Namespace]
 		w.Namespace, w.Ready, w.Wait = key.Namespace, w.Ready+1, max(w.Wait, time.Since(s.since))
 		spaces[key.Namespace] = w

@@ -28,12 +28,18 @@ func (n *node) say() string {
 	if n.cfg.Backlogs != nil {
 		backlogs = n.cfg.Backlogs()
 	}
-	for _, e := range n.roster.all() {
-		if b := e.putOff.backlog(string(e.id.Cluster)); b.Ready > 0 {
-			backlogs = append(backlogs, b)
+	backlogs = append(backlogs, n.roster.putOff(nil)...)
+	return inspect.EncodeViews(viewsOf(n.clusterStatus(), backlogs))
+}
+
+// putOff returns the keys of a controller that are put off, for each shard that has any; nil for all controllers.
+func (r *roster) putOff(of *guard) (all []fairqueue.Backlog) {
+	for _, e := range r.all() {
+		if b := e.putOff.backlog(string(e.id.Cluster), of); b.Ready > 0 {
+			all = append(all, b)
 		}
 	}
-	return inspect.EncodeViews(viewsOf(n.clusterStatus(), backlogs))
+	return all
 }
 
 // viewsOf combines how clusters answer with the keys that wait for them. There is a backlog for each queue and

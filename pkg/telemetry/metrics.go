@@ -34,12 +34,13 @@ const (
 type reconcileMetrics struct {
 	wait *prometheus.HistogramVec
 	took *prometheus.HistogramVec
-	// For each cluster that has keys in a queue.
+	// For each cluster that has keys in a queue, or put off.
 	keys *prometheus.Desc
 	old  *prometheus.Desc
 
-	mu     sync.Mutex // guards queues
+	mu     sync.Mutex // guards all below, which are by controller
 	queues map[string]*queue
+	putOff map[string]func() []fairqueue.Backlog
 }
 
 func newReconcileMetrics() *reconcileMetrics {
@@ -49,12 +50,12 @@ func newReconcileMetrics() *reconcileMetrics {
 		took: prometheus.NewHistogramVec(NewLatency("tenure_reconcile_seconds",
 			"Time that a reconcile took, by its result."), []string{"controller", "result"}),
 		keys: prometheus.NewDesc("tenure_cluster_keys",
-			"Keys of a cluster, by state: ready for a worker, or running with one.",
+			"Keys of a cluster, by state: ready for a worker, running with one, or put-off until the cluster serves them.",
 			[]string{"controller", "cluster", "state"}, nil),
 		old: prometheus.NewDesc("tenure_oldest_key_wait_seconds",
-			"For how long the cluster's key that is ready longest has been waiting for a worker.",
+			"For how long the cluster's key that is ready or put off longest has been waiting.",
 			[]string{"controller", "cluster"}, nil),
-		queues: map[string]*queue{},
+		queues: map[string]*queue{}, putOff: map[string]func() []fairqueue.Backlog{},
 	}
 }
 
@@ -70,13 +71,47 @@ func (m *reconcileMetrics) Describe(ch chan<- *prometheus.Desc) {
 func (m *reconcileMetrics) Collect(ch chan<- prometheus.Metric) {
 	m.wait.Collect(ch)
 	m.took.Collect(ch)
-	for name, q := range m.all() {
-		for _, b := range q.Backlogs() {
-			ch <- prometheus.MustNewConstMetric(m.keys, prometheus.GaugeValue, float64(b.Ready), name, b.Cluster, "ready")
-			ch <- prometheus.MustNewConstMetric(m.keys, prometheus.GaugeValue, float64(b.Running), name, b.Cluster, "running")
-			ch <- prometheus.MustNewConstMetric(m.old, prometheus.GaugeValue, b.Wait.Seconds(), name, b.Cluster)
+	for name, clusters := range m.waiting() {
+		for cluster, w := range clusters {
+			for state, n := range map[string]int{"ready": w.Ready, "running": w.Running, "put-off": w.putOff} {
+				ch <- prometheus.MustNewConstMetric(m.keys, prometheus.GaugeValue, float64(n), name, cluster, state)
+			}
+			ch <- prometheus.MustNewConstMetric(m.old, prometheus.GaugeValue, w.Wait.Seconds(), name, cluster)
 		}
 	}
+}
+
+// waiting are the keys of a cluster in a queue, and those that are put off; Wait is of both.
+type waiting struct {
+	fairqueue.Backlog
+	putOff int
+}
+
+// waiting returns the keys that wait, by controller and cluster.
+func (m *reconcileMetrics) waiting() map[string]map[string]waiting {
+	all := map[string]map[string]waiting{}
+	at := func(controller string) map[string]waiting {
+		if all[controller] == nil {
+			all[controller] = map[string]waiting{}
+		}
+		return all[controller]
+	}
+	for name, q := range m.all() {
+		for _, b := range q.Backlogs() {
+			at(name)[b.Cluster] = waiting{Backlog: b}
+		}
+	}
+	m.mu.Lock()
+	putOff := maps.Clone(m.putOff)
+	m.mu.Unlock()
+	for name, backlogs := range putOff {
+		for _, b := range backlogs() { // of each shard
+			w := at(name)[b.Cluster]
+			w.putOff, w.Wait = w.putOff+b.Ready, max(w.Wait, b.Wait)
+			at(name)[b.Cluster] = w
+		}
+	}
+	return all
 }
 
 // Backlogs returns the backlog of each cluster in each queue. It is safe for concurrent use.
@@ -98,6 +133,14 @@ func (m *reconcileMetrics) add(name string, q *queue) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.queues[name] = q
+}
+
+// CountPutOff sets the function that returns the controller's keys that are put off; shard.Manager.Guard calls this.
+func (c *Controller) CountPutOff(waits func() []fairqueue.Backlog) {
+	m := c.telemetry.metrics
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.putOff[c.name] = waits
 }
 
 // ObserveWith records a value, with the trace as its exemplar if the trace is valid.

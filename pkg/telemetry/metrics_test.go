@@ -8,6 +8,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	dto "github.com/prometheus/client_model/go"
+
+	"github.com/tenure-dev/tenure/pkg/fairqueue"
 )
 
 func TestLatenciesAreNativeHistogramsWithTheTraceAsExemplar(t *testing.T) {
@@ -104,5 +106,24 @@ func TestWhatWaitsIsToldByCluster(t *testing.T) {
 	if age := value("tenure_oldest_key_wait_seconds"); key != testKey || age != 0 ||
 		value("tenure_cluster_keys", "west", "running") != 1 {
 		t.Errorf("with %v in hand the oldest waits for %v s", key, age)
+	}
+	guarded, ok := r.controller.Traced(nil).(interface { // as shard.Manager.Guard asks
+		CountPutOff(waits func() []fairqueue.Backlog)
+	})
+	if !ok {
+		t.Fatal("a guard can't say which keys are put off")
+	}
+	guarded.CountPutOff(func() []fairqueue.Backlog {
+		return []fairqueue.Backlog{{Cluster: "west", Ready: 2, Wait: 50 * time.Second}, // of two shards
+			{Cluster: "west", Ready: 3, Wait: 40 * time.Second}, {Cluster: "north", Ready: 7, Wait: time.Minute}}
+	})
+	for cluster, want := range map[string]struct{ running, putOff, oldest float64 }{
+		"west": {1, 5, 50}, "north": {0, 7, 60},
+	} {
+		running, putOff := value("tenure_cluster_keys", cluster, "running"), value("tenure_cluster_keys", cluster, "put-off")
+		if old := value("tenure_oldest_key_wait_seconds", cluster); running != want.running || putOff != want.putOff ||
+			old != want.oldest {
+			t.Errorf("%s: %v running, %v put off, oldest waits for %v s, want %+v", cluster, running, putOff, old, want)
+		}
 	}
 }

@@ -40,8 +40,9 @@ type Waiting struct {
 }
 
 const (
-	// MaxViews is the most clusters that a Lease describes, and MaxWaiting the most namespaces for each of them.
-	MaxViews, MaxWaiting = 8, 5
+	// MaxViews is the most clusters that a Lease describes. Only the worst maxDetailed of them come with namespaces,
+	// MaxWaiting for each at most.
+	MaxViews, maxDetailed, MaxWaiting = 24, 8, 5
 	// longWait is the shortest wait that is reported.
 	longWait = time.Second
 	// maxSaid is the longest annotation that is read, in bytes.
@@ -71,7 +72,11 @@ func EncodeViews(all []ClusterView) string {
 	})
 	all = all[:min(len(all), MaxViews)]
 	for i := range all {
-		all[i].Namespaces = all[i].Namespaces[:min(len(all[i].Namespaces), MaxWaiting)]
+		most := 0
+		if i < maxDetailed {
+			most = MaxWaiting
+		}
+		all[i].Namespaces = all[i].Namespaces[:min(len(all[i].Namespaces), most)]
 	}
 	said, err := json.Marshal(all)
 	if err != nil {

@@ -204,8 +204,10 @@ func clusters(b *dashboard.DashboardBuilder) {
 		q("count by (cluster, reason) (tenure_cluster_kubeconfig_rejected{})", "{{cluster}} {{reason}}")).NoValue(
 		"None").AxisSoftMax(1))
 	b.WithPanel(lines("Credentials expire", "Time that is left, at the replica where it is least; the ten clusters with "+
-		"the least.", "s",
-		q("bottomk(10, min by (cluster) (tenure_cluster_credentials_expiry_timestamp_seconds{}) - time())", "{{cluster}}")))
+		"the least. Home's are those of replicas outside of it.", "s",
+		q("bottomk(10, min by (cluster) (tenure_cluster_credentials_expiry_timestamp_seconds{} or "+
+			"label_replace(tenure_home_credentials_expiry_timestamp_seconds{}, \"cluster\", \"home\", \"\", \"\")) - time())",
+			"{{cluster}}")))
 	b.WithPanel(lines("Read from clusters", "Bytes of lists and watches.", "Bps",
 		q("sum by (cluster) (rate(tenure_watch_bytes_total{}[$__rate_interval]))", "{{cluster}}")))
 	b.WithPanel(lines("Discarded on arrival", "Part of what was read that belonged to another shard: near 0 where the "+
