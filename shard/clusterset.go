@@ -34,8 +34,8 @@ type clusterSet struct {
 	spawn    func(func())
 }
 
-// connection is how a real cluster is reached. It is never changed, only replaced.
-type connection struct {
+// realCluster is a workload cluster with one way to reach it. It is never changed, only replaced.
+type realCluster struct {
 	cluster.Cluster // as the provider gave it
 	via             *engage.Connection
 	number          uint64    // distinguishes the cluster from earlier and later ones, of whatever name
@@ -48,15 +48,15 @@ type connection struct {
 
 // site is a cluster by its name.
 type site struct {
-	connection        // in use
-	offer      *offer // what the provider gave last, nil if that is in use
-	given      uint64 // the way that the provider gave last, in use or not
-	refused    string // why the offer is refused, "" while it isn't
+	realCluster        // in use
+	offer       *offer // what the provider gave last, nil if that is in use
+	given       uint64 // the way that the provider gave last, in use or not
+	refused     string // why the offer is refused, "" while it isn't
 }
 
 // offer is a connection that the provider gave and that isn't in use yet.
 type offer struct {
-	connection
+	realCluster
 	ctx context.Context // ends when the provider takes it back
 }
 
@@ -80,13 +80,13 @@ func (cs *clusterSet) add(ctx context.Context, name keyspace.ClusterName, cl clu
 	cs.mu.Lock()
 	cs.last++
 	way := cs.last
-	c := connection{Cluster: cl, via: via, number: way, way: way, expires: kubeconfig.Expiry(cl.GetConfig())}
+	c := realCluster{Cluster: cl, via: via, number: way, way: way, expires: kubeconfig.Expiry(cl.GetConfig())}
 	s := cs.clusters[name]
 	known := s != nil
 	if known {
 		s.offer, s.given, s.refused = &offer{c, ctx}, way, ""
 	} else {
-		cs.clusters[name] = &site{connection: c, given: way}
+		cs.clusters[name] = &site{realCluster: c, given: way}
 		cs.trafficOf(name).Breaker.Reset()
 	}
 	cs.mu.Unlock()
@@ -179,36 +179,35 @@ func (cs *clusterSet) stop() {
 	cs.ctx, cs.spawn, cs.changed = nil, nil, func() {}
 }
 
-// get returns a cluster's connection in use, whose Cluster is nil if the cluster isn't there, and its traffic
-// counters.
-func (cs *clusterSet) get(name keyspace.ClusterName) (connection, *engage.Traffic) {
+// get returns a cluster as it is reached now, and its traffic counters. Its Cluster is nil if it isn't there.
+func (cs *clusterSet) get(name keyspace.ClusterName) (realCluster, *engage.Traffic) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	traffic := cs.trafficOf(name)
 	if s := cs.clusters[name]; s != nil {
-		return s.connection, traffic
+		return s.realCluster, traffic
 	}
-	return connection{}, traffic
+	return realCluster{}, traffic
 }
 
 // known is get for names from anywhere. Unlike get it makes no traffic counters for a cluster that isn't there.
-func (cs *clusterSet) known(name keyspace.ClusterName) (connection, *engage.Traffic) {
+func (cs *clusterSet) known(name keyspace.ClusterName) (realCluster, *engage.Traffic) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	if s := cs.clusters[name]; s != nil {
-		return s.connection, cs.trafficOf(name)
+		return s.realCluster, cs.trafficOf(name)
 	}
-	return connection{}, nil
+	return realCluster{}, nil
 }
 
-// inUse returns a cluster's connection in use, and why the provider's last offer is refused, "" if it isn't.
-func (cs *clusterSet) inUse(name keyspace.ClusterName) (_ connection, refused string) {
+// inUse returns a cluster as it is reached now, and why the provider's last offer is refused, "" if it isn't.
+func (cs *clusterSet) inUse(name keyspace.ClusterName) (_ realCluster, refused string) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	if s := cs.clusters[name]; s != nil {
-		return s.connection, s.refused
+		return s.realCluster, s.refused
 	}
-	return connection{}, ""
+	return realCluster{}, ""
 }
 
 // trafficOf returns the counters of a cluster, and makes them at the first call. Call it with the lock held.
@@ -240,12 +239,12 @@ func (cs *clusterSet) setLimits(name keyspace.ClusterName, own *kubeconfig.Limit
 	}
 }
 
-func (cs *clusterSet) all() map[keyspace.ClusterName]connection {
+func (cs *clusterSet) all() map[keyspace.ClusterName]realCluster {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
-	all := make(map[keyspace.ClusterName]connection, len(cs.clusters))
+	all := make(map[keyspace.ClusterName]realCluster, len(cs.clusters))
 	for name, s := range cs.clusters {
-		all[name] = s.connection
+		all[name] = s.realCluster
 	}
 	return all
 }

@@ -114,15 +114,15 @@ func TestOneClusterIsFoundWithoutCopyingAll(t *testing.T) {
 func TestAClusterOfSeveralNamesIsUsedByOne(t *testing.T) {
 	type names = map[multicluster.ClusterName]multicluster.ClusterName
 	type decision = map[keyspace.ClusterName]keyspace.ClusterName
-	given := func(uids ...types.UID) map[keyspace.ClusterName]connection {
-		all := map[keyspace.ClusterName]connection{}
+	given := func(uids ...types.UID) map[keyspace.ClusterName]realCluster {
+		all := map[keyspace.ClusterName]realCluster{}
 		for i, uid := range uids {
-			all[keyspace.ClusterName(string(rune('a'+i)))] = connection{uid: uid}
+			all[keyspace.ClusterName(string(rune('a'+i)))] = realCluster{uid: uid}
 		}
 		return all
 	}
 	for what, c := range map[string]struct {
-		given   map[keyspace.ClusterName]connection
+		given   map[keyspace.ClusterName]realCluster
 		decided decision
 		want    names
 	}{

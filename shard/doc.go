@@ -19,7 +19,8 @@
 //		Complete(mgr.Guard(reconciler))
 //
 // The reconciler stays as it was: it gets its cluster from the manager by the request's ClusterName, reads through that
-// cluster's client and writes through it. The home cluster needs the CRD of Shard (config/crd).
+// cluster's client and writes through it. The home cluster needs the CRD of Shard (config/crd). The clusters that the
+// provider makes need the kinds in their scheme.
 //
 // # What a reconciler may rely on
 //
@@ -57,5 +58,6 @@
 // pays for multicluster-runtime's own way of engaging, which doesn't tell backfill from live events and leaves
 // goroutines behind each time.
 //
-// The protocol is in shard/internal/ownership and shard/internal/driver; DESIGN.md in this folder has the reasons.
+// The protocol is in shard/internal/ownership and shard/internal/driver. DESIGN.md in this folder has the reasons, and
+// lists the invariants (I1 and so on).
 package shard

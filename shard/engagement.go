@@ -32,7 +32,7 @@ type engagement struct {
 	// traffic is that of the shard's own cluster.
 	traffic *engage.Traffic
 	putOff  putOff // its keys that wait for its cluster
-	home    view   // over the shard's own cluster
+	own     view   // over the shard's own cluster
 
 	// Only the loop touches it.
 	sample loadSample
@@ -59,7 +59,7 @@ func clusterName(id keyspace.ShardID) multicluster.ClusterName {
 }
 
 // cluster returns the shard's cluster, nil before it is open.
-func (e *engagement) cluster() *engage.Cluster { return e.home.cluster() }
+func (e *engagement) cluster() *engage.Cluster { return e.own.cluster() }
 
 // isClusterScoped reports whether objects of a kind have no namespaces. For a kind without a cache, it asks the
 // cluster once.
@@ -87,7 +87,7 @@ func (e *engagement) remote(name keyspace.ClusterName) (cluster.Cluster, error) 
 }
 
 // unreach drops the views over clusters that are gone, or that were replaced by another cluster of the same name.
-func (e *engagement) unreach(all map[keyspace.ClusterName]connection) {
+func (e *engagement) unreach(all map[keyspace.ClusterName]realCluster) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for name, o := range e.reaching {
@@ -135,7 +135,7 @@ func (e *engagement) views(k Kind) []*view {
 		return nil
 	}
 	if !k.remote {
-		return []*view{&e.home}
+		return []*view{&e.own}
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()

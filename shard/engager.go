@@ -43,7 +43,7 @@ type engager struct {
 	spawn    func(func())
 	room     *memory.Room
 	turns    *turnstile.Turnstile // of shards that fill caches over another server
-	cold     *budget.Budget       // limits the log lines about shards that can't be warmed yet
+	failures *budget.Budget       // limits the log lines about caches that can't be filled yet
 }
 
 // of returns the engagement of a shard, nil if there is none.
@@ -62,7 +62,7 @@ func (g *engager) warm(w driver.Warm) {
 		g.put(driver.Opened{Number: w.Number, ID: w.ID, Connection: connection})
 	}
 	g.spawn(func() {
-		if e.home.warm(e.ctx, o) {
+		if e.own.warm(e.ctx, o) {
 			e.attach(g.roster.allSources(), g.log)
 			step.done(g.cfg.Observer)
 			g.put(driver.Warmed{Number: w.Number, ID: w.ID})
@@ -73,10 +73,10 @@ func (g *engager) warm(w driver.Warm) {
 
 func (g *engager) opening(e *engagement, cluster keyspace.ClusterName, remote bool) opening {
 	return opening{
-		gate: e.gate, cluster: cluster, cold: g.cold, opts: g.roster.options(e.id.Cluster, remote), log: g.log,
+		gate: e.gate, cluster: cluster, failures: g.failures, opts: g.roster.options(e.id.Cluster, remote), log: g.log,
 		spawn: g.spawn, told: func(uint64) {},
 		changed: func() { g.changed(e, remote) }, room: g.room, turns: g.turns,
-		find: func() (connection, *engage.Traffic) { return g.clusters.get(cluster) },
+		find: func() (realCluster, *engage.Traffic) { return g.clusters.get(cluster) },
 	}
 }
 
@@ -120,7 +120,7 @@ func (g *engager) reach(e *engagement) {
 // now.
 func (g *engager) clustersChanged() {
 	for _, e := range g.roster.all() {
-		e.home.follow(e.ctx, g.opening(e, e.id.Cluster, false))
+		e.own.follow(e.ctx, g.opening(e, e.id.Cluster, false))
 		g.reach(e)
 	}
 }

@@ -41,8 +41,7 @@ func newRecordCache(cfg Config, rc *rest.Config, scheme *runtime.Scheme, log log
 	if err != nil {
 		return nil, fmt.Errorf("selector of leases: %w", err)
 	}
-	rc = rest.CopyConfig(rc)
-	rc.UserAgent = cfg.agent() + " (coordination)"
+	rc = coordinating(rc, cfg, "")
 	rc.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return engage.Noting(&watching{next: next, again: reconnected, begun: map[string]bool{}})
 	})
@@ -120,8 +119,7 @@ func newPodWatch(cfg Config, rc *rest.Config, log logr.Logger) (*pods.Watch, err
 	if cfg.Pod.Peers == "" {
 		return nil, nil
 	}
-	rc = rest.CopyConfig(rc)
-	rc.QPS, rc.UserAgent = -1, cfg.agent()+" (coordination)"
+	rc = coordinating(rc, cfg, "")
 	rc.Wrap(engage.Noting)
 	live := func(lw toolscache.ListerWatcher) toolscache.ListerWatcher {
 		return engage.Live(lw, cfg.LeaseDuration/10, func(err error) {

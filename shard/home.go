@@ -43,14 +43,20 @@ type home struct {
 	cancel   context.CancelFunc
 }
 
+// coordinating returns the configuration of a client of the home cluster. by adds to the User-Agent.
+func coordinating(rc *rest.Config, cfg Config, by string) *rest.Config {
+	rc = rest.CopyConfig(rc)
+	rc.QPS = -1 // no client-side limit: renewals must never wait for one, and the driver bounds the requests in flight
+	rc.UserAgent = fmt.Sprintf("%s (coordination%s)", cfg.agent(), by)
+	return rc
+}
+
 // newHome returns an incarnation's client of the home cluster. It sends nothing.
 func newHome(ctx context.Context, id protocol.Incarnation, cfg Config, rc *rest.Config, scheme *runtime.Scheme,
 	log logr.Logger, failures *homeFailures, mail *mailbox[driver.Event], clock clock, spawn func(func()),
 	say func() string) (*home, error) {
-	rc = rest.CopyConfig(rc)
-	rc.QPS = -1 // no client-side limit: renewals must never wait for one, and the driver bounds the requests in flight
+	rc = coordinating(rc, cfg, "; incarnation="+string(id))
 	rc.Wrap(func(next http.RoundTripper) http.RoundTripper { return engage.Obedient(next) })
-	rc.UserAgent = fmt.Sprintf("%s (coordination; incarnation=%s)", cfg.agent(), id)
 	// A renewal mustn't wait for a dead server. Nor must a new incarnation wait for the server that its predecessor
 	// waited for.
 	over, err := engage.Redialing(rc)

@@ -51,9 +51,7 @@ type sighting struct {
 
 func newEntrance(cfg Config, kinds string, home *rest.Config, scheme *runtime.Scheme, log logr.Logger,
 	spawn func(func())) (*entrance, error) {
-	rc := rest.CopyConfig(home)
-	rc.UserAgent = cfg.agent() + " (coordination)"
-	c, err := client.New(rc, client.Options{Scheme: scheme, Mapper: recordMapper()})
+	c, err := client.New(coordinating(home, cfg, ""), client.Options{Scheme: scheme, Mapper: recordMapper()})
 	if err != nil {
 		return nil, fmt.Errorf("building the client of the home cluster: %w", err)
 	}

@@ -270,7 +270,7 @@ func (j *clusterJudge) verdictOn(name keyspace.ClusterName, c *ClusterStatus) {
 // ask checks whether a cluster can be used: it must give some answer in time. A request that fails at once is
 // repeated, since one lost connection is no outage. Where nothing answers over a connection, another is opened: behind
 // the same address there may be a server that is alive. It returns why the cluster can't be used, nil if it can.
-func ask(ctx context.Context, c connection, breaker *engage.Breaker) (trouble error) {
+func ask(ctx context.Context, c realCluster, breaker *engage.Breaker) (trouble error) {
 	if open, why := breaker.Open(); open && why == engage.Silence {
 		c.via.Redial()
 	}
@@ -297,7 +297,7 @@ func ask(ctx context.Context, c connection, breaker *engage.Breaker) (trouble er
 // errUnavailable says that an API server, or a proxy before it, can't serve anything now.
 var errUnavailable = errors.New("it can't serve anything now")
 
-func askOnce(ctx context.Context, c connection) error {
+func askOnce(ctx context.Context, c realCluster) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, lookTimeout, engage.ErrStalled)
 	defer cancel()
 	status, err := kubeconfig.Ask(ctx, c.via.Config(), false)

@@ -190,7 +190,7 @@ func TestRefusalsOfEverythingDoNotShowThatAClusterCanBeUsed(t *testing.T) {
 		if err := clusters.add(t.Context(), "west", fakeCluster{config: &rest.Config{Host: server.URL}}); err != nil {
 			t.Fatal(err)
 		}
-		var c connection
+		var c realCluster
 		c, traffic = clusters.get("west")
 		if err := ask(t.Context(), c, &traffic.Breaker); (err == nil) != usable {
 			t.Errorf("%d to lists, and 503 to a look: %v", status, err)
@@ -302,7 +302,7 @@ func TestADeadConnectionIsNotTheCluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, heard, silent := connection{via: via}, &engage.Breaker{}, &engage.Breaker{}
+	c, heard, silent := realCluster{via: via}, &engage.Breaker{}, &engage.Breaker{}
 	req, _ := http.NewRequest(http.MethodGet, "https://a/api/v1/pods/a", nil)
 	if _, err := engage.Unfenced(&fakeServer{code: -1}, silent).RoundTrip(req); err == nil {
 		t.Fatal("a server that isn't there answers")

@@ -252,7 +252,7 @@ func (l *loop) begin(b driver.Begin) {
 	l.shards = &engager{
 		cfg: l.cfg, id: b.ID, log: log, ctx: l.ctx, clusters: l.clusters, roster: l.roster, judge: l.judge, lease: l.lease,
 		put: l.mail.put, spawn: l.beside.Go, room: memory.NewRoom(memory.Now, log), turns: &turnstile.Turnstile{},
-		cold: budget.OnceAMinute(),
+		failures: budget.OnceAMinute(),
 	}
 	again := l.writer != nil
 	if again {

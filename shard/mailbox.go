@@ -3,8 +3,7 @@ package shard
 import "sync"
 
 // mailbox sends messages from any number of senders to one loop, in order, but urgent ones first. Sending never blocks:
-// informers and writers must not wait for the loop. The number of messages is bounded by the number of records and
-// writes.
+// informers and writers must not wait for the loop. So nothing bounds it; the loop takes all messages at each turn.
 type mailbox[T any] struct {
 	ready chan struct{} // holds a token while there may be messages
 

@@ -173,7 +173,7 @@ func (m *Manager) Aliases() map[multicluster.ClusterName]multicluster.ClusterNam
 
 // aliases implements [Manager.Aliases]. decided is what the protocol has decided, perhaps before the last changes of
 // the clusters: where it says nothing that holds, the alphabetically first name counts until it does.
-func aliases(all map[keyspace.ClusterName]connection,
+func aliases(all map[keyspace.ClusterName]realCluster,
 	decided map[keyspace.ClusterName]keyspace.ClusterName) map[multicluster.ClusterName]multicluster.ClusterName {
 	first := make(map[types.UID]keyspace.ClusterName, len(all))
 	several := map[types.UID][]keyspace.ClusterName{} // hardly any: this is computed for each source
@@ -259,10 +259,11 @@ func (m *Manager) Status() Status {
 	return st
 }
 
-// published is what the protocol's loop published last. If the loop stands still, the lease may have ended since.
+// published is what the protocol's loop published last. If the loop stands still, the lease may have ended since: so
+// whether the replica is a member is judged now.
 func (m *Manager) published() Status {
 	st := *m.node.status.Load()
-	st.Member = st.Member && st.lease.valid()
+	st.Member = st.lease.valid()
 	return st
 }
 

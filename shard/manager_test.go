@@ -8,10 +8,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -46,7 +48,7 @@ func TestAClusterThatNoShardFencesIsToBeAskedForByName(t *testing.T) {
 	}
 	asSeen, held := &engage.Cluster{}, &engage.Cluster{}
 	e := &engagement{remotes: map[keyspace.ClusterName]*view{"west": {virtual: asSeen}}}
-	e.home.virtual = held
+	e.own.virtual = held
 	m.node.roster.put("east/0", e)
 	reconcile := context.WithValue(t.Context(), engagementKey{}, e)
 
@@ -94,6 +96,38 @@ func TestAClusterThatNoShardFencesIsToBeAskedForByName(t *testing.T) {
 				t.Errorf("%v: that doesn't say what to do", err)
 			}
 		})
+	}
+}
+
+// bare is a cluster whose scheme lacks all kinds.
+type bare struct{ fakeCluster }
+
+func (bare) GetScheme() *runtime.Scheme { return runtime.NewScheme() }
+
+// Its shards could never be served, and waiting doesn't help.
+func TestAClusterWhoseSchemeLacksAKindIsRefusedWithTheWayOut(t *testing.T) {
+	in := func(k Kind, name keyspace.ClusterName) Kind {
+		k.In = func(cluster keyspace.ClusterName) bool { return cluster == name }
+		return k
+	}
+	metadata := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}}
+	for what, c := range map[string]struct {
+		kind    Kind
+		refused bool
+	}{
+		"of all clusters":                {Primary(&corev1.ConfigMap{}), true},
+		"of this cluster":                {in(Owned(&corev1.Pod{}), "west"), true},
+		"of another cluster":             {in(Primary(&corev1.ConfigMap{}), "east"), false},
+		"copied here":                    {in(Copies(&corev1.ConfigMap{}), "east"), true},
+		"copied from here":               {in(Copies(&corev1.ConfigMap{}), "west"), false},
+		"that needs no scheme (by name)": {Primary(metadata), false},
+	} {
+		n := newNode(Config{Replica: "a", Kinds: []Kind{c.kind}}.withDefaults(), "", nil, logr.Discard())
+		err := n.Engage(t.Context(), "west", bare{fakeCluster{config: &rest.Config{Host: "https://a"}}})
+		if c.refused != (err != nil) || err != nil && !strings.Contains(err.Error(), fmt.Sprintf(
+			"cluster west: its scheme lacks %T of shard.Config.Kinds: register the kind", c.kind.Object)) {
+			t.Errorf("a kind %s: %v", what, err)
+		}
 	}
 }
 

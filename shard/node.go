@@ -16,6 +16,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
@@ -60,7 +61,7 @@ func newNode(cfg Config, kinds string, home *rest.Config, log logr.Logger) *node
 		leaving: make(chan struct{}), finished: make(chan struct{}),
 	}
 	n.clusters.primary = n.roster.primary
-	n.status.Store(&Status{Replica: cfg.Replica})
+	n.status.Store(&Status{Replica: cfg.Replica, lease: &lease{clock: n.clock}})
 	return n
 }
 
@@ -68,10 +69,18 @@ func newNode(cfg Config, kinds string, home *rest.Config, log logr.Logger) *node
 // active. Sources of [Manager] do the same faster.
 func (n *node) AddAware(a multicluster.Aware) { n.roster.addAware(a) }
 
-// Engage takes a workload cluster from the provider.
+// Engage takes a workload cluster from the provider. It refuses one whose scheme lacks a kind: no shard of it could
+// ever be served.
 func (n *node) Engage(ctx context.Context, name multicluster.ClusterName, cl cluster.Cluster) error {
 	if name == n.cfg.HomeCluster {
 		return fmt.Errorf("cluster %q: that is the home cluster's own name: rename the one or the other", name)
+	}
+	for _, k := range n.cfg.Kinds {
+		here := k.in(keyspace.ClusterName(name)) != k.remote // copies are in the clusters that aren't their sources
+		if _, err := apiutil.GVKForObject(k.Object, cl.GetScheme()); err != nil && here {
+			return fmt.Errorf("cluster %s: its scheme lacks %T of shard.Config.Kinds: register the kind in the scheme that "+
+				"the provider gives its clusters: %w", name, k.Object, err)
+		}
 	}
 	if err := n.clusters.add(ctx, keyspace.ClusterName(name), cl); err != nil {
 		return fmt.Errorf("cluster %s: %w", name, err)

@@ -146,7 +146,7 @@ func (cs *clusterSet) identifyOnce(ctx context.Context, name keyspace.ClusterNam
 		cs.mu.Unlock()
 		return 0
 	}
-	inUse, offered := s.connection, s.offer
+	inUse, offered := s.realCluster, s.offer
 	cs.mu.Unlock()
 	if offered != nil && offered.ctx.Err() != nil { // takeBack decides, after the grace
 		return 0
@@ -217,7 +217,7 @@ func (cs *clusterSet) decide(name keyspace.ClusterName, offered *offer, inUse ui
 		cs.mu.Unlock()
 		return over
 	}
-	c := offered.connection
+	c := offered.realCluster
 	c.uid, c.identified = e.offered, true
 	switch v {
 	case later, refuse:
@@ -242,7 +242,7 @@ func (cs *clusterSet) decide(name keyspace.ClusterName, offered *offer, inUse ui
 	case another:
 	}
 	news := v != replace || !s.identified || c.uid != s.uid
-	s.connection, s.offer, s.refused = c, nil, ""
+	s.realCluster, s.offer, s.refused = c, nil, ""
 	breaker := &cs.trafficOf(name).Breaker
 	if _, why := breaker.Open(); v != replace || why == engage.Unauthorized {
 		breaker.Reset() // what it holds against the old server, or the old credentials, is void

@@ -144,7 +144,7 @@ type offering struct {
 	t     *testing.T
 	take  context.CancelFunc // the last one back
 	told  atomic.Int32
-	first connection
+	first realCluster
 }
 
 const testGrace = 10 * time.Second
@@ -176,7 +176,7 @@ func (o *offering) give(host string, s *fakeServer) {
 }
 
 // by says which credentials requests use that are sent now over a connection.
-func (o *offering) by(c connection) string {
+func (o *offering) by(c realCluster) string {
 	o.t.Helper()
 	if c.via == nil {
 		return "none"

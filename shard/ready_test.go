@@ -1,15 +1,32 @@
 package shard
 
-import "testing"
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+
+	"github.com/tenure-dev/tenure/shard/internal/ownership"
+)
 
 // The protocol's loop publishes the state. Nothing is published while it stands still, and the lease ends all the same.
 func TestAReplicaWhoseLeaseHasEndedIsNotReadyThoughNothingSaysSo(t *testing.T) {
-	m := &Manager{node: &node{}}
-	m.node.status.Store(&Status{Replica: "r1", Member: true, Coordinator: true, lease: &lease{}})
-	if err := m.Ready(nil); err == nil {
-		t.Error("it is ready")
+	m := &Manager{node: newNode(Config{}.withDefaults(), "", nil, logr.Discard())}
+	says := func() string { return fmt.Sprint(m.Ready(nil) == nil, m.Status().Member, m.Coordinates()) }
+	if got := says(); got != "false false false" {
+		t.Errorf("before the first lease: ready, a member, coordinator: %s", got)
 	}
-	if m.Coordinates() {
-		t.Error("it coordinates")
+	l := &lease{clock: m.node.clock}
+	m.node.status.Store(&Status{Coordinator: true, lease: l})
+	for _, c := range []struct {
+		left time.Duration
+		want string
+	}{{time.Hour, "true true true"}, {0, "false false false"}} {
+		now := m.node.clock.now()
+		l.set(ownership.Instant{Mono: now.Mono + c.left, Wall: now.Wall + c.left})
+		if got := says(); got != c.want {
+			t.Errorf("with %v left of its lease: ready, a member, coordinator: %s, want %s", c.left, got, c.want)
+		}
 	}
 }

@@ -152,7 +152,7 @@ func opened(t *testing.T, m *Manager, valid func() bool) *engagement {
 	}
 	id := keyspace.ShardID{Cluster: "west"}
 	e := &engagement{id: id, ctx: t.Context(), gate: engage.NewGate(t.Context(), id, "test", "me", valid)}
-	e.home.virtual, err = engage.Open(connection, e.gate, &engage.Traffic{}, m.node.roster.options("west", false))
+	e.own.virtual, err = engage.Open(connection, e.gate, &engage.Traffic{}, m.node.roster.options("west", false))
 	if err != nil {
 		t.Fatal(err)
 	}

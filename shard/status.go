@@ -47,15 +47,15 @@ type Status struct {
 	// Clusters that the provider knows, and a few that it removed, with their traffic.
 	Clusters map[keyspace.ClusterName]ClusterStatus
 
-	lease *lease // of the incarnation; nil before the first
+	lease *lease // of the incarnation
 }
 
 // ShardStatus is one shard at one replica.
 type ShardStatus struct {
 	ID      keyspace.ShardID
 	Epoch   protocol.Epoch
-	Phase   string // warming, warm, active, draining, drained
-	Objects int64
+	Phase   string  // warming, warm, active, draining, drained
+	Objects int64   // of primary kinds, when it was last measured
 	Load    float64 // reconcile seconds per second
 }
 
@@ -65,6 +65,8 @@ func (s ShardStatus) Served() bool { return s.Phase == "active" || s.Phase == "d
 
 // ClusterStatus is how one workload cluster stands at this replica: traffic, answers, credentials.
 type ClusterStatus struct {
+	// ListWatchBytes were received in answers to reads and watches. Of the objects and events in them, Kept belonged to
+	// the shard that asked, and Discarded to other shards.
 	ListWatchBytes  uint64
 	Kept, Discarded uint64
 	// FencedWrites were refused before they were sent, because their shard wasn't held any more.
@@ -119,7 +121,7 @@ func (r *report) publish(d *driver.Driver, l *lease, g *engager) {
 		return
 	}
 	st := &Status{
-		Replica: r.replica, Incarnation: d.ID(), Member: l.valid(), Coordinator: d.Leads(), Leaving: d.Leaving(),
+		Replica: r.replica, Incarnation: d.ID(), Coordinator: d.Leads(), Leaving: d.Leaving(),
 		Unserved: r.unserved, Moving: r.moving, Odd: r.odd, Lost: r.lost, Aliases: d.Aliases(), lease: l,
 	}
 	before, now := r.stuck, time.Now()
@@ -149,7 +151,7 @@ func (r *report) wait(now time.Time) time.Duration {
 // survey looks through all records for shards without a live holder, unfinished moves and odd records. It is for
 // people and alerts; the protocol doesn't depend on it. The caches must be filled, otherwise survey waits for them.
 func (r *report) survey(ctx context.Context, records client.Reader, cfg Config, d *driver.Driver,
-	clusters map[keyspace.ClusterName]connection) {
+	clusters map[keyspace.ClusterName]realCluster) {
 	// They are only read, so there is no need to copy them.
 	all, err := inspect.Read(ctx, records, cfg.Namespace, cfg.Fleet, client.UnsafeDisableDeepCopy)
 	if err != nil {

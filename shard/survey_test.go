@@ -100,7 +100,7 @@ func TestWhatIsUnservedHasNoRecordOrNoHolderInAClusterThatIsKnown(t *testing.T) 
 	records := fake.NewClientBuilder().WithScheme(recordScheme(t)).WithObjects(objects...).Build()
 	r := &report{status: &atomic.Pointer[Status]{}}
 	protocol := driver.Config{Protocol: ownership.DefaultConfig("", "a", cfg.LeaseDuration)}
-	r.survey(t.Context(), records, cfg, driver.New(protocol), map[keyspace.ClusterName]connection{"west": {}})
+	r.survey(t.Context(), records, cfg, driver.New(protocol), map[keyspace.ClusterName]realCluster{"west": {}})
 	var unserved []string
 	for id := range r.unserved {
 		unserved = append(unserved, id.String())

@@ -4,18 +4,16 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"hash/fnv"
 	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	"github.com/tenure-dev/tenure/pkg/event"
 	"github.com/tenure-dev/tenure/pkg/text"
 	"github.com/tenure-dev/tenure/shard/inspect"
 )
@@ -71,13 +69,14 @@ func (t *teller) tell(ctx context.Context, o inspect.Odd, now time.Time) {
 	}, o.Reason, o.Note, now)
 }
 
-// tellOf makes an event about an object in the namespace of the records, unless it was made lately. All replicas find
-// the same problems, so the event's name is made of its cause: the second replica finds the event there.
+// tellOf makes an event about an object in the namespace of the records, unless it was made lately.
 func (t *teller) tellOf(ctx context.Context, about corev1.ObjectReference, reason, note string, now time.Time) {
-	cause := fnv.New64a()
-	fmt.Fprintf(cause, "%s %s %s %d", about.Name, about.UID, reason, now.Unix()/int64(tellEvery.Seconds()))
-	name := text.EventName(about.Name, cause.Sum64())
-	if now.Sub(t.told[name]) < 2*tellEvery {
+	about.Namespace = t.namespace
+	e := event.Named(&eventsv1.Event{
+		ReportingController: "tenure", ReportingInstance: t.replica, Action: "Survey", Reason: reason,
+		Type: corev1.EventTypeWarning, Regarding: about, Note: note,
+	}, "", tellEvery, now)
+	if now.Sub(t.told[e.Name]) < 2*tellEvery {
 		return
 	}
 	for old, at := range t.told {
@@ -85,22 +84,10 @@ func (t *teller) tellOf(ctx context.Context, about corev1.ObjectReference, reaso
 			delete(t.told, old)
 		}
 	}
-	t.told[name] = now
+	t.told[e.Name] = now
 	t.log.Info("something is wrong with a record", "record", about.Name, "reason", reason, "note", note)
-	event := &eventsv1.Event{
-		ObjectMeta:          metav1.ObjectMeta{Namespace: t.namespace, Name: name},
-		EventTime:           metav1.NewMicroTime(now),
-		ReportingController: "tenure",
-		ReportingInstance:   t.replica,
-		Action:              "Survey",
-		Reason:              reason,
-		Type:                corev1.EventTypeWarning,
-		Regarding:           about,
-		Note:                text.Line(note, text.Note),
-	}
-	event.Regarding.Namespace = t.namespace
 	t.spawn(func() {
-		if err := t.client.Create(ctx, event); err != nil && !apierrors.IsAlreadyExists(err) {
+		if err := client.IgnoreAlreadyExists(t.client.Create(ctx, e)); err != nil {
 			t.log.Info("event not written", "reason", reason, "error", err.Error())
 		}
 	})

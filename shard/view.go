@@ -19,7 +19,7 @@ import (
 // view is one shard's cluster over one real cluster, from the first attempt to open it on.
 type view struct {
 	mu       sync.Mutex // guards all below
-	real     uint64     // number of the connection that it was opened over, 0 before
+	number   uint64     // that of the cluster over which it was opened, 0 before
 	way      uint64     // the way to the cluster over which it was opened
 	virtual  *engage.Cluster
 	end      context.CancelFunc // stops the caches
@@ -35,11 +35,11 @@ func (v *view) cluster() *engage.Cluster {
 	return v.virtual
 }
 
-// over returns the number of the connection that the view was opened over, 0 before.
+// over returns the number of the cluster over which the view was opened, 0 before.
 func (v *view) over() uint64 {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return v.real
+	return v.number
 }
 
 // attach connects a source to the view's caches. It does nothing if the source is connected already, or if the view
@@ -69,21 +69,20 @@ func (v *view) attach(e *engagement, s *kindSource) error {
 	return err
 }
 
-// finder returns a real cluster's present connection, whose Cluster is nil if the cluster isn't there, and its
-// traffic.
-type finder func() (connection, *engage.Traffic)
+// finder returns a real cluster as it is reached now, and its traffic. Its Cluster is nil if it isn't there.
+type finder func() (realCluster, *engage.Traffic)
 
 // opening is what a view needs to be opened.
 type opening struct {
-	gate    *engage.Gate
-	cluster keyspace.ClusterName
-	cold    *budget.Budget // limits the log lines about failed attempts, by cluster
-	find    finder
-	opts    engage.Options
-	log     logr.Logger
-	spawn   func(func())
-	told    func(connection uint64) // called with the number of the connection
-	room    *memory.Room            // where caches wait while memory is short
+	gate     *engage.Gate
+	cluster  keyspace.ClusterName
+	failures *budget.Budget // limits the log lines about failed attempts, by cluster
+	find     finder
+	opts     engage.Options
+	log      logr.Logger
+	spawn    func(func())
+	told     func(number uint64) // called once the view is open, with the number of its cluster
+	room     *memory.Room        // where caches wait while memory is short
 	// turns bounds how many shards fill caches over another server at a time.
 	turns *turnstile.Turnstile
 	// changed is called when the view has new caches, which have no handlers yet. The old caches end after it
@@ -117,7 +116,7 @@ func (o opening) failed(ctx context.Context, what string, err error) {
 	if ctx.Err() != nil {
 		return
 	}
-	if left, ok := o.cold.Take(string(o.cluster), time.Now()); ok {
+	if left, ok := o.failures.Take(string(o.cluster), time.Now()); ok {
 		o.log.Info(what, "shard", o.gate.Shard().String(), "cluster", string(o.cluster), "error", err.Error(),
 			"leftOut", left)
 	}
@@ -133,7 +132,7 @@ func (v *view) tryWarm(ctx context.Context, o opening) error {
 	real, _ := o.find() // it may have changed meanwhile
 	v.mu.Lock()
 	opened, current := v.virtual, v.way == real.way
-	if opened != nil && !current && v.real == real.number { // the cluster is reached another way now
+	if opened != nil && !current && v.number == real.number { // the cluster is reached another way now
 		v.end()
 		v.virtual, v.attached, opened = nil, nil, nil
 	}
@@ -148,7 +147,7 @@ func (v *view) tryWarm(ctx context.Context, o opening) error {
 		}
 		defer leave()
 		v.mu.Lock()
-		v.real, v.way, v.virtual, v.end = real.number, real.way, opened, end
+		v.number, v.way, v.virtual, v.end = real.number, real.way, opened, end
 		v.mu.Unlock()
 		o.told(real.number)
 	}
@@ -167,7 +166,7 @@ var errMoved = errors.New("the cluster is reached by another server now")
 
 // begin opens a shard's cluster over a connection and starts its caches, until the context ends or end is called.
 // Call leave once they are filled.
-func begin(ctx context.Context, real connection, traffic *engage.Traffic,
+func begin(ctx context.Context, real realCluster, traffic *engage.Traffic,
 	o opening) (_ *engage.Cluster, end, leave func(), _ error) {
 	opened, err := open(ctx, real, traffic, o)
 	if err != nil {
@@ -191,7 +190,7 @@ func begin(ctx context.Context, real connection, traffic *engage.Traffic,
 
 // open makes a shard's cluster. This may ask the server which resources it serves, and that request takes no context.
 // If the context ends first, the request is left to end by itself.
-func open(ctx context.Context, real connection, traffic *engage.Traffic, o opening) (*engage.Cluster, error) {
+func open(ctx context.Context, real realCluster, traffic *engage.Traffic, o opening) (*engage.Cluster, error) {
 	type result struct {
 		cluster *engage.Cluster
 		err     error
@@ -216,7 +215,7 @@ func (v *view) follow(ctx context.Context, o opening) {
 	real, _ := o.find()
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if !v.warmed || v.changing || v.real != real.number || v.way == real.way {
+	if !v.warmed || v.changing || v.number != real.number || v.way == real.way {
 		return
 	}
 	v.changing = true
@@ -231,7 +230,7 @@ func (v *view) follow(ctx context.Context, o opening) {
 func (v *view) change(ctx context.Context, o opening) (done bool) {
 	v.mu.Lock()
 	real, traffic := o.find() // under the lock: a change after it comes to follow when changing is false
-	if v.real != real.number || v.way == real.way {
+	if v.number != real.number || v.way == real.way {
 		v.changing = false
 		v.mu.Unlock()
 		return true
@@ -250,7 +249,7 @@ func (v *view) change(ctx context.Context, o opening) (done bool) {
 		}
 	}
 	if err != nil {
-		o.failed(ctx, "shard can't be taken over to the other server yet; will try again", err)
+		o.failed(ctx, "shard can't change over to the other server yet; will try again", err)
 		return false
 	}
 	v.mu.Lock()

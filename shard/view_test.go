@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tenure-dev/tenure/pkg/budget"
 	"github.com/tenure-dev/tenure/shard/internal/engage"
@@ -22,7 +25,7 @@ import (
 func TestAShardWhoseCachesAreNeverFilledDoesNotKeepOthersFromChangingOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := engage.NewGate(t.Context(), keyspace.ShardID{Cluster: "west"}, "agent", "a-1", func() bool { return true })
-		o := opening{gate: gate, log: logr.Discard(), cold: budget.OnceAMinute(), turns: &turnstile.Turnstile{}}
+		o := opening{gate: gate, log: logr.Discard(), failures: budget.OnceAMinute(), turns: &turnstile.Turnstile{}}
 		stuck, err := o.takeTurn(t.Context())
 		if err != nil {
 			t.Fatal("the first gets no turn")
@@ -56,9 +59,55 @@ func throng(t *testing.T) (o opening, west *offering, leave func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return opening{gate: gate, log: logr.Discard(), cold: budget.OnceAMinute(), room: short,
+	return opening{gate: gate, log: logr.Discard(), failures: budget.OnceAMinute(), room: short,
 		spawn: func(f func()) { go f() },
-		find:  func() (connection, *engage.Traffic) { return west.get("west") }}, west, leave
+		find:  func() (realCluster, *engage.Traffic) { return west.get("west") }}, west, leave
+}
+
+// A cluster may have hundreds of shards, and each tries every few seconds.
+func TestOfAClusterWhoseCachesCannotBeFilledOneLineAMinuteIsLogged(t *testing.T) {
+	for what, try := range map[string]func(*view, context.Context, opening){
+		"shard can't be warmed yet": func(v *view, ctx context.Context, o opening) { v.warm(ctx, o) },
+		"shard can't change over to the other server yet": func(v *view, ctx context.Context, o opening) {
+			now, _ := o.find()
+			v.warmed, v.number, v.way = true, now.number, now.way-1
+			v.follow(ctx, o)
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			o, _, leave := throng(t)
+			defer leave()
+			var mu sync.Mutex
+			var lines []string
+			o.log = funcr.New(func(_, args string) {
+				mu.Lock()
+				defer mu.Unlock()
+				lines = append(lines, args)
+			}, funcr.Options{})
+			o.opts.Kinds = []engage.Kind{{Object: &corev1.ConfigMap{}}} // which the cluster doesn't serve
+			o.turns, o.told = &turnstile.Turnstile{}, func(uint64) {}
+			ctx, cancel := context.WithTimeout(t.Context(), 150*time.Second)
+			defer cancel()
+			for _, o.cluster = range []keyspace.ClusterName{"west", "east"} {
+				for range 5 {
+					go try(&view{}, ctx, o)
+				}
+			}
+			<-ctx.Done()
+			synctest.Wait()
+			for _, cluster := range []string{"west", "east"} {
+				var of []string
+				for _, line := range lines {
+					if strings.Contains(line, what) && strings.Contains(line, `"cluster"="`+cluster+`"`) {
+						of = append(of, line)
+					}
+				}
+				if len(of) != 3 || strings.Contains(of[2], `"leftOut"=0`) {
+					t.Errorf("%s: %d lines in 150 s, want 3, and what was left out: %q", cluster, len(of), of[:min(len(of), 4)])
+				}
+			}
+		})
+	}
 }
 
 func TestOnlyASilentClustersCachesNeedNoMemory(t *testing.T) {
@@ -113,18 +162,18 @@ func TestAShardThatWaitedForMemoryIsNotOpenedOverAConnectionOfBefore(t *testing.
 
 // A cluster may move on while a shard that has changed over looks whether it did.
 func TestAShardFollowsAServerThatChangesWhileItLooks(t *testing.T) {
-	v := &view{warmed: true, changing: true, real: 1, way: 5}
+	v := &view{warmed: true, changing: true, number: 1, way: 5}
 	var moves sync.Once
 	followed, spawned := make(chan struct{}), false
 	o := opening{spawn: func(func()) { spawned = true }}
-	o.find = func() (connection, *engage.Traffic) { return connection{number: 1, way: 6}, nil }
+	o.find = func() (realCluster, *engage.Traffic) { return realCluster{number: 1, way: 6}, nil }
 	next := o
-	o.find = func() (connection, *engage.Traffic) {
+	o.find = func() (realCluster, *engage.Traffic) {
 		moves.Do(func() {
 			go func() { v.follow(t.Context(), next); close(followed) }()
 			time.Sleep(20 * time.Millisecond) // which lets it get as far as it can
 		})
-		return connection{number: 1, way: 5}, nil
+		return realCluster{number: 1, way: 5}, nil
 	}
 	if done := v.change(t.Context(), o); !done {
 		t.Error("it changes over to the server by which it goes")

@@ -15,7 +15,6 @@ import (
 
 	"github.com/tenure-dev/tenure/pkg/console"
 	"github.com/tenure-dev/tenure/pkg/onboard"
-	"github.com/tenure-dev/tenure/pkg/text"
 )
 
 const (
@@ -93,11 +92,15 @@ type accessFlags struct{ roles, namespaces []string }
 
 func (a *accessFlags) declare(cmd *cobra.Command) {
 	fs := cmd.Flags()
+	var roles []string
+	for _, role := range onboard.Roles {
+		roles = append(roles, string(role))
+	}
 	fs.StringSliceVar(&a.roles, "role", nil,
-		"what the cluster is for: "+text.Join(onboard.Roles, ", ")+" (default: what it was added with, else ats)")
+		"what the cluster is for: "+strings.Join(roles, ", ")+" (default: what it was added with, else ats)")
 	fs.StringSliceVar(&a.namespaces, "namespaces", nil, "`namespaces` that the fleet may write in, "+
 		onboard.AllNamespaces+" for all (default: those that it was added with, else all)")
-	complete(cmd, "role", strings.Fields(text.Join(onboard.Roles, " "))...)
+	complete(cmd, "role", roles...)
 }
 
 // wish returns what the flags say. A field is nil if its flag isn't given.

@@ -43,7 +43,11 @@ func TestABadCommandLineIsOneClearLineAndExitCodeTwo(t *testing.T) {
 		"a lease of 68 years": {args: []string{"--lease-duration=600000h"}, want: "--lease-duration 600000h0m0s"},
 		"a deadline of as many": {args: []string{"--at-active-deadline=600000h"},
 			want: "--at-active-deadline: 600000h0m0s"},
-		"three shards":            {args: []string{"--shards-per-cluster=3"}, want: "--shards-per-cluster 3"},
+		"three shards": {args: []string{"--shards-per-cluster=3"}, want: "--shards-per-cluster 3"},
+		"limits that are none": {
+			args: []string{"--cluster-qps=0.01", "--cluster-burst=-1", "--cluster-concurrent-writes=-2"},
+			want: "--cluster-qps 0.01: must be 0 (no limit), or from 0.1 to 1000000 requests a second; " +
+				"--cluster-burst -1: must be from 0 to 1000000; --cluster-concurrent-writes -2: must be"},
 		"fewer than no objects":   {args: []string{"--objects-per-shard=-1"}, want: "--objects-per-shard -1"},
 		"sharding neither on/off": {args: []string{"--sharding=maybe"}, want: "must be on or off"},
 		"lease too short":         {args: []string{"--lease-duration=10ms"}, want: "--lease-duration 10ms"},

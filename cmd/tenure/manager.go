@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	mcbuilder "sigs.k8s.io/multicluster-runtime/pkg/builder"
 	mccontroller "sigs.k8s.io/multicluster-runtime/pkg/controller"
 	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
@@ -54,6 +55,11 @@ func runManager(ctx context.Context, o *options, logTo io.Writer) error {
 	obs, err := newObservability(ctx, o, log)
 	if err != nil {
 		return err
+	}
+	if o.namesHome() {
+		if err := metrics.Registry.Register(homeCredentials{home}); err != nil {
+			return fmt.Errorf("registering metrics: %w", err)
+		}
 	}
 	defer obs.start(ctx)()
 	go o.hooks.Run(ctx, obs.SetSampling, o.traceSlow)
@@ -157,7 +163,7 @@ func alive(*http.Request) error { return nil }
 func homeConfig(o *options) (*rest.Config, error) {
 	var home *rest.Config
 	var err error
-	if o.homeKubeconfig != "" || os.Getenv(clientcmd.RecommendedConfigPathEnvVar) != "" {
+	if o.namesHome() {
 		home, err = connection(o.homeKubeconfig, "")
 	} else {
 		home, err = ctrl.GetConfig()
@@ -166,6 +172,11 @@ func homeConfig(o *options) (*rest.Config, error) {
 		return nil, usagef("configuration of the home cluster (see --home-kubeconfig): %v", err)
 	}
 	return home, tune(home)
+}
+
+// namesHome reports whether a kubeconfig is named that leads to home.
+func (o *options) namesHome() bool {
+	return o.homeKubeconfig != "" || os.Getenv(clientcmd.RecommendedConfigPathEnvVar) != ""
 }
 
 // tune sets what all our connections have in common.

@@ -126,7 +126,7 @@ func (o *options) replicationReconciler(clusters replication.Clusters, to target
 
 // allWorkers gives the source cluster all workers, since all Deployments belong to it. A target that answers late
 // holds a worker for each of them.
-const allWorkers = 0
+const allWorkers = manyClusters * mostWorkers
 
 func (o *options) replicationOptions() mccontroller.Options {
 	return mccontroller.Options{MaxConcurrentReconciles: manyClusters * o.workers,

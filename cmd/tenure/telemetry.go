@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 	"github.com/tenure-dev/tenure/pkg/telemetry"
 	"github.com/tenure-dev/tenure/pkg/telemetry/handoff"
 	"github.com/tenure-dev/tenure/shard"
@@ -91,6 +92,24 @@ func (s *observability) observe(mgr *shard.Manager) error {
 		}
 	}
 	return nil
+}
+
+// homeCredentials is the metric of when the credentials expire by which a replica outside of home reaches it. A person
+// has to renew these, as the kubelet does in a Pod of home.
+type homeCredentials struct{ home *rest.Config }
+
+var homeExpiry = prometheus.NewDesc("tenure_home_credentials_expiry_timestamp_seconds",
+	"When the credentials of --home-kubeconfig expire, in seconds since 1970: the end of the client certificate or of "+
+		"the token, where they have one.", nil, nil)
+
+// Describe implements prometheus.Collector.
+func (homeCredentials) Describe(ch chan<- *prometheus.Desc) { ch <- homeExpiry }
+
+// Collect implements prometheus.Collector.
+func (h homeCredentials) Collect(ch chan<- prometheus.Metric) {
+	if end := kubeconfig.ExpiryNow(h.home); !end.IsZero() {
+		ch <- prometheus.MustNewConstMetric(homeExpiry, prometheus.GaugeValue, float64(end.Unix()))
+	}
 }
 
 // metricsOptions returns how metrics are served. Secure means over TLS, and only to clients with a token of the

@@ -3,19 +3,16 @@ package clusterhealth
 import (
 	"context"
 	"fmt"
-	"hash/fnv"
 	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tenure-dev/tenure/pkg/event"
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
-	"github.com/tenure-dev/tenure/pkg/text"
 )
 
 const (
@@ -44,8 +41,7 @@ type Event struct {
 	Changed bool
 }
 
-// object returns the event. All replicas find the same trouble, so the name is derived from what the event is
-// about: the second replica to create it finds that it exists. A recorder would create one event per replica.
+// object returns the event.
 func (e Event) object(secret *corev1.Secret, now time.Time) *eventsv1.Event {
 	kind := corev1.EventTypeWarning
 	if e.Normal {
@@ -55,36 +51,24 @@ func (e Event) object(secret *corev1.Secret, now time.Time) *eventsv1.Event {
 	if e.Changed {
 		every = changeEvery
 	}
-	cause := fnv.New64a()
-	fmt.Fprintf(cause, "%s %s %s %s %d", secret.UID, secret.ResourceVersion, e.Reason, e.Cause,
-		now.Truncate(every).Unix())
-	name := secret.Name
-	about := "cluster " + name
+	about := "cluster " + secret.Name
 	if path, isFile := kubeconfig.FileOf(secret.UID); isFile && !strings.Contains(e.Note, path) {
 		about += " (file " + path + ")"
 	}
-	return &eventsv1.Event{
-		ObjectMeta: metav1.ObjectMeta{Namespace: secret.Namespace,
-			Name: text.EventName(name, cause.Sum64())},
-		EventTime:           metav1.NewMicroTime(now),
-		ReportingController: e.Reporter,
-		ReportingInstance:   text.Line(e.Replica, 128), // the API server's limit
-		Action:              e.Action,
-		Reason:              e.Reason,
-		Type:                kind,
+	return event.Named(&eventsv1.Event{
+		ReportingController: e.Reporter, ReportingInstance: e.Replica, Action: e.Action, Reason: e.Reason, Type: kind,
 		Regarding: corev1.ObjectReference{
-			APIVersion: "v1", Kind: "Secret", Namespace: secret.Namespace, Name: name, UID: secret.UID,
+			APIVersion: "v1", Kind: "Secret", Namespace: secret.Namespace, Name: secret.Name, UID: secret.UID,
 			ResourceVersion: secret.ResourceVersion,
 		},
-		Note: text.Line(about+": "+e.Note, text.Note),
-	}
+		Note: about + ": " + e.Note,
+	}, e.Cause, every, now)
 }
 
 // Tell creates the event, unless any replica has created one for the same cause in the present period of eventEvery, or
 // of changeEvery. A failure is only logged, since metrics and the log report the trouble, too.
 func (e Event) Tell(ctx context.Context, home client.Client, log logr.Logger, secret *corev1.Secret, now time.Time) {
-	err := home.Create(ctx, e.object(secret, now))
-	if err != nil && !apierrors.IsAlreadyExists(err) {
+	if err := client.IgnoreAlreadyExists(home.Create(ctx, e.object(secret, now))); err != nil {
 		log.Info("event about a cluster not written", "cluster", secret.Name, "reason", e.Reason, "error", err.Error())
 	}
 }

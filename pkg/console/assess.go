@@ -188,17 +188,20 @@ func (v *survey) readClusters() {
 		}
 	}
 	for _, r := range v.replicas {
+		if !r.Acts() {
+			continue
+		}
 		for _, said := range r.Clusters {
-			if c := byName[said.Cluster]; c != nil && r.Acts() {
+			if c := byName[said.Cluster]; c != nil {
 				c.hear(said)
 			}
 		}
+		for _, c := range byName {
+			c.Unfit = c.Unfit || r.Unfit.Of(c.Name) == plan.Unfit
+		}
 	}
 	for _, a := range v.Clusters {
-		unfit := slices.ContainsFunc(v.replicas, func(r *Replica) bool {
-			return r.Acts() && r.Unfit.Of(a.Cluster) == plan.Unfit
-		})
-		if c := byName[a.Cluster]; a.Reason == clusterhealth.ReasonUnreachable && !a.Told && c.Served() && !unfit {
+		if c := byName[a.Cluster]; a.Reason == clusterhealth.ReasonUnreachable && !a.Told && c.Served() {
 			c.Reason = ReasonNotFromHere
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tenure-dev/tenure/pkg/clusterhealth"
+	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 	"github.com/tenure-dev/tenure/pkg/text"
 	"github.com/tenure-dev/tenure/shard/inspect"
 	"github.com/tenure-dev/tenure/shard/keyspace"
@@ -44,13 +45,15 @@ const (
 	EntryLaterEpoch = "Objects from a later epoch"
 	AlertForeign    = "TenureForeignRecords"
 	AlertLimited    = "TenureClusterLimited"
+	AlertExpireSoon = "TenureCredentialsExpireSoon"
+	AlertExpire     = "TenureCredentialsExpire"
 )
 
 // findings returns what is wrong, and then what is good to know.
 func (v *survey) findings() []Finding {
 	all := slices.Concat(
 		v.findNobody(), v.findRecords(), v.findUnserved(), v.findHoles(), v.findUnfit(), v.findLimited(), v.findQuiet(),
-		v.findCoordinator(), v.findClusters(), v.findBadLimits(), v.findMoves(), v.findCrashes(),
+		v.findCoordinator(), v.findClusters(), v.findExpiring(), v.findBadLimits(), v.findMoves(), v.findCrashes(),
 	)
 	slices.SortStableFunc(all, func(a, b Finding) int { return cmp.Compare(b.Severity, a.Severity) }) // "wrong" > "note"
 	return all
@@ -363,6 +366,32 @@ func (v *survey) findClusters() (found []Finding) {
 			what = "held by nobody, and no replica complains, so probably not registered any more: "
 		}
 		found = append(found, Finding{Note, "", what + list(removed, ""), ""})
+	}
+	return found
+}
+
+// findExpiring reports credentials that have expired or will soon, as far as Secrets could be read. If a cluster
+// refuses them already, findClusters reports that.
+func (v *survey) findExpiring() (found []Finding) {
+	var over, soon []string
+	for _, a := range slices.SortedStableFunc(slices.Values(v.Clusters), func(a, b Answer) int {
+		return a.Expires.Compare(b.Expires)
+	}) {
+		switch {
+		case a.Reason == clusterhealth.ReasonRefused || !kubeconfig.EndSoon(a.Issued, a.Expires, v.Now):
+		case a.Expires.After(v.Now):
+			soon = append(soon, fmt.Sprintf("%s in %s", a.Cluster, age(seconds(a.Expires.Sub(v.Now)))))
+		default:
+			over = append(over, string(a.Cluster))
+		}
+	}
+	const rotate = "tenure cluster rotate NAME --kubeconfig FILE puts a new token into the Secret"
+	if len(over) > 0 {
+		found = append(found, Finding{Wrong, AlertExpire, "credentials have expired: " + list(over, ""), rotate})
+	}
+	if len(soon) > 0 {
+		found = append(found, Finding{Note, AlertExpireSoon, "credentials expire: " + list(soon, ""), rotate +
+			"; why the fleet didn't: tenure cluster check NAME, and the events of the Secret"})
 	}
 	return found
 }

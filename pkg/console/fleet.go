@@ -94,6 +94,8 @@ type Cluster struct {
 	Cause string                `json:"cause,omitempty"`
 	// Waits sums up what replicas report about its keys and writes; nil if none reports anything.
 	Waits *inspect.ClusterView `json:"waits,omitempty"`
+	// Unfit is whether a live replica says that it can't serve it.
+	Unfit bool `json:"-"`
 	// Removed reports whether it isn't registered any more. Its records stay, without a holder, to keep their epochs.
 	Removed bool  `json:"removed,omitempty"`
 	Shards  int   `json:"shards"`
@@ -116,7 +118,7 @@ func (c Cluster) Fails() bool {
 
 // Served reports whether replicas hold all of it, and none complains of it.
 func (c Cluster) Served() bool {
-	return c.Shards > 0 && c.Held == c.Shards && c.State == "" && !c.Removed
+	return c.Shards > 0 && c.Held == c.Shards && c.State == "" && !c.Unfit && !c.Removed
 }
 
 // Trouble orders clusters: 2 is one that doesn't answer, 1 one that isn't served in full or answers badly, 0 means that

@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -692,5 +693,50 @@ func TestATimeThatJSONCannotShowHidesNothingElse(t *testing.T) {
 		if _, err := json.Marshal(answer); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// Nothing is wrong yet, and a person has to act: the fleet renews its tokens before that, if it can.
+func TestCredentialsThatExpireSoonAreToldWithTheWayOut(t *testing.T) {
+	const text = `{current-context: c, clusters: [{name: c, cluster: {server: "https://h"}}],` +
+		` contexts: [{name: c, context: {cluster: c, user: u}}], users: [{name: u, user: {token: %s}}]}`
+	kind := func(o client.Object) []string { return []string{o.(*corev1.Event).InvolvedObject.Kind} }
+	home := fake.NewClientBuilder().WithIndex(&corev1.Event{}, "involvedObject.kind", kind).Build()
+	const day = 24 * time.Hour
+	for name, c := range map[string]struct {
+		lived, left time.Duration
+		reason      string
+		want        string
+	}{
+		"the fleet renews it now":     {77 * day, 22 * day, "", ""},
+		"a week of a year is left":    {358 * day, 7*day - time.Second, "", "note: credentials expire: west in 6d"},
+		"more than a week of a year":  {357 * day, 7*day + time.Second, "", ""},
+		"less than a fifth of a day":  {20 * time.Hour, 4 * time.Hour, "", "note: credentials expire: west in 4h00m"},
+		"a quarter of a day":          {18 * time.Hour, 6 * time.Hour, "", ""},
+		"none is left":                {day, -time.Hour, "", "wrong: credentials have expired: west"},
+		"the cluster says so already": {day, -time.Hour, clusterhealth.ReasonRefused, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			claims := fmt.Sprintf(`{"iat":%d,"exp":%d}`, now.Add(-c.lived).Unix(), now.Add(c.left).Unix())
+			token := "e30." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".c2ln"
+			secret := corev1.Secret{Data: map[string][]byte{kubeconfig.Key: fmt.Appendf(nil, text, token)}}
+			secret.Name = "west"
+			s := healthy()
+			Gatherer{Namespace: "ns"}.judge(t.Context(), home, []corev1.Secret{secret}, &s)
+			s.Clusters[0].Reason = c.reason
+			got := ""
+			for _, x := range Assess(s).Findings {
+				if !strings.HasPrefix(x.What, "credentials") {
+					continue
+				}
+				got += string(x.Severity) + ": " + x.What
+				if !strings.Contains(x.Do, "tenure cluster rotate NAME") {
+					t.Errorf("the way out is %q", x.Do)
+				}
+			}
+			if got != c.want {
+				t.Errorf("%q, want %q", got, c.want)
+			}
+		})
 	}
 }

@@ -134,9 +134,13 @@ func NotHome(host string, err error) error {
 // judge finds out whether each registered cluster can be used: by asking it, or by what replicas report if it can't
 // be asked from here.
 func (g Gatherer) judge(ctx context.Context, home client.Client, secrets []corev1.Secret, s *Snapshot) {
-	only := replicasOnly(secrets)
+	only, lives := kubeconfigs(secrets)
 	var unasked int
-	if s.Clusters, unasked = g.answers(ctx, secrets, only); unasked > 0 {
+	s.Clusters, unasked = g.answers(ctx, secrets, only)
+	for i := range s.Clusters {
+		s.Clusters[i].Issued, s.Clusters[i].Expires = lives[i].issued, lives[i].expires
+	}
+	if unasked > 0 {
 		s.Unread = append(s.Unread, fmt.Sprintf("whether %s can be used: so many others didn't answer that there was no "+
 			"time to ask",
 			count(unasked, "cluster")))
@@ -159,17 +163,28 @@ func (g Gatherer) judge(ctx context.Context, home client.Client, secrets []corev
 	}
 }
 
-// replicasOnly returns the UIDs of Secrets, by cluster, whose kubeconfigs need what only --kubeconfig-allow of the
-// replicas can allow. A person's own machine doesn't do that to answer a question, so only replicas know whether
-// they can be used.
-func replicasOnly(secrets []corev1.Secret) map[string]types.UID {
-	only := map[string]types.UID{}
+// life is that of credentials; see [Answer].
+type life struct{ issued, expires time.Time }
+
+// kubeconfigs reads those in Secrets, and returns how long their credentials live. It also returns the UIDs of
+// Secrets, by cluster, whose kubeconfigs need what only --kubeconfig-allow of the replicas can allow. A person's own
+// machine doesn't do that to answer a question, so only replicas know whether they can be used.
+func kubeconfigs(secrets []corev1.Secret) (only map[string]types.UID, lives []life) {
+	only, lives = map[string]types.UID{}, make([]life, len(secrets))
 	for i := range secrets {
-		if _, err := kubeconfig.OfSecret(&secrets[i], kubeconfig.Policy{}); kubeconfig.Allowable(err) {
+		access, err := kubeconfig.OfSecret(&secrets[i], kubeconfig.Policy{})
+		if kubeconfig.Allowable(err) {
 			only[secrets[i].Name] = secrets[i].UID
 		}
+		if err != nil {
+			continue
+		}
+		if c, err := access.REST(); err == nil {
+			lives[i].issued, _ = kubeconfig.TokenLife(c.BearerToken)
+			lives[i].expires = kubeconfig.Expiry(c)
+		}
 	}
-	return only
+	return only, lives
 }
 
 // answers asks all clusters except those in but, a few at a time. unasked counts those for which there was no time.

@@ -35,6 +35,8 @@ type Answer struct {
 	Reason, Note string
 	// Told says that a replica said so, by an event or on its page, not the cluster's API server.
 	Told bool
+	// Issued and Expires are the life of the credentials in its Secret; zero where they, or the Secret, don't say.
+	Issued, Expires time.Time
 }
 
 // Seconds is a duration in an answer's JSON.

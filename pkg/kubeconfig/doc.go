@@ -35,7 +35,8 @@
 //
 // Where the policy allows a kubeconfig to name files, each is read once before client-go reads it: a regular file of
 // bounded size, with a certificate in it if it is an authority's. In a file of a folder, a relative path is beside that
-// file. A Secret is nowhere, so its paths have to be absolute.
+// file, also that of a program (exec.command) if it has a slash. A Secret is nowhere, so its paths of files have to be
+// absolute.
 //
 // # Limits
 //

@@ -29,6 +29,37 @@ func Expiry(c *rest.Config) time.Time {
 	return ends
 }
 
+// ExpiryNow is [Expiry], with the token that is in the token file now. It is for a file that a person has to replace.
+func ExpiryNow(c *rest.Config) time.Time {
+	if c.BearerTokenFile == "" {
+		return Expiry(c)
+	}
+	token, err := read(c.BearerTokenFile, maxToken)
+	if err != nil {
+		return time.Time{} // requests go on with the token of before
+	}
+	return Expiry(&rest.Config{BearerToken: strings.TrimSpace(string(token)), TLSClientConfig: c.TLSClientConfig})
+}
+
+const (
+	// A person gets notice of the end of credentials when this part of their life is left, or this time if it is shorter.
+	// The alert TenureCredentialsExpireSoon has the same time.
+	noticePart, noticeMost = 5, 7 * 24 * time.Hour
+)
+
+// EndSoon reports whether credentials have expired or will soon: less than a fifth of their life is left, or less than
+// seven days if that is shorter. issued may be zero, for a life that isn't known; with expires zero it is false.
+func EndSoon(issued, expires, now time.Time) bool {
+	if expires.IsZero() {
+		return false
+	}
+	notice := noticeMost
+	if !issued.IsZero() {
+		notice = min(notice, max(0, expires.Sub(issued)/noticePart))
+	}
+	return expires.Sub(now) < notice
+}
+
 // certificateEnd is the end of the first certificate, which is the client's own; others lead to an authority.
 func certificateEnd(text []byte) time.Time {
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {

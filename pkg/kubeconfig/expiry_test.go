@@ -7,7 +7,10 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/pem"
+	"fmt"
 	"math/big"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -72,6 +75,46 @@ func TestWhenCredentialsExpire(t *testing.T) {
 		if got := Expiry(&c.config); !got.Equal(c.want) {
 			t.Errorf("%s: %v, want %v", what, got, c.want)
 		}
+	}
+}
+
+func TestATokenFileIsReadAgainForItsEnd(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "token")
+	c := &rest.Config{BearerToken: "the first that was read", BearerTokenFile: path}
+	if got := ExpiryNow(c); !got.IsZero() {
+		t.Errorf("without the file: %v", got)
+	}
+	for _, end := range []int64{1_900_000_000, 2_000_000_000} {
+		token := "e30." + base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, `{"exp":%d}`, end)) + ".c2ln\n"
+		if err := os.WriteFile(path, []byte(token), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := ExpiryNow(c); got.Unix() != end {
+			t.Errorf("%v, want %d", got, end)
+		}
+	}
+}
+
+func TestTheEndOfCredentialsIsSaidInTime(t *testing.T) {
+	now := time.Unix(1_900_000_000, 0)
+	const day = 24 * time.Hour
+	for _, c := range []struct {
+		lived, left time.Duration // lived 0: since when isn't known
+		want        bool
+	}{
+		{400 * day, 8 * day, false}, {400 * day, 6 * day, true}, {0, 8 * day, false}, {0, 6 * day, true},
+		{7 * time.Hour, 2 * time.Hour, false}, {9 * time.Hour, 2 * time.Hour, true}, {day, -time.Hour, true},
+	} {
+		var issued time.Time
+		if c.lived != 0 {
+			issued = now.Add(-c.lived)
+		}
+		if got := EndSoon(issued, now.Add(c.left), now); got != c.want {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+	if EndSoon(now, time.Time{}, now) {
+		t.Error("what has no end ends soon")
 	}
 }
 

@@ -284,6 +284,30 @@ func TestAFileNamesOthersBesideIt(t *testing.T) {
 	}
 }
 
+func TestAProgramIsBesideTheFileThatNamesIt(t *testing.T) {
+	const text = `{current-context: c, clusters: [{name: c, cluster: {server: "https://h"}}],` +
+		` contexts: [{name: c, context: {cluster: c, user: u}}], users: [{name: u, user: {exec: {command: %q,` +
+		` apiVersion: client.authentication.k8s.io/v1, interactiveMode: Never}}}]}`
+	for command, want := range map[string]string{
+		".bin/login": "/clusters/.bin/login", "./login": "/clusters/login", "../login": "/login",
+		"/bin/login": "/bin/login", "login": "login", // which is looked for in $PATH
+	} {
+		r := newFolderRig(t, map[string]string{"west": fmt.Sprintf(text, command)})
+		access, err := OfSecret(r.folder.Secret("west"), Policy{Exec: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := access.REST()
+		if err != nil {
+			t.Fatal(err)
+		}
+		parent := filepath.Dir(r.path)
+		if beside := got.ExecProvider.Command; strings.TrimPrefix(beside, parent) != want {
+			t.Errorf("%s: %s, want %s in %s", command, beside, want, parent)
+		}
+	}
+}
+
 func TestASecretGoesBeforeAFileOfItsName(t *testing.T) {
 	r := newFolderRig(t, map[string]string{"west": "file", "other": "file", "third": "file"})
 	cluster := &corev1.Secret{

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/netip"
 	"net/url"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -204,16 +205,16 @@ func (i *inspection) cluster(c *clientcmdapi.Cluster, a *Access) *clientcmdapi.C
 	const prefix = "clusters[].cluster."
 	a.server = i.server(prefix+"server", c.Server, "https", "http")
 	if a.server != nil && a.server.Scheme == "http" {
-		i.only(i.policy.Insecure, true, "an http address in "+prefix+"server", "use https", AllowInsecure)
+		i.only(i.policy.Insecure, true, "an http address in "+prefix+"server", "use https", allowInsecure)
 	}
 	i.only(i.policy.Insecure, c.InsecureSkipTLSVerify, prefix+"insecure-skip-tls-verify",
-		"use certificate-authority-data", AllowInsecure)
+		"use certificate-authority-data", allowInsecure)
 	authority, content := i.file(prefix+"certificate-authority", c.CertificateAuthority, "use certificate-authority-data")
 	if content != nil && !isAuthority(content) {
 		i.passing++
 		i.refuse(true, "%scertificate-authority names a file that holds no certificate (PEM)", prefix)
 	}
-	i.only(i.policy.Proxy, c.ProxyURL != "", prefix+"proxy-url", "leave it out", AllowProxy)
+	i.only(i.policy.Proxy, c.ProxyURL != "", prefix+"proxy-url", "leave it out", allowProxy)
 	if c.ProxyURL != "" && i.policy.Proxy {
 		i.server(prefix+"proxy-url", c.ProxyURL, "https", "http", "socks5")
 	}
@@ -242,7 +243,7 @@ func (i *inspection) cluster(c *clientcmdapi.Cluster, a *Access) *clientcmdapi.C
 // user inspects the credentials.
 func (i *inspection) user(u *clientcmdapi.AuthInfo) *clientcmdapi.AuthInfo {
 	const prefix = "users[].user."
-	i.only(i.policy.Exec, u.Exec != nil, prefix+"exec", "use token or client-certificate-data", AllowExec)
+	i.only(i.policy.Exec, u.Exec != nil, prefix+"exec", "use token or client-certificate-data", allowExec)
 	i.refuse(u.AuthProvider != nil, "%sauth-provider isn't supported: use token or client-certificate-data", prefix)
 	tokenFile, _ := i.file(prefix+"tokenFile", u.TokenFile, "use token")
 	certificate, _ := i.file(prefix+"client-certificate", u.ClientCertificate, "use client-certificate-data")
@@ -255,7 +256,7 @@ func (i *inspection) user(u *clientcmdapi.AuthInfo) *clientcmdapi.AuthInfo {
 		{"as-user-extra", len(u.ImpersonateUserExtra) > 0},
 	} {
 		i.only(i.policy.Impersonation, f.set, prefix+f.field, "use the credentials of the user that is meant",
-			AllowImpersonation)
+			allowImpersonation)
 	}
 	for _, f := range []struct{ field, value string }{
 		{"username", u.Username}, {"password", u.Password}, {"as", u.Impersonate}, {"as-uid", u.ImpersonateUID},
@@ -277,6 +278,9 @@ func (i *inspection) user(u *clientcmdapi.AuthInfo) *clientcmdapi.AuthInfo {
 	fresh.ImpersonateGroups, fresh.ImpersonateUserExtra = u.ImpersonateGroups, u.ImpersonateUserExtra
 	if u.Exec != nil {
 		fresh.Exec = u.Exec.DeepCopy()
+		if strings.ContainsRune(u.Exec.Command, filepath.Separator) { // else it is looked for in $PATH
+			fresh.Exec.Command, _ = i.beside(u.Exec.Command)
+		}
 		fresh.Exec.InteractiveMode = clientcmdapi.NeverExecInteractiveMode // no person can answer
 		fresh.Exec.InstallHint = ""
 	}

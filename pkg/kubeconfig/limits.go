@@ -31,8 +31,7 @@ type Limits struct {
 
 // ErrLimited is the error of a request whose time ran out while it waited for the [Limits] of its cluster. It says
 // nothing about the cluster.
-var ErrLimited = errors.New("the limits of what is asked of the cluster (--cluster-qps, --cluster-concurrent-writes) " +
-	"left no time for it; raise them")
+var ErrLimited = errors.New("the Limits of what is asked of the cluster (QPS, Writes) left no time for it; raise them")
 
 // Bucket returns the size of the token bucket, in requests.
 func (l Limits) Bucket() int {
@@ -50,20 +49,20 @@ const leastQPS = 0.1
 
 func sensible(qps float64) bool { return qps == 0 || qps >= leastQPS && qps <= mostLimit }
 
-// Validate returns what is wrong with the limits, by the flags that set them.
+// Validate returns what is wrong with the limits, by field.
 func (l Limits) Validate() error {
 	var wrong []error
 	if !sensible(l.QPS) {
-		wrong = append(wrong, fmt.Errorf("--cluster-qps %v: must be 0 (no limit), or from %v to %d requests a second", l.QPS,
+		wrong = append(wrong, fmt.Errorf("QPS %v: must be 0 (no limit), or from %v to %d requests a second", l.QPS,
 			leastQPS, mostLimit))
 	}
-	count := func(flag string, n int) {
+	count := func(field string, n int) {
 		if n < 0 || n > mostLimit {
-			wrong = append(wrong, fmt.Errorf("%s %d: must be from 0 to %d", flag, n, mostLimit))
+			wrong = append(wrong, fmt.Errorf("%s %d: must be from 0 to %d", field, n, mostLimit))
 		}
 	}
-	count("--cluster-burst", l.Burst)
-	count("--cluster-concurrent-writes", l.Writes)
+	count("Burst", l.Burst)
+	count("Writes", l.Writes)
 	return errors.Join(wrong...)
 }
 

@@ -8,11 +8,11 @@ import (
 
 // Words of --kubeconfig-allow.
 const (
-	AllowExec          = "exec"
-	AllowFiles         = "files"
-	AllowProxy         = "proxy"
-	AllowImpersonation = "impersonation"
-	AllowInsecure      = "insecure"
+	allowExec          = "exec"
+	allowFiles         = "files"
+	allowProxy         = "proxy"
+	allowImpersonation = "impersonation"
+	allowInsecure      = "insecure"
 )
 
 // Policy says what a kubeconfig from a Secret may do beyond reaching an API server over TLS with the credentials that
@@ -37,8 +37,8 @@ func ParsePolicy(allow, servers []string) (Policy, error) {
 	var p Policy
 	for _, word := range allow {
 		field := map[string]*bool{
-			AllowExec: &p.Exec, AllowFiles: &p.Files, AllowProxy: &p.Proxy, AllowImpersonation: &p.Impersonation,
-			AllowInsecure: &p.Insecure,
+			allowExec: &p.Exec, allowFiles: &p.Files, allowProxy: &p.Proxy, allowImpersonation: &p.Impersonation,
+			allowInsecure: &p.Insecure,
 		}[word]
 		if field == nil {
 			return Policy{}, fmt.Errorf("--kubeconfig-allow %q: must be %s, separated by commas", word,
@@ -58,7 +58,7 @@ func ParsePolicy(allow, servers []string) (Policy, error) {
 
 // Words returns all that --kubeconfig-allow takes.
 func Words() []string {
-	return []string{AllowExec, AllowFiles, AllowProxy, AllowImpersonation, AllowInsecure}
+	return []string{allowExec, allowFiles, allowProxy, allowImpersonation, allowInsecure}
 }
 
 // reaches reports whether a server may be reached. An empty port matches only patterns without a port.

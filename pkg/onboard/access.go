@@ -51,9 +51,9 @@ func (w Wish) of(own *corev1.Secret) (Access, error) {
 	a := Access{Roles: []Role{Ats}}
 	if own != nil {
 		added, ok := accessOf(own)
-		if text := own.Annotations[RolesAnnotation]; !ok && text != "" && w.Roles == nil {
+		if text := own.Annotations[rolesAnnotation]; !ok && text != "" && w.Roles == nil {
 			return a, fmt.Errorf("Secret %s/%s: annotation %s is %q, must be of %v: say by --role what the cluster is for",
-				own.Namespace, own.Name, RolesAnnotation, text, Roles)
+				own.Namespace, own.Name, rolesAnnotation, text, Roles)
 		}
 		if a.Namespaces = added.Namespaces; ok {
 			a.Roles = added.Roles

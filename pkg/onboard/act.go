@@ -142,17 +142,40 @@ func span(d time.Duration) string {
 	return d.Round(time.Second).String()
 }
 
-// writeSecret writes the cluster's Secret with a new kubeconfig, unless the Secret was changed meanwhile. It first asks
-// the cluster whether it takes the credentials. A cluster that can't be reached from here is only noted, since replicas
-// may reach it.
-func (o Onboarder) writeSecret(ctx context.Context, home client.Client,
-	secret *corev1.Secret) (note string, err error) {
+// renewSecret asks for a new token and writes it into the cluster's Secret.
+func (o Onboarder) renewSecret(ctx context.Context, home client.Client, secret *corev1.Secret, t target,
+	lifetime time.Duration, r *Report) error {
+	asked := time.Now()
+	token, expires, err := requestToken(ctx, o.Workload, lifetime)
+	if err != nil {
+		return fmt.Errorf("cluster %s: %w", o.Name, err)
+	}
+	issued, _ := kubeconfig.TokenLife(token)
+	if issued.IsZero() {
+		issued = asked
+	}
+	text, note := granted(lifetime, expires, issued)
+	r.line(o.Name, "token", "%s", text)
+	r.note(note)
+	return o.writeSecret(ctx, home, secret, t, token, true, r)
+}
+
+// writeSecret writes the cluster's Secret with a new kubeconfig, unless the Secret was changed meanwhile. requested
+// says that the token was requested here. The cluster is asked first whether it takes the credentials. If it can't be
+// reached from here, that is only noted, since replicas may reach it.
+func (o Onboarder) writeSecret(ctx context.Context, home client.Client, secret *corev1.Secret, t target, token string,
+	requested bool, r *Report) error {
+	text, err := t.kubeconfig(o.Name, token)
+	if err != nil {
+		return err
+	}
+	fill(secret, text, requested)
 	switch reason, said := clusterhealth.Prove(ctx, secret, kubeconfig.Policy{}, lookTimeout); reason {
 	case clusterhealth.ReasonUsable:
 	case clusterhealth.ReasonUnreachable:
-		note = "its server can't be reached from here with the new credentials: " + said
+		r.note("its server can't be reached from here with the new credentials: " + said)
 	default:
-		return "", fmt.Errorf("the new credentials can't be used, so they weren't written: %s: %s", reason, said)
+		return fmt.Errorf("the new credentials can't be used, so they weren't written: %s: %s", reason, said)
 	}
 	if secret.ResourceVersion == "" {
 		err = home.Create(ctx, secret)
@@ -160,9 +183,9 @@ func (o Onboarder) writeSecret(ctx context.Context, home client.Client,
 		err = home.Update(ctx, secret)
 	}
 	if err != nil {
-		return "", fmt.Errorf("writing Secret %s/%s: %w", secret.Namespace, secret.Name, err)
+		return fmt.Errorf("writing Secret %s/%s: %w", secret.Namespace, secret.Name, err)
 	}
-	return note, nil
+	return nil
 }
 
 // awaitService waits until the fleet serves the cluster.

@@ -245,29 +245,15 @@ func (o Onboarder) addSecret(ctx context.Context, home client.Client, a AddOptio
 	if p.known.Own != nil {
 		secret, held = p.known.Own.DeepCopy(), Hold(p.known.Own)
 	}
-	token := held.token
-	if p.verdict.NewToken {
-		asked := time.Now()
-		got, expires, err := requestToken(ctx, o.Workload, a.Lifetime)
-		if err != nil {
-			return fmt.Errorf("cluster %s: %w", o.Name, err)
-		}
-		token = got
-		r.token(o.Name, token, a.Lifetime, expires, asked)
+	var err error
+	switch {
+	case p.verdict.NewToken:
+		err = o.renewSecret(ctx, home, secret, p.target, a.Lifetime, r)
+	case held.Refused == nil && !sameWay(held.target, p.target):
+		err = o.writeSecret(ctx, home, secret, p.target, held.token, requested(secret), r)
 	}
-	if p.verdict.NewToken || held.Refused == nil && !sameWay(held.target, p.target) {
-		text, err := p.target.kubeconfig(o.Name, token)
-		if err != nil {
-			return err
-		}
-		fill(secret, text, p.verdict.NewToken || requested(p.known.Own))
-		note, err := o.writeSecret(ctx, home, secret)
-		if err != nil {
-			return err
-		}
-		if note != "" {
-			r.Notes = append(r.Notes, note)
-		}
+	if err != nil {
+		return err
 	}
 	r.Changed = true
 	r.secret(what, p.verdict)
@@ -282,16 +268,10 @@ func (r *Report) secret(what string, v verdict) {
 	}
 }
 
-// token adds for how long a new token is valid.
-func (r *Report) token(cluster, token string, lifetime time.Duration, expires, asked time.Time) {
-	issued, _ := kubeconfig.TokenLife(token)
-	if issued.IsZero() {
-		issued = asked
-	}
-	text, note := granted(lifetime, expires, issued)
-	r.line(cluster, "token", "%s", text)
-	if note != "" {
-		r.Notes = append(r.Notes, note)
+// note adds a note; "" is none.
+func (r *Report) note(text string) {
+	if text != "" {
+		r.Notes = append(r.Notes, text)
 	}
 }
 

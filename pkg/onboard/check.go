@@ -244,7 +244,7 @@ func examine(p probe) Examination {
 		switch {
 		case usable:
 			add("server", true, "answers")
-		case p.Reason == clusterhealth.ReasonUnreachable && s.Complete && len(s.Unfit) == 0 && served:
+		case p.Reason == clusterhealth.ReasonUnreachable && s.Complete && served:
 			add("server", true, "can't be reached from here, so rights couldn't be asked for; replicas serve all of it")
 		default:
 			add("server", false, "%s: %s", p.Reason, p.Note)
@@ -292,18 +292,8 @@ func describe(a Access) string {
 	return what
 }
 
-// soon reports whether credentials have expired or should be renewed: less than a fifth of their life is left, or
-// less than three days if that is shorter.
-func soon(h Held, now time.Time) bool {
-	if h.Expires.IsZero() {
-		return false
-	}
-	notice := 72 * time.Hour
-	if !h.issued.IsZero() {
-		notice = min(notice, max(0, h.Expires.Sub(h.issued)/5))
-	}
-	return h.Expires.Sub(now) < notice
-}
+// soon reports whether credentials have expired or should have been renewed.
+func soon(h Held, now time.Time) bool { return kubeconfig.EndSoon(h.issued, h.Expires, now) }
 
 func expires(h Held, now time.Time, name string) string {
 	if h.Expires.IsZero() {

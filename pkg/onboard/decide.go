@@ -11,10 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// MadeByLabel marks what a command here created in a workload cluster. Nothing else is ever deleted.
+// madeByLabel marks what a command here created in a workload cluster. Nothing else is ever deleted.
 const (
-	MadeByLabel = "app.kubernetes.io/managed-by"
-	MadeBy      = "tenure-cluster-add"
+	madeByLabel = "app.kubernetes.io/managed-by"
+	madeBy      = "tenure-cluster-add"
 )
 
 // action is what becomes of an object.
@@ -54,7 +54,7 @@ func holds(o *unstructured.Unstructured) bool {
 	return o.GetKind() == kindCRD || o.GetKind() == kindNamespace
 }
 
-func ours(o *unstructured.Unstructured) bool { return o.GetLabels()[MadeByLabel] == MadeBy }
+func ours(o *unstructured.Unstructured) bool { return o.GetLabels()[madeByLabel] == madeBy }
 
 // decide returns the steps by which a workload cluster gets what is wanted. live holds the present objects of all
 // that could be wanted, and those with our label.
@@ -164,7 +164,7 @@ func mark(o *unstructured.Unstructured) {
 	if labels == nil {
 		labels = map[string]string{}
 	}
-	labels[MadeByLabel] = MadeBy
+	labels[madeByLabel] = madeBy
 	o.SetLabels(labels)
 }
 

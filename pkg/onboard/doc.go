@@ -15,7 +15,7 @@
 //
 // # What is ours
 //
-// What a command creates in a workload cluster gets the label [MadeByLabel]. What was there before is brought up to
+// What a command creates in a workload cluster gets the label [madeByLabel]. What was there before is brought up to
 // date where it differs, and doesn't get the label. Only what has it is ever deleted.
 //
 // # Considerations

@@ -163,7 +163,7 @@ func (w Wish) namespacesExist(ctx context.Context, c client.Client, names []stri
 		switch {
 		case apierrors.IsNotFound(err) && w.Namespaces == nil && own != nil:
 			return fmt.Errorf("Secret %s/%s: annotation %s names %s, and the cluster has no such namespace any more: create "+
-				"it, or say by --namespaces where the fleet may write", own.Namespace, own.Name, NamespacesAnnotation, name)
+				"it, or say by --namespaces where the fleet may write", own.Namespace, own.Name, namespacesAnnotation, name)
 		case apierrors.IsNotFound(err):
 			return fmt.Errorf("--namespaces %s: the cluster has no such namespace: create it, or leave it out", name)
 		case err != nil:
@@ -206,7 +206,7 @@ func inhabitants(ctx context.Context, config *rest.Config, namespace string) ([]
 				return nil, fmt.Errorf("listing %s in namespace %s: %w", kind.Name, namespace, err)
 			}
 			for _, o := range found.Items {
-				own := o.Labels[MadeByLabel] == MadeBy || kind.Name == "serviceaccounts" &&
+				own := o.Labels[madeByLabel] == madeBy || kind.Name == "serviceaccounts" &&
 					(o.Name == "default" || o.Name == accountName) ||
 					kind.Name == "configmaps" && o.Name == "kube-root-ca.crt"
 				if !own && o.DeletionTimestamp == nil {

@@ -113,7 +113,7 @@ func TestWhatIsNotAskedForStaysAsTheClusterWasAdded(t *testing.T) {
 	narrow := Access{[]Role{Ats, Deployments}, []string{"jobs", "reports"}}
 	added := newSecret("ns", "west", "uid", narrow)
 	strange := newSecret("ns", "west", "uid", narrow)
-	strange.Annotations[RolesAnnotation] = "ats,jobs"
+	strange.Annotations[rolesAnnotation] = "ats,jobs"
 	for name, c := range map[string]struct {
 		wish  Wish
 		own   *corev1.Secret
@@ -170,7 +170,7 @@ func TestANamespaceThatIsMissingIsBlamedOnWhatNamesIt(t *testing.T) {
 		own  *corev1.Secret
 		want string // "" for no error
 	}{
-		"the Secret of before": {Wish{}, own, "Secret ns/west: annotation " + NamespacesAnnotation + " names gone, and " +
+		"the Secret of before": {Wish{}, own, "Secret ns/west: annotation " + namespacesAnnotation + " names gone, and " +
 			"the cluster has no such namespace any more: create it, or say by --namespaces where the fleet may write"},
 		"the flag": {Wish{Namespaces: []string{"gone"}}, own,
 			"--namespaces gone: the cluster has no such namespace: create it, or leave it out"},
@@ -248,7 +248,7 @@ func TestWhatIsThereDecidesWhatIsDone(t *testing.T) {
 		got := map[action]int{}
 		for _, s := range steps {
 			got[s.Action]++
-			if made := s.Object.GetLabels()[MadeByLabel] == MadeBy; made != (s.Action == created ||
+			if made := s.Object.GetLabels()[madeByLabel] == madeBy; made != (s.Action == created ||
 				strings.HasSuffix(name, "this") || s.Action == updated) {
 				t.Errorf("%s: %s %s: label says made by us: %v", name, s.Action, idOf(s.Object), made)
 			}
@@ -691,6 +691,10 @@ func TestAnExaminationNamesWhatIsWrongAndTheWayOut(t *testing.T) {
 			p.Reason, p.Note = clusterhealth.ReasonUnreachable, "no route"
 			p.Fleet.Clusters = []console.Cluster{{Name: "west", Shards: 4, Held: 4, State: "open"}}
 		}, "server: Unreachable: no route"},
+		"away, and a replica can't serve it": {func(p *probe) {
+			p.Reason, p.Note = clusterhealth.ReasonUnreachable, "no route"
+			p.Fleet.Clusters = []console.Cluster{{Name: "west", Shards: 4, Held: 4, Unfit: true}}
+		}, "server: Unreachable: no route"},
 		"another API": {func(p *probe) { p.API = errors.New("differs at .spec") }, "API of Ats: differs at .spec"},
 		"fewer rights": {func(p *probe) { p.Missing = make([]Right, 2) },
 			"rights: 2 of 10 are missing: tenure cluster add gives them"},
@@ -930,6 +934,92 @@ func TestTheLifeThatWasGrantedIsSaid(t *testing.T) {
 		text, note := granted(c.asked, now.Add(c.got), now)
 		if text != c.text || !strings.HasPrefix(note, c.note) || (note == "") != (c.note == "") {
 			t.Errorf("%q, %q, want %q, %q", text, note, c.text, c.note)
+		}
+	}
+}
+
+func TestATokenThatLivesLongerThanAskedIsSaidToStay(t *testing.T) {
+	const stays = "its token stays, which was issued for 721h: tenure cluster rotate west --token-lifetime 24h0m0s"
+	for name, c := range map[string]struct {
+		lifetime time.Duration
+		change   func(*corev1.Secret)
+		verdict  verdict
+		want     string
+	}{
+		"a shorter one is asked for": {24 * time.Hour, nil, verdict{}, stays},
+		"the same one":               {721 * time.Hour, nil, verdict{}, ""},
+		"there is a new one":         {24 * time.Hour, nil, verdict{NewToken: true}, ""},
+		"somebody else's":            {24 * time.Hour, byHand, verdict{}, ""},
+	} {
+		p := intent{access: everywhere, target: west, verdict: c.verdict,
+			known: known{Own: secretOf(t, "west", west, now.Add(720*time.Hour), c.change)}}
+		got := strings.Join(p.kept(AddOptions{Lifetime: c.lifetime}, west.Server), "\n")
+		if !strings.HasPrefix(got, c.want) || (got == "") != (c.want == "") {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+func TestARemovalSaysWhatIsLeft(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), tenurev1alpha1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	id := keyspace.ShardID{Cluster: "west", Prefix: keyspace.Partition(0)[0]}
+	record := func(holder string) client.Object {
+		return &tenurev1alpha1.Shard{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: id.RecordName("")},
+			Spec:   tenurev1alpha1.ShardSpec{Cluster: "west", Prefix: id.Prefix.String()},
+			Status: tenurev1alpha1.ShardStatus{Holder: holder, Epoch: 1, Phase: tenurev1alpha1.ShardHeld}}
+	}
+	renewed := metav1.NowMicro()
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "r0-a", Labels: map[string]string{
+		tenurev1alpha1.RoleLabel: tenurev1alpha1.RoleMember, tenurev1alpha1.ReplicaLabel: "r0"},
+		Annotations: map[string]string{tenurev1alpha1.LeaseDurationAnnotation: "1h"}},
+		Spec: coordinationv1.LeaseSpec{RenewTime: &renewed}}
+	secret, strange := secretOf(t, "west", west, now, nil), secretOf(t, "west", west, now, nil)
+	delete(strange.Labels, kubeconfig.Label)
+	for name, c := range map[string]struct {
+		there  []client.Object
+		own    *corev1.Secret
+		fleets []keyspace.Fleet
+		want   []string
+	}{
+		"nothing was there": {nil, nil, []keyspace.Fleet{""},
+			[]string{"Secret ns/west not there", "shards let go of, after "}},
+		"it is let go of": {[]client.Object{secret, record("")}, secret, []keyspace.Fleet{""},
+			[]string{"Secret ns/west deleted", "shards let go of, after ", "1 Shard records left, held by nobody",
+				"Shard records stay for their epochs, which go on if the cluster comes back"}},
+		"it is held": {[]client.Object{secret, record("r0-a"), lease}, secret, []keyspace.Fleet{""},
+			[]string{"Secret ns/west deleted", "shards 1 of 1 held by 1 of 1 replicas",
+				"replicas weren't waited for: they let go of these shards by themselves"}},
+		"a fleet is dead": {nil, nil, []keyspace.Fleet{"", "blue"},
+			[]string{"Secret ns/west not there", "shards let go of, after ",
+				`shards of fleet "blue" weren't waited for: no replica of it renews its Lease`}},
+		"it is no cluster's": {[]client.Object{strange}, strange, nil,
+			[]string{"Secret ns/west: label " + kubeconfig.Label + ` is "", so it is no cluster's, and wasn't deleted`}},
+	} {
+		home := fake.NewClientBuilder().WithScheme(scheme).WithObjects(c.there...).Build()
+		own := c.own
+		if own != nil {
+			own = &corev1.Secret{}
+			if err := home.Get(t.Context(), client.ObjectKeyFromObject(c.own), own); err != nil {
+				t.Fatal(err)
+			}
+		}
+		o, r := Onboarder{Home: &rest.Config{}, Namespace: "ns", Name: "west"}, Report{}
+		err := o.deleteSecret(t.Context(), home, own, &r)
+		if err == nil {
+			err = o.awaitReleases(t.Context(), home, c.fleets, 0, &r)
+		}
+		var got []string
+		for _, l := range r.Lines {
+			got = append(got, l.What+" "+l.Done)
+		}
+		if got = append(got, r.Notes...); err != nil {
+			got = append(got, err.Error())
+		}
+		if !slices.EqualFunc(got, c.want, strings.HasPrefix) {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
 }

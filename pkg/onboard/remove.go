@@ -207,7 +207,7 @@ func (o Onboarder) mayClean(ctx context.Context, there client.Client, known know
 		return fmt.Errorf("%w; and no record says that this fleet served the cluster at %s under that name, so nothing was "+
 			"done there. If --namespace, --fleet and the home cluster are right, tenure cluster add %s --wait 0 with the same "+
 			"--kubeconfig first, and then this again; or delete by hand what has the label %s=%s",
-			o.unknown(known), this.Server, o.Name, MadeByLabel, MadeBy)
+			o.unknown(known), this.Server, o.Name, madeByLabel, madeBy)
 	}
 	return nil
 }

@@ -40,7 +40,7 @@ const (
 // Reasons of events.
 const (
 	ReasonRenewed    = "TokenRenewed"
-	ReasonNotRenewed = "TokenNotRenewed"
+	reasonNotRenewed = "TokenNotRenewed"
 )
 
 var renewed = prometheus.NewGaugeVec(prometheus.GaugeOpts{
@@ -183,7 +183,7 @@ func (r *Renewer) renew(ctx context.Context, secret *corev1.Secret, held Held, t
 		r.log.Info("token of a cluster not renewed; trying again", "cluster", secret.Name, "expires", held.Expires,
 			"in", pause.String(),
 			"failures", t.failures, "error", note)
-		told.Reason = ReasonNotRenewed
+		told.Reason = reasonNotRenewed
 		told.Note = fmt.Sprintf("its token expires %s and couldn't be renewed, which is tried again: %s. "+
 			"By hand: tenure cluster rotate %s --kubeconfig FILE", stamp(held.Expires), note, secret.Name)
 	default:

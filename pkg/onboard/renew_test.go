@@ -22,6 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -407,5 +408,35 @@ func TestAKubeconfigWhoseTokenIsNotDueIsParsedRarely(t *testing.T) {
 	f.owner.Store(false)
 	if again := f.look(); again != lookAgain {
 		t.Errorf("somebody else renews: looked at again after %v", again)
+	}
+}
+
+// What add and rotate have in common.
+func TestANewTokenIsWrittenOnlyIfTheClusterTakesIt(t *testing.T) {
+	f := newRenewing(t, nil)
+	before := f.secret()
+	there := &rest.Config{Host: f.at.URL, TLSClientConfig: rest.TLSClientConfig{CAData: Hold(before).target.CA}}
+	put := func() (r Report, err error) {
+		secret := f.secret()
+		err = Onboarder{Namespace: "ns", Name: "west", Workload: there}.renewSecret(t.Context(), f.home, secret,
+			Hold(secret).target, 2*time.Hour, &r)
+		return r, err
+	}
+	f.at.bad.Store(true)
+	if _, err := put(); err == nil || !strings.Contains(err.Error(), "so they weren't written: AccessRefused") {
+		t.Errorf("a token that is refused: %v", err)
+	}
+	if after := f.secret(); after.ResourceVersion != before.ResourceVersion {
+		t.Error("it was written")
+	}
+	f.at.bad.Store(false)
+	f.at.grants.Store(3600)
+	r, err := put()
+	if err != nil || len(r.Lines) != 1 || !strings.HasSuffix(r.Lines[0].Done, ", in 1h") || len(r.Notes) != 1 ||
+		!strings.Contains(r.Notes[0], "asked for a token for 2h, the API server granted 1h") {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if held := Hold(f.secret()); !held.Renewed || !held.Expires.Equal(f.now().Add(time.Hour)) {
+		t.Errorf("the Secret holds one until %v; the fleet renews it: %v", held.Expires, held.Renewed)
 	}
 }

@@ -51,29 +51,13 @@ func (o Onboarder) Rotate(ctx context.Context, lifetime time.Duration) (r Report
 		r.Notes = append(r.Notes, target.replaced(o.Name))
 	}
 	target.UID = uid
-	asked := time.Now()
-	token, expires, err := requestToken(ctx, o.Workload, lifetime)
-	if err != nil {
-		return r, fmt.Errorf("cluster %s: %w", o.Name, err)
-	}
-	text, err := target.kubeconfig(o.Name, token)
-	if err != nil {
+	if err := o.renewSecret(ctx, home, known.Own.DeepCopy(), target, lifetime, &r); err != nil {
 		return r, err
-	}
-	secret := known.Own.DeepCopy()
-	fill(secret, text, true)
-	note, err := o.writeSecret(ctx, home, secret)
-	if err != nil {
-		return r, err
-	}
-	if note != "" {
-		r.Notes = append(r.Notes, note)
 	}
 	r.Changed = true
-	r.token(o.Name, token, lifetime, expires, asked)
 	r.line("home", fmt.Sprintf("Secret %s/%s", o.Namespace, o.Name), "%s, replicas read it by themselves", updated)
-	if held.token != "" && held.Expires.After(asked) {
-		r.Notes = append(r.Notes, fmt.Sprintf("the token before stays valid until %s", stamp(held.Expires)))
+	if held.token != "" && held.Expires.After(time.Now()) {
+		r.note(fmt.Sprintf("the token before stays valid until %s", stamp(held.Expires)))
 	}
 	return r, nil
 }

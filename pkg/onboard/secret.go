@@ -27,9 +27,9 @@ import (
 const (
 	// UIDAnnotation is the UID of the cluster's namespace kube-system, which tells it from all others.
 	UIDAnnotation = "tenure.dev/cluster-uid"
-	// RolesAnnotation and NamespacesAnnotation are the [Access] that the cluster was added with, separated by commas.
-	RolesAnnotation      = "tenure.dev/cluster-roles"
-	NamespacesAnnotation = "tenure.dev/cluster-namespaces"
+	// rolesAnnotation and namespacesAnnotation are the [Access] that the cluster was added with, separated by commas.
+	rolesAnnotation      = "tenure.dev/cluster-roles"
+	namespacesAnnotation = "tenure.dev/cluster-namespaces"
 	// SumAnnotation is the SHA-256 of a kubeconfig whose token was requested by a command here, or by the fleet. The
 	// fleet renews the token of such a kubeconfig. If somebody else writes the kubeconfig, the sum differs, and the
 	// token is theirs to renew.
@@ -157,10 +157,10 @@ func annotate(s *corev1.Secret, uid string, a Access) {
 	if uid != "" {
 		metav1.SetMetaDataAnnotation(&s.ObjectMeta, UIDAnnotation, uid)
 	}
-	metav1.SetMetaDataAnnotation(&s.ObjectMeta, RolesAnnotation, text.Join(a.Roles, ","))
-	delete(s.Annotations, NamespacesAnnotation)
+	metav1.SetMetaDataAnnotation(&s.ObjectMeta, rolesAnnotation, text.Join(a.Roles, ","))
+	delete(s.Annotations, namespacesAnnotation)
 	if len(a.Namespaces) > 0 {
-		metav1.SetMetaDataAnnotation(&s.ObjectMeta, NamespacesAnnotation, strings.Join(a.Namespaces, ","))
+		metav1.SetMetaDataAnnotation(&s.ObjectMeta, namespacesAnnotation, strings.Join(a.Namespaces, ","))
 	}
 }
 
@@ -188,8 +188,8 @@ func requested(s *corev1.Secret) bool {
 
 // accessOf returns what the cluster was added with; ok is false for a Secret that doesn't say.
 func accessOf(s *corev1.Secret) (a Access, ok bool) {
-	roles, err := ParseRoles(split(s.Annotations[RolesAnnotation]))
-	return Access{Roles: roles, Namespaces: split(s.Annotations[NamespacesAnnotation])}, err == nil
+	roles, err := ParseRoles(split(s.Annotations[rolesAnnotation]))
+	return Access{Roles: roles, Namespaces: split(s.Annotations[namespacesAnnotation])}, err == nil
 }
 
 func split(text string) []string {

@@ -216,6 +216,30 @@ func TestMetricsAreReadAsTheyAreGathered(t *testing.T) {
 	}
 }
 
+// On the command line such a cluster is only out of reach from there. A replica that can't reach it is in trouble.
+func TestAClusterThatThisReplicaCannotReachIsShownAsUnreachableThoughOthersServeIt(t *testing.T) {
+	records, now := lease("2"), time.Unix(1000, 0)
+	member := &records.Leases[0]
+	member.Annotations = map[string]string{tenurev1alpha1.LeaseDurationAnnotation: "10s"}
+	member.Spec.RenewTime = &metav1.MicroTime{Time: now}
+	for _, prefix := range keyspace.Partition(1) {
+		id := keyspace.ShardID{Cluster: "west", Prefix: prefix}
+		records.Shards = append(records.Shards, tenurev1alpha1.Shard{
+			ObjectMeta: metav1.ObjectMeta{Name: id.RecordName(""), ResourceVersion: "7"},
+			Spec:       tenurev1alpha1.ShardSpec{Cluster: "west", Prefix: prefix.String(), Assignee: member.Name},
+			Status:     tenurev1alpha1.ShardStatus{Holder: member.Name, Epoch: 3, Phase: tenurev1alpha1.ShardHeld},
+		})
+	}
+	w, seen := newWatch(), metrics{clusters: []console.Answer{{Cluster: "west", Reason: "Unreachable"}}}
+	f := w.see(Config{}, records, seen, now).Fleet
+	if len(f.Clusters) != 1 || !f.Clusters[0].Served() {
+		t.Fatalf("west isn't served: %+v", f)
+	}
+	if c := f.Clusters[0]; c.Reason != "Unreachable" || !c.Fails() {
+		t.Errorf("it is shown as %q", c.Reason)
+	}
+}
+
 func TestOfTooManyClustersThoseWithTroubleAreShown(t *testing.T) {
 	v := View{}
 	for i := range maxRows + 1 {

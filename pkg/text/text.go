@@ -86,12 +86,6 @@ func Few(names []string, most int) string {
 	return few
 }
 
-// EventName returns the name of an event about an object, distinguished by a hash of its cause. API servers refuse a
-// name that is longer than 253 bytes, or in which a dot follows a dot or a hyphen.
-func EventName(about string, cause uint64) string {
-	return fmt.Sprintf("%s.%016x", strings.TrimRight(about[:min(len(about), 230)], "-."), cause)
-}
-
 // JSON returns JSON that means the same and that a terminal can show: every character that isn't printable is escaped.
 // What encoding/json leaves as it is can still turn the direction of text, or begin an escape sequence (C1).
 func JSON(encoded []byte) []byte {

@@ -9,8 +9,6 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
-
-	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 func TestATextFromElsewhereBecomesOnePrintableLine(t *testing.T) {
@@ -109,16 +107,6 @@ func FuzzLine(f *testing.F) {
 			t.Errorf("%q lacks something of %q and doesn't say so", got, s)
 		}
 	})
-}
-
-func TestTheNameOfAnEventIsAProperOneHoweverLongItsObjectsIs(t *testing.T) {
-	for _, about := range []string{"west", strings.Repeat("a", 229) + "-b", strings.Repeat("a", 228) + ".-b",
-		strings.Repeat("a", 253)} {
-		name := EventName(about, 1)
-		if wrong := validation.IsDNS1123Subdomain(name); len(wrong) > 0 || !strings.HasSuffix(name, ".0000000000000001") {
-			t.Errorf("%s: %v", name, wrong)
-		}
-	}
 }
 
 func TestMessagesOfOneCauseDifferInNamesAndFiguresAlone(t *testing.T) {

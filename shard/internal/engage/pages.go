@@ -118,13 +118,17 @@ func (f *filter) list(ctx context.Context, lw toolscache.ListerWithContext,
 		if first == nil {
 			first = list
 		}
-		if opts.Continue = about.GetContinue(); opts.Continue == "" {
-			break
+		next := about.GetContinue()
+		switch next {
+		case "":
+			return first, joined(first, kept)
+		case opts.Continue: // what is between may not pass tokens on: the list would grow without end
+			return nil, fmt.Errorf("a page of a %T ends where it began, at %.80q", list, next)
 		}
+		opts.Continue = next
 		opts.ResourceVersion, opts.ResourceVersionMatch = "", "" // are in the token
 		opts.Limit = nextPage(opts.Limit, items.arrived, p.read.Load())
 	}
-	return first, joined(first, kept)
 }
 
 // aboutList returns what a list says of itself. It fails for what is no API server's list: any JSON object, such as

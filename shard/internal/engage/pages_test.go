@@ -1,6 +1,8 @@
 package engage
 
 import (
+	"compress/gzip"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -18,7 +20,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
@@ -32,8 +33,8 @@ type paged struct {
 	// asked are the limits of the requests, and versions their resourceVersion and its match.
 	asked    []int
 	versions []string
-	// deaf says that limits are ignored.
-	deaf bool
+	// deaf says that limits are ignored, and zipped that answers are compressed.
+	deaf, zipped bool
 	// forgets are the objects behind which a token has expired when it is used; always, if it never learns.
 	forgets []int
 	never   bool
@@ -71,16 +72,23 @@ func (p *paged) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if to < p.objects {
 		next = strconv.Itoa(to)
 	}
-	fmt.Fprintf(w,
+	out := io.Writer(w)
+	if p.zipped {
+		w.Header().Set("Content-Encoding", "gzip")
+		z := gzip.NewWriter(w)
+		defer z.Close()
+		out = z
+	}
+	fmt.Fprintf(out,
 		`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":%q,"continue":%q,"remainingItemCount":%d},"items":[`,
 		version, next, p.objects-to)
 	for i := from; i < to; i++ {
 		if i > from {
-			fmt.Fprint(w, ",")
+			fmt.Fprint(out, ",")
 		}
-		fmt.Fprintf(w, `{"metadata":{"name":"m%d","uid":"uid-%d"},"data":{"d":"%s"}}`, i, i, strings.Repeat("x", p.size(i)))
+		fmt.Fprintf(out, `{"metadata":{"name":"m%d","uid":"uid-%d"},"data":{"d":"%s"}}`, i, i, strings.Repeat("x", p.size(i)))
 	}
-	fmt.Fprint(w, "]}")
+	fmt.Fprint(out, "]}")
 }
 
 // listFrom lists all with a filter, as an informer does.
@@ -92,10 +100,15 @@ func listFrom(t *testing.T, server http.Handler, f *filter, opts metav1.ListOpti
 	if err := corev1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
+	codec, err := stream(serializer.NewCodecFactory(scheme).WithoutConversion(),
+		corev1.SchemeGroupVersion.WithKind("ConfigMap"), false,
+		func() (apiruntime.Object, error) { return &corev1.ConfigMap{}, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
 	gate := NewGate(t.Context(), quarter, "test", "me", func() bool { return true })
 	config := &rest.Config{Host: s.URL, APIPath: "/api", ContentConfig: rest.ContentConfig{
-		GroupVersion: &corev1.SchemeGroupVersion, NegotiatedSerializer: serializer.NewCodecFactory(
-			scheme).WithoutConversion(),
+		GroupVersion: &corev1.SchemeGroupVersion, NegotiatedSerializer: codec,
 	}}
 	config.Wrap(func(base http.RoundTripper) http.RoundTripper {
 		return &fence{gate: gate, base: base, traffic: f.traffic}
@@ -104,8 +117,12 @@ func listFrom(t *testing.T, server http.Handler, f *filter, opts metav1.ListOpti
 	if err != nil {
 		t.Fatal(err)
 	}
-	lw := toolscache.ToListerWatcherWithContext(f.wrap(
-		toolscache.NewListWatchFromClient(client, "configmaps", "", fields.Everything())))
+	inner := listWatch(func(ctx context.Context, opts metav1.ListOptions) (apiruntime.Object, error) { // as in a source
+		list := &corev1.ConfigMapList{}
+		return list, client.Get().Resource("configmaps").VersionedParams(&opts, apiruntime.NewParameterCodec(scheme)).Do(
+			ctx).Into(list)
+	}, nil)
+	lw := toolscache.ToListerWatcherWithContext(f.wrap(inner))
 	list, err := lw.ListWithContext(t.Context(), opts)
 	if err != nil {
 		return nil, err
@@ -159,7 +176,8 @@ func TestAListIsTakenInPagesOfABoundedSize(t *testing.T) {
 		"very large ones": {paged{objects: 5, size: same(3 << 20)}, []int{128, 16, 2, 1, 1, 1}},
 		"large ones hide": {paged{objects: 400, size: func(i int) int { return i / 128 * (32 << 10) }},
 			[]int{128, 1024, 128, 63, 31, 31, 31}},
-		"no limit is heeded": {paged{objects: 300, size: same(32 << 10), deaf: true}, []int{128, 16, 2, 1}},
+		"large ones, compressed": {paged{objects: 5, size: same(3 << 20), zipped: true}, []int{128, 16, 2, 1, 1, 1}},
+		"no limit is heeded":     {paged{objects: 300, size: same(32 << 10), deaf: true}, []int{128, 16, 2, 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := everything()
@@ -214,34 +232,83 @@ func TestAPagedListIsAsFreshAsWasAskedFor(t *testing.T) {
 }
 
 func TestAListThatBreaksOffIsAnError(t *testing.T) {
-	server := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Query().Get("continue") != "" {
-			w.Header().Set("Content-Type", "application/json")
-			w.WriteHeader(http.StatusGone)
-			_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410}`)
-			return
-		}
-		(&paged{objects: 200, size: func(int) int { return 1 }}).ServeHTTP(w, r)
-	})
-	list, err := listFrom(t, server, everything(), metav1.ListOptions{})
-	if err == nil {
-		t.Errorf("a list of %d of 200 objects is taken for all", len(list.Items))
+	const json, anyPage = "application/json", `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{` +
+		`"resourceVersion":"7"},"items":[{"metadata":{"name":"a"}}]}`
+	for name, c := range map[string]struct {
+		code       int
+		form, body string
+	}{
+		"an expired token without another": {http.StatusGone, json,
+			`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410}`},
+		"a server error":            {http.StatusInternalServerError, json, ""},
+		"a status":                  {http.StatusOK, json, `{"kind":"Status","apiVersion":"v1","status":"Success"}`},
+		"an error's status":         {http.StatusOK, json, `{"kind":"Status","apiVersion":"v1","status":"Failure","code":500}`},
+		"a page without its end":    {http.StatusOK, json, anyPage[:len(anyPage)-2]},
+		"a page of a proxy":         {http.StatusOK, "text/html", "<html></html>"},
+		"an answer that breaks off": {http.StatusOK, json, anyPage + strings.Repeat(" ", 1000)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Query().Get("continue") == "" {
+					(&paged{objects: 200, size: func(int) int { return 1 }}).ServeHTTP(w, r)
+					return
+				}
+				w.Header().Set("Content-Type", c.form)
+				if len(c.body) > 1000 {
+					w.Header().Set("Content-Length", strconv.Itoa(len(c.body)+1))
+				}
+				w.WriteHeader(c.code)
+				_, _ = io.WriteString(w, c.body)
+			})
+			list, err := listFrom(t, server, everything(), metav1.ListOptions{})
+			if err == nil {
+				t.Errorf("a list of %d of 200 objects is taken for all", len(list.Items))
+			}
+		})
 	}
 	f := everything()
 	f.transform = func(any) (any, error) { return nil, errors.New("no") }
-	if _, err = listFrom(t, &paged{objects: 1, size: func(int) int { return 1 }}, f, metav1.ListOptions{}); err == nil {
+	_, err := listFrom(t, &paged{objects: 1, size: func(int) int { return 1 }}, f, metav1.ListOptions{})
+	if err == nil {
 		t.Error("a transform's error is lost")
 	}
 }
 
+// A cache between a cluster and its clients may answer each request alike.
+func TestAPageThatComesAgainAndAgainEndsAList(t *testing.T) {
+	asked := 0
+	_, err := listFrom(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if asked++; asked > 10 {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+		fmt.Fprint(w, `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"7","continue":"t"},`+
+			`"items":[{"metadata":{"name":"a"}}]}`)
+	}), everything(), metav1.ListOptions{})
+	if err == nil || asked > 2 {
+		t.Errorf("it was asked for %d pages: %v", asked, err)
+	}
+}
+
 func TestWhatIsNoListFillsNoCache(t *testing.T) {
-	for _, body := range []string{`{}`, `{"status":"ok"}`, `{"kind":"ConfigMapList","apiVersion":"v1","items":[]}`} {
+	const json = "application/json"
+	for _, c := range []struct{ form, body string }{
+		{json, `{}`}, {json, `null`}, {json, ``}, {json, `{"status":"ok"}`},
+		{json, `{"kind":"ConfigMapList","apiVersion":"v1","items":[]}`},
+		{json, `{"kind":"ConfigMapList","apiVersion":"v1","items":[{"metadata":{"name":"a"}}]}`},
+		{json, `{"kind":"SecretList","apiVersion":"v1","metadata":{"resourceVersion":"7"},"items":[{}]}`},
+		{json, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"resourceVersion":"7"}}`},
+		{json, `{"kind":"Status","apiVersion":"v1","metadata":{"resourceVersion":"7"},"status":"Success"}`},
+		{json, `{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"7"},"rows":[]}`},
+		{json, `<html></html>`}, {"", `<html></html>`}, {"text/html; charset=utf-8", `<html></html>`},
+		{"application/vnd.kubernetes.protobuf", "k8s\x00"}, {"application/yaml", "kind: ConfigMapList"},
+	} {
 		list, err := listFrom(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", "application/json")
-			fmt.Fprint(w, body)
+			w.Header().Set("Content-Type", c.form)
+			fmt.Fprint(w, c.body)
 		}), everything(), metav1.ListOptions{})
 		if err == nil {
-			t.Errorf("%s is taken for a list of %d", body, len(list.Items))
+			t.Errorf("%s %s is taken for a list of %d", c.form, c.body, len(list.Items))
 		}
 	}
 }

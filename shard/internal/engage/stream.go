@@ -107,7 +107,8 @@ func (o *objects) Decode(data []byte, defaults *schema.GroupVersionKind, into ru
 
 // decodeOther decodes what isn't one object of the kind. Of a list in JSON it decodes the items one by one, and
 // client-go the rest. Between two items it lets other goroutines run: a page may take tens of milliseconds of
-// processor time, and the work on other clusters would wait for several of them.
+// processor time, and the work on other clusters would wait for several of them. Managed fields that aren't where API
+// servers write them stay; [filter.sift] drops them.
 func (o *objects) decodeOther(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object,
 	*schema.GroupVersionKind, error) {
 	list := o.itemsOf(into)
@@ -119,8 +120,8 @@ func (o *objects) decodeOther(data []byte, defaults *schema.GroupVersionKind, in
 		return o.Decoder.Decode(data, defaults, into)
 	}
 	object, kind, err := o.Decoder.Decode(around, defaults, into)
-	if err != nil || object != into {
-		return object, kind, err
+	if err != nil || object != into { // it says that it is something else
+		return o.Decoder.Decode(data, defaults, into)
 	}
 	items := reflect.MakeSlice(list.Type(), len(parts), len(parts))
 	for i, part := range parts {
@@ -133,12 +134,8 @@ func (o *objects) decodeOther(data []byte, defaults *schema.GroupVersionKind, in
 		if !o.managed {
 			part = withoutManaged(part, from)
 		}
-		item := items.Index(i).Addr().Interface()
-		if err := utiljson.Unmarshal(part, item); err != nil {
+		if err := utiljson.Unmarshal(part, items.Index(i).Addr().Interface()); err != nil {
 			return nil, kind, err
-		}
-		if m, is := item.(metav1.Object); is && !o.managed { // those that couldn't be left out
-			m.SetManagedFields(nil)
 		}
 		goruntime.Gosched()
 	}
@@ -173,9 +170,11 @@ func apartItems(data []byte) (around []byte, items [][]byte) {
 			return nil, nil
 		}
 		n := 0
-		if string(data[field:field+name]) != `"items"` {
+		switch key := data[field : field+name]; {
+		case bytes.IndexByte(key, '\\') >= 0: // it may be "items" with escapes
+		case string(key) != `"items"`:
 			n = valueIn(data[value:])
-		} else if items == nil { // a second field of that name is left to client-go
+		case items == nil: // a second field of that name is left to client-go
 			items, n = itemsIn(data[value:])
 			from, to = value+1, value+n-1
 		}

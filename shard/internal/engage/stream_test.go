@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	goruntime "runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -111,6 +112,12 @@ func TestWatchEventsAreDecodedAsClientGoDoes(t *testing.T) {
 		{"brackets that don't match", pod + `{"type":"ADDED","object":{"kind":"Pod","apiVersion":"v1","spec":]}}`, 1},
 		{"the end in the middle of an event", pod + pod[:len(pod)/2], 1},
 		{"nothing", "", 0},
+		{"a bookmark of another kind", event(t, "BOOKMARK", &corev1.Node{TypeMeta: metav1.TypeMeta{Kind: "Node",
+			APIVersion: "v1"}}) + pod, 2},
+		{"a status instead of events", `{"kind":"Status","apiVersion":"v1","status":"Failure","code":410}` + pod, 0},
+		{"a page of a proxy", "<html><body>{}</body></html>", 0},
+		{"what is no object", "null\n" + pod, 0},
+		{"a type with escapes", strings.Replace(pod, "ADDED", `\u0041DDED`, 1) + pod, 2},
 		{"an object larger than the buffers that are kept", event(t, "ADDED", func() *corev1.Pod {
 			p := podNamed("large")
 			p.Annotations["much"] = strings.Repeat(`\"{`, 30_000)
@@ -283,11 +290,8 @@ func FuzzManagedFieldsAreLeftOutAndNothingElse(f *testing.F) {
 
 // lists are lists of Pods in JSON, each with how many items are decoded by us.
 var lists = map[string]int{
-	// As API servers write built-in kinds, and custom resources.
-	`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"7","continue":"t"},"items":[` +
-		`{"metadata":{"name":"a","managedFields":[{"manager":"m"}]}},{"metadata":{"name":"}]\"b"}}]}` + "\n": 2,
-	`{"apiVersion":"v1","items":[{"apiVersion":"v1","kind":"Pod","metadata":{"managedFields":[{"manager":"m"}],` +
-		`"name":"a"},"spec":{"containers":[{"name":"items"}]}}],"kind":"PodList","metadata":{"resourceVersion":"7"}}`: 1,
+	ofBuiltIn: 2,
+	ofCustom:  1,
 	`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"7"},"items":[]}`:                     0,
 	`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"7"},"items":null}`:                   0,
 	`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"7"}}`:                                0,
@@ -297,21 +301,49 @@ var lists = map[string]int{
 	`{"kind":"PodList","apiVersion":"v1","items":[{},]}`:                                                     0,
 	`{"kind":"PodList","apiVersion":"v1","items":[{}{}]}`:                                                    0,
 	`{"kind":"PodList","apiVersion":"v1","items":[{},7]}`:                                                    0,
+	`{"kind":"PodList","apiVersion":"v1","items":[{},null]}`:                                                 0,
+	`{"kind":"PodList","apiVersion":"v1","items":["{}"]}`:                                                    0,
 	`{"kind":"PodList","apiVersion":"v1","items":[{}]`:                                                       0,
 	`{"kind":"PodList","apiVersion":"v1","items":[{}`:                                                        0,
 	`{"kind":"PodList","apiVersion":"v1","items":[{}]}}`:                                                     1,
 	`{"kind":"PodList","apiVersion":"v1","items":[{}],}`:                                                     0,
+	`{"kind":"PodList","apiVersion":"v1","items":[{]}`:                                                       0,
+	`{"kind":"PodList","apiVersion":"v1","items":[{]}]}`:                                                     0,
 	`{"kind":"PodList","apiVersion":"v1","items":{}}`:                                                        0,
 	`{"kind":"PodList","apiVersion":"v1","Items":[{}]}`:                                                      0,
+	`{"kind":"PodList","apiVersion":"v1","Items":[{}],"items":[{"Metadata":{"name":"no"}}]}`:                 1,
 	`{ "kind": "PodList", "apiVersion": "v1", "items": [ {"metadata": {"name": "a"}} ] }`:                    0,
+	"\ufeff" + `{"kind":"PodList","apiVersion":"v1","items":[{}]}`:                                           0,
 	`{"kind":"PodList","apiVersion":"v1","items":[{"metadata":{"name":"a"}}],"metadata":{"continue":"t"}}`:   1,
 	`{"items":[{"metadata":{"name":"a"}}]}`:                                                                  1,
 	`{"kind":"Status","apiVersion":"v1","items":[{"metadata":{"name":"a"}}]}`:                                1,
+	`{"kind":"NodeList","apiVersion":"v1","items":[{"metadata":{"name":"a"}}]}`:                              1,
+	`{"kind":"Table","apiVersion":"meta.k8s.io/v1","items":[{"metadata":{"name":"a"}}]}`:                     1,
 	`{"kind":"PodList","apiVersion":"v1","items":[{"metadata":{"name":"a"}}],"items":[{"spec":{}},{"x":1}]}`: 0,
+	`{"kind":"PodList","apiVersion":"v1","items":[{"metadata":{"name":"a"}}],"\u0069tems":[{"spec":{}},{}]}`: 0,
+	`{"kind":"PodList","apiVersion":"v1","\u0069tems":[{"metadata":{"name":"a"}}],"items":[{"spec":{}},{}]}`: 0,
+	`{"kind":"PodList","metadata":{"resourceVersion":"7"},"items":[{}],"metadata":{"remainingItemCount":3}}`: 1,
+	`{"kind":"PodList","apiVersion":"v1","more":{"items":[{},{}]},"items":[{"more":[{}]}],"x":"items"}`:      1,
+	`{"kind":"PodList","apiVersion":"v1","items":[{"kind":"Node","apiVersion":"v1"},{"kind":"Pod"}]}`:        2,
+	`{"kind":"PodList","items":[{"spec":{},"metadata":{"managedFields":[{"manager":"m"}],"name":"a"}}]}`:     1,
+	`{"kind":"PodList","items":[{"metadata":{"name":"a"},"metadata":{"uid":"u","managedFields":[]}}]}`:       1,
+	`{"kind":"PodList","items":[{"metadata":{"generation":9223372036854775807}},{"metadata":{}}]}`:           2,
+	`{"kind":"PodList","items":[{"metadata":{"generation":9223372036854775808}}]}`:                           1,
+	`{"kind":"PodList","items":[{"metadata":{"generation":7.0}}]}`:                                           1,
+	`{"kind":"PodList","items":[{"metadata":{"name":"` + "\xff" + `\ud800"}}],"x` + "\xff" + `":1}`:          1,
 	``: 0,
 }
 
-// listAsClientGo decodes a list of Pods with client-go, without managed fields, and as we do.
+// ofBuiltIn and ofCustom are lists as API servers write built-in kinds, and custom resources.
+const (
+	ofBuiltIn = `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"7","continue":"t"},"items":[` +
+		`{"metadata":{"name":"a","managedFields":[{"manager":"m"}]}},{"metadata":{"name":"}]\"b"}}]}` + "\n"
+	ofCustom = `{"apiVersion":"v1","items":[{"apiVersion":"v1","kind":"Pod","metadata":{"managedFields":[{"manager":"m"}],` +
+		`"name":"a"},"spec":{"containers":[{"name":"items"}]}}],"kind":"PodList","metadata":{"resourceVersion":"7"}}`
+)
+
+// listAsClientGo decodes a list of Pods with client-go, and as we do, with managed fields and without them. Managed
+// fields that can't be decoded fail only where they are decoded.
 func listAsClientGo(t *testing.T, data string) {
 	t.Helper()
 	decode := func(by runtime.NegotiatedSerializer) (*corev1.PodList, runtime.Object, error) {
@@ -321,29 +353,43 @@ func listAsClientGo(t *testing.T, data string) {
 		}
 		into := &corev1.PodList{}
 		made, _, err := decoder.Decode([]byte(data), nil, into)
-		for i := range into.Items {
-			into.Items[i].ManagedFields = nil
-		}
 		return into, made, err
 	}
-	want, wantMade, wantErr := decode(ofClientGo)
-	got, made, err := decode(streamOfPods(false))
-	if (wantErr == nil) != (err == nil) {
-		t.Errorf("%s: error %v, with client-go %v", data, err, wantErr)
-	}
-	if diff := cmp.Diff(want, got); wantErr == nil && diff != "" {
-		t.Errorf("%s (-client-go +ours):\n%s", data, diff)
-	}
-	if diff := cmp.Diff(wantMade, made); wantErr == nil && diff != "" {
-		t.Errorf("%s: what is returned (-client-go +ours):\n%s", data, diff)
+	for _, managed := range []bool{true, false} {
+		want, wantMade, wantErr := decode(ofClientGo)
+		got, made, err := decode(streamOfPods(managed))
+		for i := range got.Items { // where they can't be left out, they come
+			if !managed && i < len(want.Items) {
+				want.Items[i].ManagedFields, got.Items[i].ManagedFields = nil, nil
+			}
+		}
+		if (wantErr == nil) != (err == nil) && (managed || wantErr == nil) {
+			t.Errorf("%s: error %v, with client-go %v", data, err, wantErr)
+		}
+		if diff := cmp.Diff(want, got); wantErr == nil && diff != "" {
+			t.Errorf("%s, managed fields: %t (-client-go +ours):\n%s", data, managed, diff)
+		}
+		if diff := cmp.Diff(wantMade, made); wantErr == nil && diff != "" {
+			t.Errorf("%s, managed fields: %t: what is returned (-client-go +ours):\n%s", data, managed, diff)
+		}
 	}
 }
 
 func TestListsAreDecodedAsClientGoDoes(t *testing.T) {
 	for list, ours := range lists {
 		listAsClientGo(t, list)
-		if _, items := apartItems([]byte(list)); len(items) != ours {
+		around, items := apartItems([]byte(list))
+		if len(items) != ours {
 			t.Errorf("%s: %d items are decoded here, want %d", list, len(items), ours)
+		}
+		// What is decoded here isn't left to client-go, too.
+		if left := len(list) - len(slices.Concat(items...)) - (ours - 1); ours > 0 && len(around) != left {
+			t.Errorf("%s: client-go decodes %s", list, around)
+		}
+	}
+	for _, list := range []string{ofBuiltIn, ofCustom} {
+		for end := range len(list) { // an answer that breaks off
+			listAsClientGo(t, list[:end])
 		}
 	}
 }

@@ -79,8 +79,7 @@ func misfit(raw *coordinationv1.Lease, kinds string) (why string, duration time.
 			"all its replicas first", l.Replica, l.Protocol, protocol.Version), l.Duration
 	case !fits(l.Kinds, kinds):
 		return fmt.Sprintf("replica %s shards other kinds (%s) than this program (%s), so it is another program: give one "+
-			"of them a "+
-			"fleet of its own (--fleet) or another namespace", l.Replica, l.Kinds, kinds), l.Duration
+			"of them another fleet or namespace", l.Replica, l.Kinds, kinds), l.Duration
 	}
 	return "", 0
 }

@@ -33,8 +33,8 @@ func TestAReplicaRefusesToJoinWhomItCannotWorkWith(t *testing.T) {
 		{"nothing but a seal", map[string]string{sealed: "b"}, ""},
 		{"a kind less", map[string]string{duration: "10s", kinds: "Pod"}, ""},
 		{"a kind more", map[string]string{duration: "10s", kinds: "At.x,Deployment.apps,Pod"}, ""},
-		{"another kind", map[string]string{duration: "10s", kinds: "At.x,Deployment.apps"}, "--fleet"},
-		{"another kind alone", map[string]string{duration: "10s", kinds: "Job.batch"}, "--fleet"},
+		{"another kind", map[string]string{duration: "10s", kinds: "At.x,Deployment.apps"}, "another fleet"},
+		{"another kind alone", map[string]string{duration: "10s", kinds: "Job.batch"}, "another fleet"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s, raw := newStore(t)

@@ -1,0 +1,44 @@
+package main
+
+import (
+	"encoding/base64"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"k8s.io/client-go/rest"
+)
+
+func TestTheEndOfTheTokenForHomeIsAMetric(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "token")
+	seen := homeCredentials{&rest.Config{BearerTokenFile: path}}
+	if n := testutil.CollectAndCount(seen); n != 0 {
+		t.Errorf("without a token: %d series", n)
+	}
+	for _, end := range []int64{1_900_000_000, 2_000_000_000} { // the file is replaced while the replica runs
+		token := "e30." + base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, `{"exp":%d}`, end)) + ".c2ln"
+		if err := os.WriteFile(path, []byte(token), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := testutil.ToFloat64(seen); got != float64(end) {
+			t.Errorf("%v, want %d", got, end)
+		}
+	}
+}
+
+// The kubelet renews the token of a Pod of home, which may be good for an hour.
+func TestHomeIsNamedByTheFlagOrKUBECONFIG(t *testing.T) {
+	t.Setenv("KUBECONFIG", "")
+	if (&options{}).namesHome() {
+		t.Error("nothing names it")
+	}
+	if !(&options{homeKubeconfig: "file"}).namesHome() {
+		t.Error("the flag names it")
+	}
+	t.Setenv("KUBECONFIG", "file")
+	if !(&options{}).namesHome() {
+		t.Error("the variable names it")
+	}
+}
