@@ -110,8 +110,9 @@ func (o *options) declare(fs *pflag.FlagSet) {
 		"how long a cluster is still served after its Secret or file was deleted; "+
 			"if that comes back meanwhile, the cluster counts as changed, not as removed")
 	fs.IntVar(&o.weight, "weight", 1, "this replica's share of the work, relative to the others'")
-	fs.IntVar(&o.workers, "workers", 16, "reconciles of each kind that run at a time for one cluster, and a "+
-		"quarter more for namespaces that have none; for all together, and for the cluster of the Deployments that are copied, it is up to eight times as many")
+	fs.IntVar(&o.workers, "workers", 16, "reconciles of each kind that run at a time for one cluster, and a quarter more "+
+		"for namespaces that have none; for all together, and for the cluster of the Deployments that are copied, it is "+
+		"up to eight times as many")
 	fs.Float64Var(&o.limits.QPS, "cluster-qps", 0,
 		"`requests` a second that this replica sends to one workload cluster on average; 0 is no limit; "+
 			"the annotation "+kubeconfig.QPSAnnotation+" of a cluster's Secret replaces it for that cluster")
