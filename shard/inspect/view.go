@@ -72,11 +72,10 @@ func EncodeViews(all []ClusterView) string {
 	})
 	all = all[:min(len(all), MaxViews)]
 	for i := range all {
-		most := 0
-		if i < maxDetailed {
-			most = MaxWaiting
+		if i >= maxDetailed {
+			all[i].Namespaces = nil
 		}
-		all[i].Namespaces = all[i].Namespaces[:min(len(all[i].Namespaces), most)]
+		all[i].Namespaces = all[i].Namespaces[:min(len(all[i].Namespaces), MaxWaiting)]
 	}
 	said, err := json.Marshal(all)
 	if err != nil {
