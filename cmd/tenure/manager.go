@@ -119,7 +119,7 @@ func runManager(ctx context.Context, o *options, logTo io.Writer) error {
 		return err
 	}
 	fenced := kubeconfig.Fence(from, policy, o.removalGrace)
-	if err := errors.Join(provider.SetupWithManager(ctx, fenced), health.SetupWithManager(from),
+	if err := errors.Join(provider.SetupWithManager(ctx, health.Noting(fenced)), health.SetupWithManager(from),
 		onboard.NewRenewer(renewal).SetupWithManager(mgr)); err != nil {
 		return fmt.Errorf("setting up the workload clusters: %w", err)
 	}

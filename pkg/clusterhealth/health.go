@@ -16,9 +16,11 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 	"github.com/tenure-dev/tenure/pkg/text"
@@ -328,8 +330,27 @@ func (h *Health) Usable(cluster string) (ok bool, since time.Time) {
 }
 
 // Changed returns a channel that gets a value after clusters came, went, or changed their state. There is one channel,
-// for one receiver; changes in quick succession may share a value.
+// for one receiver; changes in quick succession may share a value. To learn of clusters that come, set the provider up
+// with [Health.Noting].
 func (h *Health) Changed() <-chan struct{} { return h.changed }
+
+// Noting returns the manager to set a provider up with: each cluster that the provider engages counts as changed. It may
+// have been found usable long before, and who looked at all clusters then doesn't know it.
+func (h *Health) Noting(mgr mcmanager.Manager) mcmanager.Manager {
+	return &notingManager{Manager: mgr, health: h}
+}
+
+type notingManager struct {
+	mcmanager.Manager
+	health *Health
+}
+
+// Engage implements multicluster.Aware.
+func (m *notingManager) Engage(ctx context.Context, name multicluster.ClusterName, cl cluster.Cluster) error {
+	err := m.Manager.Engage(ctx, name, cl)
+	m.health.signal()
+	return err
+}
 
 func (h *Health) signal() {
 	select {

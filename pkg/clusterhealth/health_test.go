@@ -23,6 +23,9 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 )
@@ -511,4 +514,35 @@ func insecure(t *testing.T, server string) (*corev1.Secret, *rest.Config) {
 		t.Fatal(err)
 	}
 	return secret, given
+}
+
+// engaging is a manager that does nothing but engage clusters.
+type engaging struct {
+	mcmanager.Manager
+	engage func() error
+}
+
+func (m *engaging) Engage(context.Context, multicluster.ClusterName, cluster.Cluster) error { return m.engage() }
+
+// Whoever looks at all clusters when the health of one changes would otherwise never see one that the provider engages
+// after it was found usable.
+func TestAClusterThatTheProviderEngagesCountsAsChangedOnceItIsThere(t *testing.T) {
+	h := New(Config{})
+	refused := errors.New("refused")
+	mgr := h.Noting(&engaging{engage: func() error {
+		select {
+		case <-h.Changed():
+			t.Error("told before the cluster is there")
+		default:
+		}
+		return refused
+	}})
+	if err := mgr.Engage(t.Context(), "west", nil); !errors.Is(err, refused) {
+		t.Errorf("Engage returned %v, want what the manager returned", err)
+	}
+	select {
+	case <-h.Changed():
+	default:
+		t.Error("nobody was told of the cluster")
+	}
 }
