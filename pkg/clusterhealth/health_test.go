@@ -522,7 +522,9 @@ type engaging struct {
 	engage func() error
 }
 
-func (m *engaging) Engage(context.Context, multicluster.ClusterName, cluster.Cluster) error { return m.engage() }
+func (m *engaging) Engage(context.Context, multicluster.ClusterName, cluster.Cluster) error {
+	return m.engage()
+}
 
 // Whoever looks at all clusters when the health of one changes would otherwise never see one that the provider engages
 // after it was found usable.

@@ -11,6 +11,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
@@ -247,6 +248,16 @@ func webhookIsSlow(t *testing.T) {
 		t.Errorf("%d live reads where there was nothing to write", west.reads)
 	}
 	b.edit("home", "kubectl", image("web:3"))
+	west.frozen.Store(true)
+	began := time.Now()
+	if _, err := b.reconcile(); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("a target that answers nothing was waited for: %s", took)
+	}
+	west.frozen.Store(false)
+	b.clock.Step(longestSilence)
 	west.webhook, west.refusesApply = 10*time.Second, apierrors.NewInternalError(errors.New("failed calling webhook"))
 	if _, err := b.reconcile(); err != nil || b.condition() != "False "+ReasonRefused {
 		t.Errorf("a webhook that fails: %v, condition %q", err, b.condition())
@@ -257,15 +268,31 @@ func webhookIsSlow(t *testing.T) {
 		!strings.Contains(b.message(), "admission webhooks") {
 		t.Errorf("a webhook that takes too long: %v, condition %q: %s", err, b.condition(), b.message())
 	}
-	west.frozen.Store(true)
-	b.clock.Step(longestSilence)
-	began := time.Now()
-	if _, err := b.reconcile(); err != nil {
-		t.Fatal(err)
-	}
-	if took := time.Since(began); took > 10*time.Second {
-		t.Errorf("a target that answers nothing was waited for: %s", took)
-	}
+}
+
+func TestSlowWritesThatConflictEachTimeHoldAWorkerForSoLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, aSource())
+		b.live()
+		west := b.clusters["west"]
+		west.webhook = 10 * time.Second
+		b.edit("home", "kubectl", image("web:2"))
+		if _, err := b.reconcile(); err != nil { // it finds out that writes are slow
+			t.Fatal(err)
+		}
+		west.refusesApply = apierrors.NewConflict(schema.GroupResource{Resource: "deployments"}, "web", errors.New("changed"))
+		b.clock.Step(longestSilence)
+		began := time.Now()
+		if _, err := b.reconcile(); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took != mostSlow*west.webhook {
+			t.Errorf("one reconcile waited for slow writes for %s, want %s", took, mostSlow*west.webhook)
+		}
+		if !strings.Contains(b.message(), errSlow.Error()) {
+			t.Errorf("the condition says %q", b.message())
+		}
+	})
 }
 
 func TestAWaitForOurOwnLimitsIsNoSlowWrite(t *testing.T) {
