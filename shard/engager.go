@@ -2,10 +2,13 @@ package shard
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
 	"github.com/tenure-dev/tenure/pkg/budget"
 	"github.com/tenure-dev/tenure/shard/internal/driver"
@@ -42,8 +45,9 @@ type engager struct {
 	put      func(driver.Event)
 	spawn    func(func())
 	room     *memory.Room
-	turns    *turnstile.Turnstile // of shards that fill caches over another server
-	failures *budget.Budget       // limits the log lines about caches that can't be filled yet
+	turns    *turnstile.Turnstile                                  // of shards that fill caches over another server
+	failures *budget.Budget                                        // limits the log lines about caches that can't be filled yet
+	aliases  map[multicluster.ClusterName]multicluster.ClusterName // see renamed
 }
 
 // of returns the engagement of a shard, nil if there is none.
@@ -122,6 +126,24 @@ func (g *engager) clustersChanged() {
 	for _, e := range g.roster.all() {
 		e.own.follow(e.ctx, g.opening(e, e.id.Cluster, false))
 		g.reach(e)
+	}
+}
+
+// renamed has shards that reach into other clusters enqueue all that they hold once another name counts for one of
+// those ([Manager.Aliases]), of which no event tells. decided is what the protocol has decided.
+func (g *engager) renamed(decided map[keyspace.ClusterName]keyspace.ClusterName) {
+	far := slices.DeleteFunc(g.roster.all(), func(e *engagement) bool { return !g.roster.reaches(e.id.Cluster) })
+	if len(far) == 0 {
+		return
+	}
+	before := g.aliases
+	if g.aliases = aliases(g.clusters.all(), decided); maps.Equal(before, g.aliases) {
+		return
+	}
+	for _, e := range far {
+		if e.gate.IsOpen() {
+			g.spawn(func() { e.backfill(g.roster.allSources()) })
+		}
 	}
 }
 

@@ -207,6 +207,7 @@ func (l *loop) do(r driver.Request) {
 		l.shards.stop(r)
 	case driver.Measure:
 		l.shards.measure()
+		l.shards.renamed(l.driver.Aliases())
 		if l.listed { // the loop must never wait for a list
 			l.report.survey(l.ctx, l.records, l.cfg, l.driver, l.clusters.all())
 		}

@@ -32,6 +32,7 @@ import (
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
+	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 	"github.com/tenure-dev/tenure/shard/internal/driver"
 	"github.com/tenure-dev/tenure/shard/internal/engage"
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
@@ -159,12 +160,9 @@ func opened(t *testing.T, m *Manager, valid func() bool) *engagement {
 	return e
 }
 
-// Whoever opens a gate enqueues all there is. A gate that stays open is opened by nobody.
-func TestWhatIsDroppedWhileALeaseSeemsToHaveRunOutIsMadeUpFor(t *testing.T) {
-	m := aManager(t, Config{Replica: "a", Kinds: []Kind{Primary(&corev1.ConfigMap{})}})
-	var over, asked atomic.Bool
-	e := opened(t, m, func() bool { asked.Store(over.Load()); return !over.Load() })
-	m.node.roster.put(e.name(), e)
+// filled fills an engagement's cache of ConfigMaps, and returns the watch that goes on from there.
+func filled(t *testing.T, e *engagement, objects ...corev1.ConfigMap) *watch.RaceFreeFakeWatcher {
+	t.Helper()
 	store, err := e.cluster().Informer(&corev1.ConfigMap{})
 	if err != nil {
 		t.Fatal(err)
@@ -172,13 +170,23 @@ func TestWhatIsDroppedWhileALeaseSeemsToHaveRunOutIsMadeUpFor(t *testing.T) {
 	events := watch.NewRaceFreeFake()
 	go store.Run(t.Context(), listed{&toolscache.ListWatch{
 		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
-			return &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}, nil
+			return &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}, Items: objects}, nil
 		},
 		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return events, nil },
 	}}, &corev1.ConfigMap{})
 	if err := store.AwaitSync(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	return events
+}
+
+// Whoever opens a gate enqueues all there is. A gate that stays open is opened by nobody.
+func TestWhatIsDroppedWhileALeaseSeemsToHaveRunOutIsMadeUpFor(t *testing.T) {
+	m := aManager(t, Config{Replica: "a", Kinds: []Kind{Primary(&corev1.ConfigMap{})}})
+	var over, asked atomic.Bool
+	e := opened(t, m, func() bool { asked.Store(over.Load()); return !over.Load() })
+	m.node.roster.put(e.name(), e)
+	events := filled(t, e)
 	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[mcreconcile.Request]())
 	defer q.ShutDown()
 	if err := m.For(&corev1.ConfigMap{}, nil).Start(t.Context(), q); err != nil {
@@ -263,22 +271,7 @@ func TestTheSizeOfAShardIsKnownAndItsLoadIsThatOfTheTenureOnceItIsOpen(t *testin
 	var measured driver.Measured
 	g := &engager{cfg: Config{Observer: NopObserver{}}, roster: m.node.roster, log: logr.Discard(),
 		put: func(event driver.Event) { measured = event.(driver.Measured) }, spawn: func(func()) {}}
-	store, err := e.cluster().Informer(&corev1.ConfigMap{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	go store.Run(t.Context(), listed{&toolscache.ListWatch{
-		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
-			return &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: "1"},
-				Items: []corev1.ConfigMap{*waits("one", "")}}, nil
-		},
-		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
-			return watch.NewRaceFreeFake(), nil
-		},
-	}}, &corev1.ConfigMap{})
-	if err := store.AwaitSync(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	filled(t, e, *waits("one", ""))
 	e.busy.Add(int64(400 * time.Second)) // of reconciles that ended while it began to drain, before it was kept
 	g.open(driver.Open{ID: e.id, Epoch: 1})
 	if n := g.status(ownership.Holding{ID: e.id}).Objects; n != 1 {
@@ -288,6 +281,50 @@ func TestTheSizeOfAShardIsKnownAndItsLoadIsThatOfTheTenureOnceItIsOpen(t *testin
 	g.measure()
 	if measured.Load > 1 {
 		t.Errorf("a load of %v, and nothing was done", measured.Load)
+	}
+}
+
+func TestWhatReachesIntoOtherClustersIsEnqueuedWhenAnotherNameCountsForOne(t *testing.T) {
+	for name, c := range map[string]struct {
+		kinds []Kind
+		want  int
+	}{
+		"it reaches":       {[]Kind{Primary(&corev1.ConfigMap{}), Copies(&corev1.Pod{})}, 1},
+		"it doesn't reach": {[]Kind{Primary(&corev1.ConfigMap{})}, 0},
+	} {
+		m := aManager(t, Config{Replica: "a", Kinds: c.kinds})
+		e := opened(t, m, func() bool { return true })
+		m.node.roster.put(e.name(), e)
+		filled(t, e, *waits("one", ""))
+		q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[mcreconcile.Request]())
+		defer q.ShutDown()
+		if err := m.For(&corev1.ConfigMap{}, nil).Start(t.Context(), q); err != nil {
+			t.Fatal(err)
+		}
+		e.gate.Open(1)
+		known := newClusterSet(logr.Discard(), 0, kubeconfig.Limits{})
+		known.clusters = map[keyspace.ClusterName]*site{"north": {}, "south": {}}
+		g := &engager{roster: m.node.roster, clusters: known, spawn: func(f func()) { f() }}
+		enqueued := func(what string, want int) {
+			t.Helper()
+			if got := q.Len(); got != want {
+				t.Errorf("%s, %s: %d keys enqueued, want %d", name, what, got, want)
+			}
+			for q.Len() > 0 {
+				key, _ := q.Get()
+				q.Done(key)
+			}
+		}
+		enqueued("at first", 0)
+		g.renamed(nil)
+		enqueued("two clusters of which nothing is known", 0)
+		known.clusters["north"].uid, known.clusters["south"].uid = "1", "1"
+		g.renamed(nil)
+		enqueued("they are one", c.want)
+		g.renamed(nil)
+		enqueued("they still are", 0)
+		g.renamed(map[keyspace.ClusterName]keyspace.ClusterName{"north": "south"})
+		enqueued("the other name counts", c.want)
 	}
 }
 

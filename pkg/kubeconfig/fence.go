@@ -79,11 +79,11 @@ func (s *secrets) Get(ctx context.Context, key client.ObjectKey, obj client.Obje
 	}
 	last := s.last[key]
 	switch {
+	case Passing(refusal): // an error is tried again, and leaves a cluster that is connected as it is
+		return refusal
 	case last != nil && last.away != nil: // it is back, and refused
 		last.away.Stop()
 		last.away = nil
-	case Passing(refusal): // an error is tried again, and leaves a cluster that is connected as it is
-		return refusal
 	case last == nil: // package clusterhealth reports why
 		return apierrors.NewNotFound(corev1.Resource("secrets"), key.Name)
 	}

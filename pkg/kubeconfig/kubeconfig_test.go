@@ -368,6 +368,16 @@ func TestAFileThatASecretNamesMayComeLater(t *testing.T) {
 	if err := read(); !Passing(err) {
 		t.Errorf("the Secret names another file, which isn't there: %v; an error leaves the cluster as it is", err)
 	}
+	if err := home.Delete(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	if err := read(); !apierrors.IsNotFound(err) {
+		t.Errorf("the Secret is gone: %v", err)
+	}
+	names(token + "-new")
+	if err := read(); !Passing(err) {
+		t.Errorf("the Secret is back, and its file isn't there: %v; what it named before would be used for ever", err)
+	}
 	secret.Data[Key] = []byte("what?")
 	if _, err := OfSecret(secret, Policy{Files: true}); err == nil || Passing(err) {
 		t.Errorf("what no time mends: %v", err)

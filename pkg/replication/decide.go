@@ -18,8 +18,8 @@ import (
 const (
 	// cacheGrace is how long the cache may take to show what we wrote.
 	cacheGrace = 2 * time.Second
-	// hiddenPause is the time between two tries to bring a copy into a cache that doesn't show it. Lists or watches may
-	// fail there, of which an apply changes nothing.
+	// hiddenPause is the time between two tries to bring a copy into a cache that doesn't show it, and between two looks
+	// at one that is being deleted. Lists or watches may fail there, of which an apply changes nothing.
 	hiddenPause = time.Minute
 )
 
@@ -83,7 +83,7 @@ func decideCopy(v copyView) (step, error) {
 	case !ours:
 		return v.foreign(), nil
 	case v.Copy.DeletionTimestamp != nil:
-		return done(outcome{State: stateLeaving, Text: "the old copy is being deleted", After: v.unseen()}), nil
+		return done(outcome{State: stateLeaving, Text: "the old copy is being deleted", After: hiddenPause}), nil
 	case v.behind():
 		// The cache doesn't show our last write yet. Its event will come.
 		return done(v.progress(cacheGrace)), nil
@@ -131,7 +131,7 @@ func (v copyView) remove(ours bool) step {
 	case !ours:
 		return done(outcome{State: stateGone, Text: "a Deployment of that name belongs to somebody else"})
 	case v.Copy.DeletionTimestamp != nil:
-		return done(outcome{State: stateLeaving, Text: "being deleted", After: v.unseen()})
+		return done(outcome{State: stateLeaving, Text: "being deleted", After: hiddenPause})
 	case v.held(v.refusedKey()):
 		return v.onHold(stateRefused)
 	}
@@ -252,15 +252,6 @@ func (v copyView) settled() step {
 		return done(o)
 	}
 	return done(v.progress(0))
-}
-
-// unseen returns after what time to look again for a copy that the cache doesn't show, so that no event will tell of
-// it; 0 for one that it shows.
-func (v copyView) unseen() time.Duration {
-	if v.Live && v.Cached == "" {
-		return hiddenPause
-	}
-	return 0
 }
 
 // formApplied returns the form of the configuration that the copy has now.

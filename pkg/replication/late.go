@@ -16,27 +16,35 @@ import (
 
 // sweepLate deletes copies of a source that this process released, if they came into being afterwards, by a request
 // that an earlier holder had in flight when it stopped. Copies of any other missing source are left alone: a home
-// cluster that lost its objects must not empty the others.
+// cluster that lost its objects must not empty the others. A cluster that counts as away may be back: nothing enqueues a
+// source that is gone once that is known.
 func (a *actor) sweepLate(ctx context.Context) (ctrl.Result, error) {
+	if !a.r.notes.released(a.key) {
+		return ctrl.Result{}, nil
+	}
+	awayToo, cancel := context.WithTimeout(ctx, a.r.config.TargetTimeout) // their caches may never be filled
+	defer cancel()
 	var failures []error
 	for _, name := range a.r.config.Targets.Names() {
-		if a.r.notes.empty() || name == a.name || !a.r.health(name).Usable {
+		cl, err := a.r.config.Clusters.GetCluster(ctx, name)
+		if name == a.name || err != nil { // a cluster that isn't connected can't have shown a copy
 			continue
 		}
-		cl, err := a.r.config.Clusters.GetCluster(ctx, name)
-		if err != nil {
-			continue // then its cache can't have shown a copy
+		looking := ctx
+		if !a.r.health(name).Usable {
+			looking = awayToo
 		}
-		failures = append(failures, a.sweepOne(ctx, cl, name))
+		copy, err := a.glance(looking, cl)
+		if copy == nil || err != nil {
+			continue // a cache that isn't filled, perhaps never, can't have shown a copy either
+		}
+		failures = append(failures, a.sweepOne(ctx, cl, name, copy))
 	}
 	return ctrl.Result{}, errors.Join(failures...)
 }
 
-func (a *actor) sweepOne(ctx context.Context, cl cluster.Cluster, name multicluster.ClusterName) error {
-	copy, err := a.glance(ctx, cl)
-	if copy == nil || err != nil {
-		return nil // a cache that isn't filled, perhaps never, can't have shown a copy either
-	}
+func (a *actor) sweepOne(ctx context.Context, cl cluster.Cluster, name multicluster.ClusterName,
+	copy *appsv1.Deployment) error {
 	uid := copy.Annotations[AnnotationOwnerUID]
 	if copy.Annotations[AnnotationSource] != sourceKey(a.name, a.key) || !a.r.notes.finished(uid) {
 		return nil
@@ -44,7 +52,7 @@ func (a *actor) sweepOne(ctx context.Context, cl cluster.Cluster, name multiclus
 	reading, cancel := context.WithTimeout(ctx, a.r.config.TargetTimeout)
 	defer cancel()
 	live := &appsv1.Deployment{}
-	err = a.home.GetAPIReader().Get(reading, a.key, live)
+	err := a.home.GetAPIReader().Get(reading, a.key, live)
 	if err == nil && isSource(live.Labels, live.Finalizers) {
 		return nil // it is a source again, and has an event of its own
 	}

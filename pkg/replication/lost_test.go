@@ -100,6 +100,55 @@ func TestCopiesOfASourceWhoseRecordWasLostAreFound(t *testing.T) {
 	}
 }
 
+// A create of an earlier holder may still be under way when its successor finds no copy, and lets the source go.
+func TestALateCopyOfASourceThatWasReleasedHereIsDeleted(t *testing.T) {
+	for name, c := range map[string]struct {
+		meanwhile func(*bench)
+		stays     bool
+	}{
+		"all is well":                {func(*bench) {}, false},
+		"its cluster counts as away": {func(b *bench) { b.down["west"] = b.clock.Now() }, false},
+		"another cluster's cache is never filled": {func(b *bench) {
+			b.down["east"], b.clusters["east"].unfilled = b.clock.Now(), true
+		}, false},
+		"another process released it": {func(b *bench) { b.restart() }, true},
+		"it is of an earlier source of that name": {func(b *bench) {
+			b.edit("west", "kubectl", annotated(AnnotationOwnerUID, "earlier"))
+		}, true},
+		"it is a source again": {func(b *bench) {
+			again := aSource()
+			again.UID = "again"
+			if err := b.clusters["home"].client.Create(b.Context(), again); err != nil {
+				b.Fatal(err)
+			}
+			b.clusters["home"].freeze()
+			b.clusters["home"].shown = nil // the cache doesn't show it yet
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, aSource())
+			b.live()
+			late := b.get("west")
+			b.delete("home")
+			b.live()
+			if b.get("west") != nil || b.get("home") != nil {
+				t.Fatal("the source isn't gone, or its copy")
+			}
+			late.ResourceVersion = ""
+			if err := b.clusters["west"].client.Create(t.Context(), late); err != nil {
+				t.Fatal(err)
+			}
+			c.meanwhile(b)
+			if _, err := b.reconcile(); err != nil {
+				t.Fatal(err)
+			}
+			if stays := b.get("west") != nil; stays != c.stays {
+				t.Errorf("the late copy stays: %v, want %v", stays, c.stays)
+			}
+		})
+	}
+}
+
 // Whoever applies an export of an earlier day writes the list of that day, too.
 func TestACopyThatAnOldListDoesNotNameIsNotForgotten(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -181,7 +181,9 @@ type notes struct {
 	// All below is guarded by mu.
 	copies  map[copyID]copyNote
 	sources map[types.UID]sourceNote
-	swept   time.Time
+	// gone are the sources that this process released, and when.
+	gone  map[types.NamespacedName]time.Time
+	swept time.Time
 }
 
 // sourceNote is what is remembered about a source.
@@ -220,6 +222,16 @@ func (n *notes) behind(source *appsv1.Deployment, now time.Time) bool {
 	return now.Sub(note.written) < cacheGrace && slices.Contains(note.replaced, source.ResourceVersion)
 }
 
+// release records that a source was released.
+func (n *notes) release(key types.NamespacedName, now time.Time) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.gone == nil {
+		n.gone = map[types.NamespacedName]time.Time{}
+	}
+	n.gone[key] = now
+}
+
 // replacedSource records that we replaced a resourceVersion of a source.
 func (n *notes) replacedSource(uid types.UID, version string, finished bool, now time.Time) {
 	n.mu.Lock()
@@ -245,11 +257,12 @@ func (n *notes) finished(uid string) bool {
 	return n.sources[types.UID(uid)].finished
 }
 
-// empty reports whether no source is remembered.
-func (n *notes) empty() bool {
+// released reports whether this process released a source of that name.
+func (n *notes) released(key types.NamespacedName) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return len(n.sources) == 0
+	_, found := n.gone[key]
+	return found
 }
 
 // sweep drops old notes from time to time. The caller holds mu.
@@ -266,6 +279,11 @@ func (n *notes) sweep(now time.Time) {
 	for uid, note := range n.sources {
 		if now.Sub(note.written) > noteLife {
 			delete(n.sources, uid)
+		}
+	}
+	for key, released := range n.gone {
+		if now.Sub(released) > noteLife {
+			delete(n.gone, key)
 		}
 	}
 }

@@ -203,7 +203,7 @@ func TestOneCopyOnTrialFindsOutForAll(t *testing.T) {
 	if _, err := b.reconcile(); err != nil || b.condition() != "False "+ReasonAway {
 		t.Fatalf("%s, %v, want the trial to find that west doesn't answer", b.condition(), err)
 	}
-	if asked = 0; b.subject.notes.empty() {
+	if asked = 0; len(b.subject.notes.copies) == 0 {
 		t.Fatal("nothing is noted")
 	}
 	if _, err := b.reconcile(); err != nil || asked != 1 { // east

@@ -210,6 +210,9 @@ func (a *actor) remember(ctx context.Context, record record) error {
 		}
 		return fmt.Errorf("writing the list of copies of Deployment %s: %w", a.key, err)
 	}
+	if !record.Finalizer {
+		a.r.notes.release(a.key, a.r.now())
+	}
 	a.r.notes.replacedSource(a.source.UID, seen, !record.Finalizer, a.r.now())
 	a.source = next
 	a.confirm = func() error { return nil }

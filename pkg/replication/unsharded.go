@@ -3,6 +3,7 @@ package replication
 import (
 	"context"
 	"fmt"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -71,7 +72,7 @@ func eventsOf(home multicluster.ClusterName) mchandler.TypedEventHandlerFunc[cli
 func concerned(o client.Object, atHome bool) (types.NamespacedName, bool) {
 	if atHome {
 		d, _ := o.(*appsv1.Deployment)
-		return client.ObjectKeyFromObject(o), isSource(o.GetLabels(), o.GetFinalizers()) || d != nil && mayHaveCopies(d)
+		return client.ObjectKeyFromObject(o), isSource(o.GetLabels(), o.GetFinalizers()) || d != nil && findCondition(d) != nil
 	}
 	return SourceOf(o)
 }
@@ -80,23 +81,30 @@ func request(home multicluster.ClusterName, key types.NamespacedName) mcreconcil
 	return mcreconcile.Request{ClusterName: home, Request: reconcile.Request{NamespacedName: key}}
 }
 
+// listTimeout bounds a list of the sources, and is the time until the next try. A list waits until the cache is filled,
+// which never happens if the provider has just dropped the cluster.
+const listTimeout = 5 * time.Second
+
 // enqueueAll enqueues all sources on each value from changed, until the context ends.
 func enqueueAll(ctx context.Context, mgr mcmanager.Manager, home multicluster.ClusterName,
 	changed <-chan struct{}, q queue) {
+	var again <-chan time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-changed:
+		case <-again:
 		}
+		again = nil
 		cl, err := mgr.GetCluster(ctx, home)
 		if err != nil {
 			continue // its sources are enqueued when it comes
 		}
 		list := &appsv1.DeploymentList{}
-		if err := cl.GetClient().List(ctx, list); err != nil {
-			mgr.GetLogger().Error(err, "sources can't be listed; they will be when clusters change again",
-				"cluster", string(home))
+		if err := listWithin(ctx, cl.GetClient(), list); err != nil {
+			mgr.GetLogger().Error(err, "sources can't be listed; trying again", "cluster", string(home))
+			again = time.After(listTimeout)
 			continue
 		}
 		for i := range list.Items {
@@ -105,4 +113,10 @@ func enqueueAll(ctx context.Context, mgr mcmanager.Manager, home multicluster.Cl
 			}
 		}
 	}
+}
+
+func listWithin(ctx context.Context, from client.Reader, into client.ObjectList) error {
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	return from.List(ctx, into)
 }
