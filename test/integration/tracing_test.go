@@ -42,7 +42,7 @@ func TestEveryReconcileIsAWholeTraceAndNoSecretComesOut(t *testing.T) {
 	createAts(t, west, tracedNamespace, "at", tracedAts, spec)
 	// Every new holder looks at these. The others may be over when their shard moves, and then it has no first reconcile.
 	spec.Suspend = true
-	createAts(t, west, tracedNamespace, "suspended", 20, spec)
+	createAts(t, west, tracedNamespace, "suspended", 100, spec) // some of them in each shard
 	labtest.Until(t, "the first replica serves all shards",
 		func() bool { return sum(scrape(t, first), "tenure_shards_held") == 4 })
 	second := labtest.Replica(t, f, "second")

@@ -247,8 +247,8 @@ func (r *rig) hasEvent(secret, reason string) error {
 // all that has begun.
 func TestAClusterWithTwoNamesIsServedOnce(t *testing.T) {
 	r := newRig(t)
-	r.start("n1")
-	r.start("n2")
+	r.start("n1", "--lease-duration=10s") // no stall of the machine ends it
+	r.start("n2", "--lease-duration=10s")
 	r.settle()
 	const second = "occident" // the first by alphabet, but west has a layout
 	facts.names = map[string]string{second: "west"}

@@ -15,7 +15,7 @@ import (
 func TestASlowClusterHoldsUpNoOther(t *testing.T) {
 	r := newRig(t)
 	const rounds, inWest, inEast, delay = 10, 4, 5, 2500 * time.Millisecond
-	r.start("n1", "--workers=4")
+	r.start("n1", "--workers=4", "--lease-duration=10s")
 	r.settle()
 	late := r.Proxy("west").Inject(faultproxy.Rule{
 		Match: faultproxy.Match{Verbs: []string{"get", "create", "update", "patch"}}, Fault: faultproxy.Delay, Delay: delay,
