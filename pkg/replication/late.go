@@ -16,8 +16,8 @@ import (
 
 // sweepLate deletes copies of a source that this process released, if they came into being afterwards, by a request
 // that an earlier holder had in flight when it stopped. Copies of any other missing source are left alone: a home
-// cluster that lost its objects must not empty the others. A cluster that counts as away may be back: nothing enqueues a
-// source that is gone once that is known.
+// cluster that lost its objects must not empty the others. A cluster that counts as away may be back: nothing enqueues
+// a source that is gone once that is known.
 func (a *actor) sweepLate(ctx context.Context) (ctrl.Result, error) {
 	if !a.r.notes.released(a.key) {
 		return ctrl.Result{}, nil

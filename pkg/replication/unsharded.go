@@ -72,7 +72,8 @@ func eventsOf(home multicluster.ClusterName) mchandler.TypedEventHandlerFunc[cli
 func concerned(o client.Object, atHome bool) (types.NamespacedName, bool) {
 	if atHome {
 		d, _ := o.(*appsv1.Deployment)
-		return client.ObjectKeyFromObject(o), isSource(o.GetLabels(), o.GetFinalizers()) || d != nil && findCondition(d) != nil
+		left := d != nil && findCondition(d) != nil
+		return client.ObjectKeyFromObject(o), left || isSource(o.GetLabels(), o.GetFinalizers())
 	}
 	return SourceOf(o)
 }
