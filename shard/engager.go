@@ -45,9 +45,10 @@ type engager struct {
 	put      func(driver.Event)
 	spawn    func(func())
 	room     *memory.Room
-	turns    *turnstile.Turnstile                                  // of shards that fill caches over another server
-	failures *budget.Budget                                        // limits the log lines about caches that can't be filled yet
-	aliases  map[multicluster.ClusterName]multicluster.ClusterName // see renamed
+	turns    *turnstile.Turnstile // of shards that fill caches over another server
+	failures *budget.Budget       // limits the log lines about caches that can't be filled yet
+
+	aliases map[multicluster.ClusterName]multicluster.ClusterName // as renamed saw them last
 }
 
 // of returns the engagement of a shard, nil if there is none.
