@@ -168,6 +168,7 @@ func (e *engagement) backfill(sources []*kindSource) {
 
 // beginAwares returns the context to engage unmodified controllers with.
 func (e *engagement) beginAwares() context.Context {
+	e.endAwares() // a change of caches may have engaged them while the shard drained
 	ctx, cancel := context.WithCancel(e.ctx)
 	e.mu.Lock()
 	defer e.mu.Unlock()

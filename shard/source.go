@@ -272,6 +272,9 @@ func (s *kindSource) updated(e *engagement, old, obj any) {
 	o, alsoOK := obj.(client.Object)
 	switch {
 	case !ok || !alsoOK:
+	case before.GetUID() != o.GetUID(): // it took the other's name while the watch was interrupted
+		s.deleted(e, before)
+		s.added(e, o, false)
 	case s.filter.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: o}):
 		how := live
 		if version := o.GetResourceVersion(); version != "" && version == before.GetResourceVersion() {

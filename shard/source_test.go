@@ -25,8 +25,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 	"sigs.k8s.io/multicluster-runtime/pkg/clusters"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
@@ -325,6 +327,33 @@ func TestWhatReachesIntoOtherClustersIsEnqueuedWhenAnotherNameCountsForOne(t *te
 		enqueued("they still are", 0)
 		g.renamed(map[keyspace.ClusterName]keyspace.ClusterName{"north": "south"})
 		enqueued("the other name counts", c.want)
+	}
+}
+
+// A list after a gap shows an object that was deleted and made again as changed. Most predicates look at what a change
+// leaves alone then.
+func TestAnObjectThatTookTheNameOfAnotherIsNew(t *testing.T) {
+	m := aManager(t, Config{Replica: "a", Kinds: []Kind{Primary(&corev1.ConfigMap{})}})
+	e := opened(t, m, func() bool { return true })
+	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[mcreconcile.Request]())
+	defer q.ShutDown()
+	deleted := 0
+	s := m.For(&corev1.ConfigMap{}, nil, predicate.GenerationChangedPredicate{}, predicate.Funcs{
+		DeleteFunc: func(event.DeleteEvent) bool { deleted++; return true },
+	}).(*kindSource)
+	if err := s.Start(t.Context(), q); err != nil {
+		t.Fatal(err)
+	}
+	before, after := waits("one", ""), waits("one", "")
+	before.UID, after.UID = "1", "1"
+	s.updated(e, before, after)
+	if n := q.Len(); n != 0 || deleted != 0 {
+		t.Errorf("%d keys enqueued, %d deleted, and no generation changed", n, deleted)
+	}
+	after.UID = "2"
+	s.updated(e, before, after)
+	if n := q.Len(); n != 1 || deleted != 1 {
+		t.Errorf("%d keys enqueued, %d deleted, want 1 of each: it is another object", n, deleted)
 	}
 }
 
