@@ -357,6 +357,16 @@ func TestAnObjectThatTookTheNameOfAnotherIsNew(t *testing.T) {
 	}
 }
 
+// Otherwise the controller takes itself for engaged, and enqueues nothing.
+func TestAControllerThatIsEngagedAnewIsDisengagedFirst(t *testing.T) {
+	e := &engagement{ctx: t.Context()}
+	first := e.beginAwares()
+	second := e.beginAwares()
+	if first.Err() == nil || second.Err() != nil {
+		t.Errorf("the first engagement: %v, the second: %v", first.Err(), second.Err())
+	}
+}
+
 // One object has one key, whoever enqueues it: the namespace of what it owns isn't its own where it has none.
 func TestAnOwnerWithoutANamespaceHasOneKey(t *testing.T) {
 	m := aManager(t, Config{Replica: "a", Kinds: []Kind{Primary(&corev1.Namespace{}), Owned(&corev1.ConfigMap{})}})

@@ -335,7 +335,7 @@ func (h *Health) Usable(cluster string) (ok bool, since time.Time) {
 func (h *Health) Changed() <-chan struct{} { return h.changed }
 
 // Noting returns the manager to set a provider up with: each cluster that the provider engages counts as changed. It
-// may have been found usable long before, and who looked at all clusters then doesn't know it.
+// may have been found usable long before, and whoever looked at all clusters then didn't see it.
 func (h *Health) Noting(mgr mcmanager.Manager) mcmanager.Manager {
 	return &notingManager{Manager: mgr, health: h}
 }

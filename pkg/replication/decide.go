@@ -18,8 +18,8 @@ import (
 const (
 	// cacheGrace is how long the cache may take to show what we wrote.
 	cacheGrace = 2 * time.Second
-	// hiddenPause is the time between two tries to bring a copy into a cache that doesn't show it, and between two looks
-	// at one that is being deleted. Lists or watches may fail there, of which an apply changes nothing.
+	// hiddenPause is the time between two tries to bring a copy into a cache that doesn't show it: lists or watches may
+	// fail there, of which an apply changes nothing. It is also the time between two looks at one that is being deleted.
 	hiddenPause = time.Minute
 )
 

@@ -19,10 +19,11 @@ import (
 // cluster that lost its objects must not empty the others. A cluster that counts as away may be back: nothing enqueues
 // a source that is gone once that is known.
 func (a *actor) sweepLate(ctx context.Context) (ctrl.Result, error) {
-	if !a.r.notes.released(a.key) {
+	if !a.r.notes.releasedOne(a.key) {
 		return ctrl.Result{}, nil
 	}
-	awayToo, cancel := context.WithTimeout(ctx, a.r.config.TargetTimeout) // their caches may never be filled
+	// Bounds the looks into all clusters that count as away: their caches may never be filled.
+	ifAway, cancel := context.WithTimeout(ctx, a.r.config.TargetTimeout)
 	defer cancel()
 	var failures []error
 	for _, name := range a.r.config.Targets.Names() {
@@ -32,7 +33,7 @@ func (a *actor) sweepLate(ctx context.Context) (ctrl.Result, error) {
 		}
 		looking := ctx
 		if !a.r.health(name).Usable {
-			looking = awayToo
+			looking = ifAway
 		}
 		copy, err := a.glance(looking, cl)
 		if copy == nil || err != nil {

@@ -9,6 +9,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 )
 
@@ -181,9 +182,9 @@ type notes struct {
 	// All below is guarded by mu.
 	copies  map[copyID]copyNote
 	sources map[types.UID]sourceNote
-	// gone are the sources that this process released, and when.
-	gone  map[types.NamespacedName]time.Time
-	swept time.Time
+	// released are the names of sources that this process released, and when.
+	released map[types.NamespacedName]time.Time
+	swept    time.Time
 }
 
 // sourceNote is what is remembered about a source.
@@ -222,31 +223,24 @@ func (n *notes) behind(source *appsv1.Deployment, now time.Time) bool {
 	return now.Sub(note.written) < cacheGrace && slices.Contains(note.replaced, source.ResourceVersion)
 }
 
-// release records that a source was released.
-func (n *notes) release(key types.NamespacedName, now time.Time) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.gone == nil {
-		n.gone = map[types.NamespacedName]time.Time{}
-	}
-	n.gone[key] = now
-}
-
-// replacedSource records that we replaced a resourceVersion of a source.
-func (n *notes) replacedSource(uid types.UID, version string, finished bool, now time.Time) {
+// replaced records that we replaced this version of a source, and whether we released the source by that.
+func (n *notes) replaced(source *appsv1.Deployment, finished bool, now time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.sources == nil {
-		n.sources = map[types.UID]sourceNote{}
+		n.sources, n.released = map[types.UID]sourceNote{}, map[types.NamespacedName]time.Time{}
 	}
-	note := n.sources[uid]
+	if finished {
+		n.released[client.ObjectKeyFromObject(source)] = now
+	}
+	note := n.sources[source.UID]
 	if now.Sub(note.written) >= cacheGrace {
 		note.replaced = nil
 	}
-	note.replaced = append(note.replaced, version)
+	note.replaced = append(note.replaced, source.ResourceVersion)
 	note.finished = finished
 	note.written = now
-	n.sources[uid] = note
+	n.sources[source.UID] = note
 	n.sweep(now)
 }
 
@@ -257,11 +251,11 @@ func (n *notes) finished(uid string) bool {
 	return n.sources[types.UID(uid)].finished
 }
 
-// released reports whether this process released a source of that name.
-func (n *notes) released(key types.NamespacedName) bool {
+// releasedOne reports whether this process released a source of that name.
+func (n *notes) releasedOne(key types.NamespacedName) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	_, found := n.gone[key]
+	_, found := n.released[key]
 	return found
 }
 
@@ -281,9 +275,9 @@ func (n *notes) sweep(now time.Time) {
 			delete(n.sources, uid)
 		}
 	}
-	for key, released := range n.gone {
-		if now.Sub(released) > noteLife {
-			delete(n.gone, key)
+	for key, when := range n.released {
+		if now.Sub(when) > noteLife {
+			delete(n.released, key)
 		}
 	}
 }

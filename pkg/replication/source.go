@@ -198,7 +198,6 @@ func (a *actor) remember(ctx context.Context, record record) error {
 	if recordOf(a.source).equal(record) {
 		return nil
 	}
-	seen := a.source.ResourceVersion
 	next := a.source.DeepCopy()
 	record.put(next)
 	patch := client.MergeFromWithOptions(a.source.DeepCopy(), client.MergeFromWithOptimisticLock{})
@@ -210,10 +209,7 @@ func (a *actor) remember(ctx context.Context, record record) error {
 		}
 		return fmt.Errorf("writing the list of copies of Deployment %s: %w", a.key, err)
 	}
-	if !record.Finalizer {
-		a.r.notes.release(a.key, a.r.now())
-	}
-	a.r.notes.replacedSource(a.source.UID, seen, !record.Finalizer, a.r.now())
+	a.r.notes.replaced(a.source, !record.Finalizer, a.r.now())
 	a.source = next
 	a.confirm = func() error { return nil }
 	return nil
@@ -257,14 +253,13 @@ func (a *actor) writeConditions(ctx context.Context, condition *appsv1.Deploymen
 		},
 		"status": map[string]any{"conditions": conditions},
 	}}
-	seen := a.source.ResourceVersion
 	err := a.home.GetClient().Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(status),
 		client.FieldOwner(FieldManager), client.ForceOwnership)
 	if err != nil {
 		return fmt.Errorf("writing the condition of Deployment %s: %w", a.key, err)
 	}
-	if status.GetResourceVersion() != seen {
-		a.r.notes.replacedSource(a.source.UID, seen, false, a.r.now())
+	if status.GetResourceVersion() != a.source.ResourceVersion {
+		a.r.notes.replaced(a.source, false, a.r.now())
 	}
 	a.source = a.source.DeepCopy()
 	a.source.ResourceVersion = status.GetResourceVersion()

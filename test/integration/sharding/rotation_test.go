@@ -92,8 +92,8 @@ func TestRotatedBrokenAndMovedCredentialsAreNotNoticed(t *testing.T) {
 	}
 	const moves = 7 // the first change that goes to another server
 	const mends = 3 // the first one after the refused credentials
-	// Credentials that work are in use before the next change, or that takes the offer back: how often they were replaced
-	// before a change.
+	// How often credentials must have been replaced before these changes. A change takes back credentials that aren't in
+	// use yet.
 	replaced := map[int]int{1: 1, 5: 2, 7: 3}
 	inUse := func(times int) error {
 		return r.logged(replicas, "cluster's credentials replaced", times*len(replicas))
