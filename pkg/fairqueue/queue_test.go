@@ -729,11 +729,16 @@ func TestTakingAKeyCostsTheSameHoweverManyNamespacesWait(t *testing.T) {
 
 func BenchmarkAKeyThroughTheQueue(b *testing.B) {
 	limiter := workqueue.DefaultTypedControllerRateLimiter[string]()
-	for name, q := range map[string]priorityqueue.PriorityQueue[string]{
-		"fair":     New(Options[string]{Limiter: limiter, Tenant: tenant, Workers: 128, PerCluster: 16}),
-		"priority": priorityqueue.New("", func(o *priorityqueue.Opts[string]) { o.RateLimiter = limiter }),
+	for name, make := range map[string]func() priorityqueue.PriorityQueue[string]{
+		"fair": func() priorityqueue.PriorityQueue[string] {
+			return New(Options[string]{Limiter: limiter, Tenant: tenant, Workers: 128, PerCluster: 16})
+		},
+		"priority": func() priorityqueue.PriorityQueue[string] {
+			return priorityqueue.New("", func(o *priorityqueue.Opts[string]) { o.RateLimiter = limiter })
+		},
 	} {
 		b.Run(name, func(b *testing.B) {
+			q := make()
 			defer q.ShutDown()
 			for i := range 1000 { // that keep the queue from being empty
 				q.AddAfter(fmt.Sprintf("c/n%d/%d", i%10, i), time.Hour)
