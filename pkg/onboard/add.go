@@ -150,6 +150,7 @@ func (o Onboarder) planAdd(ctx context.Context, home, there client.Client, a Add
 		return p, fmt.Errorf("cluster %s: %w", o.Name, err)
 	}
 	p.steps, err = decide(found, want)
+	p.verdict = p.verdict.after(p.steps, p.known.Own)
 	return p, err
 }
 

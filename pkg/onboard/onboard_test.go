@@ -538,6 +538,26 @@ func TestASecretIsKeptRenewedOrRefused(t *testing.T) {
 	}
 }
 
+func TestATokenOfAServiceAccountThatIsMadeAnewIsReplaced(t *testing.T) {
+	account := &unstructured.Unstructured{Object: map[string]any{"kind": kindAccount}}
+	anew, there := []step{{account, created, ""}}, []step{{account, unchanged, ""}}
+	for name, c := range map[string]struct {
+		own   *corev1.Secret
+		steps []step
+		want  bool
+	}{
+		"made anew":                            {secretOf(t, "west", west, now, nil), anew, true},
+		"there":                                {secretOf(t, "west", west, now, nil), there, false},
+		"made anew, but the token isn't of it": {secretOf(t, "west", west, now, byHand), anew, false},
+		"no Secret":                            {nil, anew, false},
+	} {
+		was := verdict{Action: unchanged}
+		if got := was.after(c.steps, c.own); got.NewToken != c.want || (got == was) == c.want {
+			t.Errorf("%s: %+v, new token wanted: %v", name, got, c.want)
+		}
+	}
+}
+
 func TestReplicasRefuseATemplateAndNameTheField(t *testing.T) {
 	s, err := template("ns", "west", west, everywhere)
 	if err != nil {

@@ -30,8 +30,13 @@ const (
 	renewTimeout = 10 * time.Second
 	// lookAgain is the time between two checks whether a token is due and this replica renews. They cost no request.
 	lookAgain = 5 * time.Second
-	// lookRarely is the same where a token isn't due: its kubeconfig has to be parsed for that.
+	// lookRarely is the same where a token isn't due: its kubeconfig has to be parsed for that. lookOthers is that of
+	// replicas that leave a token to another one first.
 	lookRarely = time.Minute
+	lookOthers = 10 * time.Minute
+	// ownersTime is how long others leave a token that is due to the owner, which may be unable to reach the cluster; but
+	// no longer than a twentieth of the token's life. In as long again, each of them tries at a time of its own.
+	ownersTime = 5 * time.Minute
 	// renewalReporter is the reporting controller of the events. It isn't that of package clusterhealth: a token that
 	// isn't renewed is still good.
 	renewalReporter = "tenure-renewal"
@@ -45,8 +50,8 @@ const (
 
 var renewed = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 	Name: "tenure_cluster_token_renewed",
-	Help: "Whether the fleet renews the token of a cluster by itself: 1 while it does, 0 while it can't. Only at the " +
-		"replica that renews it, and only for tokens that tenure cluster add or rotate requested.",
+	Help: "Whether the fleet renews the token of a cluster by itself: 1 while it does, 0 at replicas that tried and " +
+		"couldn't. Only for tokens that tenure cluster add or rotate requested.",
 }, []string{"cluster"})
 
 func init() { metrics.Registry.MustRegister(renewed) }
@@ -59,8 +64,9 @@ type RenewerConfig struct {
 	Replica string
 	// Policy says what kubeconfigs may do.
 	Policy kubeconfig.Policy
-	// Owner reports whether this replica is the one that renews. If two replicas do, no harm is done: the second
-	// write is a conflict. Nil means that the manager's leader election decides.
+	// Owner reports whether this replica is to renew first. The others renew what stays due for minutes. If two replicas
+	// renew at a time, no harm is done: the second write is a conflict. Nil means that the manager's leader election
+	// decides.
 	Owner func() bool
 	// Now is the clock; nil means the system's.
 	Now func() time.Time
@@ -70,9 +76,10 @@ type RenewerConfig struct {
 // token of the replicas' service account, and puts it into the cluster's Secret. It changes only a kubeconfig that
 // a command of this package or the Renewer itself wrote; see [SumAnnotation].
 type Renewer struct {
-	cfg  RenewerConfig
-	home client.Client
-	log  logr.Logger
+	cfg      RenewerConfig
+	home     client.Client
+	log      logr.Logger
+	patience float64 // from 0 to 1, so that those that aren't the owner don't all try at once
 
 	mu    sync.Mutex // guards tries
 	tries map[string]*try
@@ -93,7 +100,7 @@ func NewRenewer(cfg RenewerConfig) *Renewer {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	return &Renewer{cfg: cfg, tries: map[string]*try{}}
+	return &Renewer{cfg: cfg, patience: rand.Float64(), tries: map[string]*try{}}
 }
 
 // SetupWithManager adds the Renewer to the home cluster's manager.
@@ -120,10 +127,6 @@ func (r *Renewer) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 		r.forget(req.Name)
 		return ctrl.Result{}, nil
 	}
-	if r.cfg.Owner != nil && !r.cfg.Owner() { // before the kubeconfig is parsed: so it is at all replicas but one
-		r.forget(req.Name)
-		return ctrl.Result{RequeueAfter: lookAgain}, nil
-	}
 	held := hold(secret, r.cfg.Policy)
 	if !held.Renewed {
 		r.forget(req.Name)
@@ -134,10 +137,18 @@ func (r *Renewer) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 	if len(t.about) > 0 && !slices.Contains(t.about, secret.Annotations[SumAnnotation]) {
 		*t = try{}
 	}
+	due, rarely := renewAt(secret, held.issued, held.Expires), lookRarely
+	if r.cfg.Owner != nil && !r.cfg.Owner() {
+		rarely = lookOthers
+		if !now.Before(due) {
+			wait := min(held.Expires.Sub(held.issued)/20, ownersTime)
+			due = due.Add(wait + time.Duration(r.patience*float64(wait)))
+		}
+	}
 	again := lookAgain
-	if due := renewAt(secret, held.issued, held.Expires); now.Before(due) {
-		t.failures = 0 // somebody else has renewed it
-		again = max(lookAgain, min(due.Sub(now), lookRarely))
+	if now.Before(due) {
+		t.failures = 0 // somebody else has renewed it, or is to
+		again = max(lookAgain, min(due.Sub(now), rarely))
 	} else if !now.Before(t.next) {
 		r.renew(ctx, secret, held, t)
 	}

@@ -301,6 +301,18 @@ func judgeSecret(namespace, name string, t target, a Access, k known, now time.T
 	return v, nil
 }
 
+// after changes the verdict where the steps make the replicas' service account anew: tokens of the one before are dead,
+// though the cluster, which may be out of reach from here, didn't say so.
+func (v verdict) after(steps []step, own *corev1.Secret) verdict {
+	anew := slices.ContainsFunc(steps, func(s step) bool {
+		return s.Action == created && s.Object.GetKind() == kindAccount
+	})
+	if v.NewToken || own == nil || !requested(own) || !anew {
+		return v
+	}
+	return verdict{updated, true, "the service account that its token was for is gone"}
+}
+
 // same returns the field by which a Secret is known to be the target's, and its value; "" if it isn't.
 func same(s *corev1.Secret, t target) (field, value string) {
 	if uid := s.Annotations[UIDAnnotation]; uid != "" {
