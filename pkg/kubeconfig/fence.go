@@ -7,14 +7,28 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
+)
+
+const (
+	// readAgain is when a Secret with a passing refusal is read again. The provider's own retries come ever more
+	// rarely, after a day of them once in 17 minutes.
+	readAgain = 30 * time.Second
+	// engaged is how many clusters the provider may be engaging at once. One that can't be listed takes a worker for as
+	// long as that lasts, if an index needs its objects.
+	engaged = 100
 )
 
 // Fence returns the manager to set up a kubeconfig provider with. Of a Secret, the provider sees only what
 // [OfSecret] makes of it. See the package comment for Secrets that are refused. grace is how long a Secret may be away
-// and still count as the same when it comes back.
+// and still count as the same when it comes back. Clusters are engaged side by side.
 func Fence(mgr mcmanager.Manager, policy Policy, grace time.Duration) mcmanager.Manager {
 	local := mgr.GetLocalManager()
 	return &fencedManager{Manager: mgr, local: &fencedLocal{
@@ -31,10 +45,26 @@ func (m *fencedManager) GetLocalManager() manager.Manager { return m.local }
 
 type fencedLocal struct {
 	manager.Manager
-	secrets client.Client
+	secrets *secrets
 }
 
 func (m *fencedLocal) GetClient() client.Client { return m.secrets }
+
+func (m *fencedLocal) GetControllerOptions() config.Controller {
+	options := m.Manager.GetControllerOptions()
+	options.MaxConcurrentReconciles = engaged
+	return options
+}
+
+// Add adds the provider's controller, and gets hold of its queue.
+func (m *fencedLocal) Add(r manager.Runnable) error {
+	if c, ok := r.(controller.Controller); ok {
+		if err := c.Watch(source.Func(m.secrets.use)); err != nil {
+			return err
+		}
+	}
+	return m.Manager.Add(r)
+}
 
 // secrets is a client whose Secrets hold inspected kubeconfigs and nothing else. It is safe for concurrent use.
 type secrets struct {
@@ -42,8 +72,9 @@ type secrets struct {
 	policy Policy
 	grace  time.Duration
 
-	mu   sync.Mutex // guards last
-	last map[client.ObjectKey]*handedOut
+	mu    sync.Mutex // guards what follows
+	last  map[client.ObjectKey]*handedOut
+	queue workqueue.TypedRateLimitingInterface[reconcile.Request] // the provider's, nil before it starts
 }
 
 // handedOut is the kubeconfig of a Secret that was last handed out. It is kept until the Secret has been away for the
@@ -55,6 +86,13 @@ type handedOut struct {
 
 func newSecrets(inner client.Client, policy Policy, grace time.Duration) *secrets {
 	return &secrets{Client: inner, policy: policy, grace: grace, last: map[client.ObjectKey]*handedOut{}}
+}
+
+func (s *secrets) use(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.queue = queue
+	return nil
 }
 
 func (s *secrets) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
@@ -80,6 +118,9 @@ func (s *secrets) Get(ctx context.Context, key client.ObjectKey, obj client.Obje
 	last := s.last[key]
 	switch {
 	case Passing(refusal): // an error is tried again, and leaves a cluster that is connected as it is
+		if s.queue != nil {
+			s.queue.AddAfter(reconcile.Request{NamespacedName: key}, readAgain)
+		}
 		return refusal
 	case last != nil && last.away != nil: // it is back, and refused
 		last.away.Stop()
