@@ -267,7 +267,7 @@ func (g Gatherer) Why(ctx context.Context, object Object, workload *rest.Config)
 	case !given && (q.At != nil || q.Deployment != nil):
 		q.Barred = q.barred(ctx, c)
 	}
-	q.Snapshot.Now = time.Now()
+	q.Read = time.Now()
 	return q, nil
 }
 

@@ -3,6 +3,7 @@ package console
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -23,6 +24,8 @@ type Question struct {
 	Unreadable string
 	// Pod of the At, if there is one.
 	Pod *corev1.Pod
+	// Read is when these were read, which may be seconds after the Leases in Snapshot; zero means at the same time.
+	Read time.Time
 	// Barred: the replicas may not write the status of Ats, or to Deployments, in the object's namespace.
 	Barred bool
 }

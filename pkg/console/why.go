@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -52,7 +53,7 @@ type Link struct {
 // is pure.
 func Explain(q Question) Why {
 	w := &why{Why: Why{Object: q.Object.String(), Namespace: q.Object.Namespace, Cluster: q.Object.Cluster},
-		now: q.Snapshot.Now, barred: q.Barred}
+		now: cmp.Or(q.Read, q.Snapshot.Now), barred: q.Barred}
 	v := look(q.Snapshot)
 	w.Unread = slices.Concat(q.Snapshot.Unread, v.members.unread)
 	w.cluster(v)

@@ -89,6 +89,10 @@ func TestWhyFollowsTheChainAndNamesTheBrokenLink(t *testing.T) {
 			verdict: "lease: the holder is dead, or can't write to the home cluster",
 			broken:  []string{"lease: the holder is dead, or can't write to the home cluster"},
 		},
+		"its cluster answered half a minute after the leases were read": {
+			change:  func(q *Question) { q.Read = now.Add(30 * time.Second) },
+			verdict: "r1 has it; its time comes in 30s",
+		},
 		"the holder is sealed": {
 			change:  func(q *Question) { q.Snapshot.Records.Leases[1].Annotations["tenure.dev/sealed-by"] = "r0" },
 			verdict: "lease: the holder was declared dead", broken: []string{"lease: the holder was declared dead"},

@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	"k8s.io/client-go/rest"
+
+	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 )
 
 // apiServer knows whether an API server continues the traces of its client. It does so only for system:masters and
@@ -45,6 +47,8 @@ func (s *apiServer) continues() bool {
 
 // groupsOf asks an API server for the groups of our own user.
 func groupsOf(ctx context.Context, config *rest.Config) ([]string, error) {
+	config = rest.CopyConfig(config)
+	kubeconfig.Bound(config)
 	client, err := authenticationclient.NewForConfig(config)
 	if err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -96,6 +97,21 @@ func TestOnlyAnAPIServerThatContinuesOurTracesIsToldToRecordThem(t *testing.T) {
 				t.Errorf("asked %d times", n)
 			}
 		})
+	}
+}
+
+func TestAnAnswerWithoutAnEndToWhoWeAreIsGivenUp(t *testing.T) {
+	groups := `{"kind":"SelfSubjectReview","apiVersion":"authentication.k8s.io/v1","status":{"userInfo":{"groups":["a"]}}}`
+	for spaces, want := range map[int]bool{0: true, 20 << 20: false} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write(bytes.Repeat([]byte(" "), spaces))
+			_, _ = w.Write([]byte(groups))
+		}))
+		defer server.Close()
+		if got, err := groupsOf(t.Context(), &rest.Config{Host: server.URL}); (len(got) == 1) != want {
+			t.Errorf("behind %d spaces: %v, %v", spaces, got, err)
+		}
 	}
 }
 
