@@ -199,6 +199,10 @@ func clusters(b *dashboard.DashboardBuilder) {
 		"put off, and for what.", "none",
 		q("count by (cluster, state, cause) (tenure_cluster_state{+state!=\"closed\"})",
 			"{{cluster}} {{state}} {{cause}}")).NoValue("None").AxisSoftMax(1))
+	b.WithPanel(lines("Writes that wait for a limit", "How many writes wait, over all replicas, since their cluster's "+
+		"limits leave them no turn yet; the ten clusters with the most.", "none",
+		q("topk(10, sum by (cluster) (tenure_cluster_writes{+state=\"waiting\"})) > 0", "{{cluster}}")).NoValue(
+		"None").AxisSoftMax(1))
 	b.WithPanel(lines("Kubeconfigs rejected", "Replicas that use a connection from before, since what is in the Secret "+
 		"or file now doesn't work.", "none",
 		q("count by (cluster, reason) (tenure_cluster_kubeconfig_rejected{})", "{{cluster}} {{reason}}")).NoValue(

@@ -71,6 +71,10 @@ func NewCollector(status func() shard.Status) *Collector {
 		{"tenure_cluster_state",
 			"How a cluster answers this replica's requests: always 1, with the state (closed, limited, " +
 				"open, half-open) and what it is for as labels.", []string{"cluster", "state", "cause"}},
+		{"tenure_cluster_writes", "Writes to a cluster that this replica has sent and that aren't answered yet (sent), or " +
+			"that wait for their turn by its limits (waiting).", []string{"cluster", "state"}},
+		{"tenure_cluster_limit", "What this replica may ask of a cluster: requests a second (qps), at once after a rest " +
+			"(burst), writes at a time (writes). None where there is no limit.", []string{"cluster", "limit"}},
 		{"tenure_abandoned_reconciles", "Reconciles that run on although their context has ended; their writes are refused.",
 			[]string{"cluster"}},
 	} {
@@ -89,9 +93,7 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	st, now := c.status(), c.now()
-	gauge := func(name string, value float64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(c.descs[name], prometheus.GaugeValue, value, labels...)
-	}
+	gauge := c.gauge(ch)
 	gauge("tenure_coordinator", one(st.Coordinator))
 	gauge("tenure_member", one(st.Member))
 	gauge("tenure_memory_needed_ratio", st.MemoryNeeded)
@@ -133,32 +135,46 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	c.clusters(ch, st)
 }
 
+// gauge returns what sends a gauge's value.
+func (c *Collector) gauge(ch chan<- prometheus.Metric) func(name string, value float64, labels ...string) {
+	return func(name string, value float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(c.descs[name], prometheus.GaugeValue, value, labels...)
+	}
+}
+
 func (c *Collector) clusters(ch chan<- prometheus.Metric, st shard.Status) {
 	count := func(name string, value uint64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(c.descs[name], prometheus.CounterValue, float64(value), labels...)
 	}
+	gauge := c.gauge(ch)
 	known := 0
 	for name, cl := range st.Clusters {
 		cluster := string(name)
 		if cl.Known {
 			known++
 			if end := cl.CredentialsExpire; !end.IsZero() {
-				ch <- prometheus.MustNewConstMetric(c.descs["tenure_cluster_credentials_expiry_timestamp_seconds"],
-					prometheus.GaugeValue, float64(end.Unix()), cluster)
+				gauge("tenure_cluster_credentials_expiry_timestamp_seconds", float64(end.Unix()), cluster)
 			}
-			ch <- prometheus.MustNewConstMetric(c.descs["tenure_watch_mode"], prometheus.GaugeValue, 1, cluster, cl.WatchMode)
-			ch <- prometheus.MustNewConstMetric(c.descs["tenure_cluster_state"], prometheus.GaugeValue, 1, cluster,
-				string(cl.State), cl.Cause)
+			gauge("tenure_watch_mode", 1, cluster, cl.WatchMode)
+			gauge("tenure_cluster_state", 1, cluster, string(cl.State), cl.Cause)
+			gauge("tenure_cluster_writes", float64(cl.Writes), cluster, "sent")
+			gauge("tenure_cluster_writes", float64(cl.WaitingWrites), cluster, "waiting")
+			if l := cl.Limits; l.QPS > 0 {
+				gauge("tenure_cluster_limit", l.QPS, cluster, "qps")
+				gauge("tenure_cluster_limit", float64(l.Bucket()), cluster, "burst")
+			}
+			if n := cl.Limits.Writes; n > 0 {
+				gauge("tenure_cluster_limit", float64(n), cluster, "writes")
+			}
 		}
 		count("tenure_watch_bytes_total", cl.ListWatchBytes, cluster)
 		count("tenure_watch_kept_total", cl.Kept, cluster)
 		count("tenure_watch_discarded_total", cl.Discarded, cluster)
 		count("tenure_fenced_writes_total", cl.FencedWrites, cluster)
 		count("tenure_unanswered_writes_total", cl.UnansweredWrites, cluster)
-		ch <- prometheus.MustNewConstMetric(c.descs["tenure_abandoned_reconciles"], prometheus.GaugeValue,
-			float64(cl.Abandoned), cluster)
+		gauge("tenure_abandoned_reconciles", float64(cl.Abandoned), cluster)
 	}
-	ch <- prometheus.MustNewConstMetric(c.descs["tenure_clusters_engaged"], prometheus.GaugeValue, float64(known))
+	gauge("tenure_clusters_engaged", float64(known))
 }
 
 func one(is bool) float64 {

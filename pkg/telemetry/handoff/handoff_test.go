@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
+	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 	"github.com/tenure-dev/tenure/pkg/telemetry"
 	"github.com/tenure-dev/tenure/shard"
 	"github.com/tenure-dev/tenure/shard/keyspace"
@@ -272,7 +273,9 @@ func TestMetricsSayWhatTheStatusSays(t *testing.T) {
 			Shards: []shard.ShardStatus{{ID: shardID(t, "west/01"), Epoch: 5, Phase: "active", Objects: 7, Load: .5},
 				{ID: shardID(t, "west/10"), Phase: "warming"}},
 			Clusters: map[keyspace.ClusterName]shard.ClusterStatus{
-				"west": {Known: true, WatchMode: "server", Kept: 3, FencedWrites: 1}, "gone": {Discarded: 2},
+				"west": {Known: true, WatchMode: "server", Kept: 3, FencedWrites: 1, Writes: 4, WaitingWrites: 2,
+					Limits: kubeconfig.Limits{QPS: 1.5, Writes: 4}},
+				"free": {Known: true, WatchMode: "server"}, "gone": {Discarded: 2},
 			},
 			Unserved: map[keyspace.ShardID]time.Time{shardID(t, "east/"): began},
 			Stuck: map[keyspace.ShardID]time.Time{
@@ -285,11 +288,23 @@ func TestMetricsSayWhatTheStatusSays(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(w, c)
 	want := `
+# HELP tenure_cluster_limit What this replica may ask of a cluster: requests a second (qps), at once after a rest (burst), writes at a time (writes). None where there is no limit.
+# TYPE tenure_cluster_limit gauge
+tenure_cluster_limit{cluster="west",limit="burst"} 2
+tenure_cluster_limit{cluster="west",limit="qps"} 1.5
+tenure_cluster_limit{cluster="west",limit="writes"} 4
+# HELP tenure_cluster_writes Writes to a cluster that this replica has sent and that aren't answered yet (sent), or that wait for their turn by its limits (waiting).
+# TYPE tenure_cluster_writes gauge
+tenure_cluster_writes{cluster="free",state="sent"} 0
+tenure_cluster_writes{cluster="free",state="waiting"} 0
+tenure_cluster_writes{cluster="west",state="sent"} 4
+tenure_cluster_writes{cluster="west",state="waiting"} 2
 # HELP tenure_clusters_engaged Workload clusters that the provider knows.
 # TYPE tenure_clusters_engaged gauge
-tenure_clusters_engaged 1
+tenure_clusters_engaged 2
 # HELP tenure_fenced_writes_total Writes that were refused before they were sent, because their shard wasn't held any more.
 # TYPE tenure_fenced_writes_total counter
+tenure_fenced_writes_total{cluster="free"} 0
 tenure_fenced_writes_total{cluster="gone"} 0
 tenure_fenced_writes_total{cluster="west"} 1
 # HELP tenure_held_unserved_seconds For how long this replica has held a shard of the cluster and couldn't serve it: its caches aren't filled, or the cluster can't be used from here.
@@ -311,11 +326,13 @@ tenure_shards_held 1
 tenure_unserved_seconds 60
 # HELP tenure_watch_mode Who filters the watches of a cluster, server or client: always 1, with the mode as a label.
 # TYPE tenure_watch_mode gauge
+tenure_watch_mode{cluster="free",mode="server"} 1
 tenure_watch_mode{cluster="west",mode="server"} 1
 `
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want),
-		"tenure_clusters_engaged", "tenure_fenced_writes_total", "tenure_held_unserved_seconds", "tenure_lapses_total",
-		"tenure_shard_epoch", "tenure_shards_held", "tenure_unserved_seconds", "tenure_watch_mode"); err != nil {
+		"tenure_cluster_limit", "tenure_cluster_writes", "tenure_clusters_engaged", "tenure_fenced_writes_total",
+		"tenure_held_unserved_seconds", "tenure_lapses_total", "tenure_shard_epoch", "tenure_shards_held",
+		"tenure_unserved_seconds", "tenure_watch_mode"); err != nil {
 		t.Error(err)
 	}
 	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {
