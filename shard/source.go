@@ -51,7 +51,8 @@ type kindSource struct {
 // When a shard becomes active, the objects that it holds already are enqueued behind all live events. Under a lasting
 // load that can take long. due, which may be nil, avoids this for objects with a due time: they are enqueued for that
 // time like live ones, the longest overdue first, and not before it. That holds for objects that were there and for
-// those that have just come or changed. Until then they aren't keys in the queue. due returns zero for an object that
+// those that have just come or changed. Until then they aren't keys in the queue: if an object that one of them owns is
+// deleted while their shard moves, its owner isn't reconciled before that time. due returns zero for an object that
 // waits for no time, or has something else to be done: it is enqueued at once when it comes or changes. due must
 // depend on nothing but the object, and may be called from several goroutines.
 //
