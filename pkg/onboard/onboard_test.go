@@ -877,12 +877,22 @@ func TestAFleetWhoseLeasesLookOldIsWatchedBeforeItCountsAsDead(t *testing.T) {
 	if alive, err := o.alive(t.Context(), home, 0); alive || err != nil {
 		t.Errorf("without a wait: %v, %v", alive, err)
 	}
-	go func() {
-		time.Sleep(300 * time.Millisecond)
-		lease.Spec.RenewTime = &metav1.MicroTime{Time: old.Add(time.Second)}
-		_ = home.Update(context.Background(), lease)
-	}()
-	if alive, err := o.alive(t.Context(), home, time.Minute); !alive || err != nil {
+	looks := 0
+	renewed := interceptor.NewClient(home, interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			if _, leases := list.(*coordinationv1.LeaseList); leases {
+				looks++
+			}
+			if looks == 2 {
+				lease.Spec.RenewTime = &metav1.MicroTime{Time: old.Add(time.Second)}
+				if err := c.Update(ctx, lease); err != nil {
+					return err
+				}
+			}
+			return c.List(ctx, list, opts...)
+		},
+	})
+	if alive, err := o.alive(t.Context(), renewed, time.Minute); !alive || err != nil {
 		t.Errorf("a fleet whose clock is an hour late: %v, %v", alive, err)
 	}
 }

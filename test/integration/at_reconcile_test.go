@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -301,7 +302,7 @@ func auditedWrites(t *testing.T, plane *localplane.Plane, user string) map[strin
 
 func deletedPod(t *testing.T, c client.Client) {
 	created := newAt(t, c, "deleted-pod", func(a *cnatv1alpha1.At) {
-		a.Annotations = map[string]string{at.CopiedPrefix + "duration": "3s"}
+		a.Annotations = map[string]string{at.CopiedPrefix + "duration": "30s"} // it mustn't end before it is deleted
 	})
 	pod := &corev1.Pod{}
 	key := client.ObjectKey{Namespace: "default", Name: at.PodName(created)}
@@ -309,6 +310,11 @@ func deletedPod(t *testing.T, c client.Client) {
 		return c.Get(t.Context(), key, pod) == nil && pod.Status.Phase == corev1.PodRunning
 	})
 	first := pod.UID
+	shorter := client.RawPatch(types.MergePatchType,
+		fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"1s"}}}`, at.CopiedPrefix+"duration"))
+	if err := c.Patch(t.Context(), created.DeepCopy(), shorter); err != nil {
+		t.Fatal(err)
+	}
 	if err := c.Delete(t.Context(), pod); err != nil {
 		t.Fatal(err)
 	}

@@ -51,7 +51,7 @@ type rig struct {
 }
 
 // targetTimeout is so long that a busy machine isn't mistaken for a dead target.
-const targetTimeout = 8 * time.Second
+const targetTimeout = 15 * time.Second
 
 const replicationUser = "system:serviceaccount:tenure-system:tenure"
 

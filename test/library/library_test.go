@@ -135,7 +135,7 @@ func startReplica(t *testing.T, planes *localplane.Planes, name string, wire wir
 }
 
 // drainTimeout is how long a shard waits for reconciles that don't end: long enough to be told from a busy machine.
-const drainTimeout = 5 * time.Second
+const drainTimeout = 10 * time.Second
 
 // startWith is startReplica with a connection and a reconciler of the caller's, in one of several fleets if they share
 // the namespace.

@@ -71,7 +71,7 @@ func TestAWorkloadClusterThatIsRestoredFromABackupIsServedAsItIsThen(t *testing.
 		return n
 	}
 	load(5 * time.Second)
-	const later = 8 * time.Second
+	const later = 16 * time.Second
 	create(10, later) // not begun before the snapshot, which takes seconds on a slow machine, and begun before the restore
 	snapshot := filepath.Join(t.TempDir(), "snapshot.db")
 	plane := f.Planes.Cluster("west")

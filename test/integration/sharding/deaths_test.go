@@ -79,7 +79,7 @@ func (r *rig) report(h housed, message string) {
 }
 
 var (
-	deathLease  = flag.Duration("death-lease", 15*time.Second, "the lease `duration` of the replicas of which one dies")
+	deathLease  = flag.Duration("death-lease", 30*time.Second, "the lease `duration` of the replicas of which one dies")
 	deathWithin = flag.Duration("death-within", 0,
 		"how long its shards may be unserved after its kubelet's report: 2s on a quiet machine; 0: half a lease duration")
 )

@@ -25,7 +25,7 @@ import (
 // nothing may move. Then it cuts off one of them: then its shards of that cluster must be served elsewhere.
 func TestWhoCannotReachAClusterGivesItsShardsToThoseWhoCan(t *testing.T) {
 	r := newRig(t)
-	const long = 2 * lease // a busy machine alone makes nobody lapse
+	const long = 15 * time.Second // a busy machine alone makes nobody lapse
 	names := []string{"w1", "w2", "w3"}
 	var pids []int
 	for _, name := range names {
@@ -38,7 +38,7 @@ func TestWhoCannotReachAClusterGivesItsShardsToThoseWhoCan(t *testing.T) {
 	away := r.Proxy("west").Inject(faultproxy.Rule{Match: faultproxy.Match{Processes: pids}, Fault: faultproxy.Answer,
 		Status: http.StatusServiceUnavailable})
 	r.eventually("all say that they can't serve west", func() error { return r.unfit("west", 3) })
-	time.Sleep(5 * time.Second) // replicas' views must be unchanged for 3.8 s before anything moves
+	time.Sleep(6 * time.Second) // replicas' views must be unchanged for 4.5 s before anything moves
 	away.End()
 	r.eventually("all can serve west again", func() error { return r.unfit("west", 0) })
 	if now := r.holders(); !maps.Equal(before, now) {
@@ -68,8 +68,8 @@ func TestWhoCannotReachAClusterGivesItsShardsToThoseWhoCan(t *testing.T) {
 	})
 	took := time.Since(began)
 	t.Logf("served elsewhere after %v", took)
-	// twice what chaos allows on a machine that does nothing else
-	if most := 2 * (long + 5*time.Second); took > most {
+	// chaos allows a lease duration and 5 s on a machine that does nothing else
+	if most := long + 15*time.Second; took > most {
 		t.Errorf("west is served elsewhere after %v, want at most %v", took, most)
 	}
 	r.serves()

@@ -270,6 +270,16 @@ func nothing(t *testing.T, lines chan string, d time.Duration) {
 	}
 }
 
+// befalls waits until something suffers a rule.
+func befalls(t *testing.T, rule *Injection) {
+	t.Helper()
+	for began := time.Now(); rule.Hits() == 0; time.Sleep(time.Millisecond) {
+		if time.Since(began) > 10*time.Second {
+			t.Fatal("nothing suffers the rule")
+		}
+	}
+}
+
 func TestAFrozenWatchDeliversLaterInOrder(t *testing.T) {
 	s := newServer(t)
 	p := startProxy(t, s)
@@ -285,6 +295,7 @@ func TestAFrozenWatchDeliversLaterInOrder(t *testing.T) {
 	}
 	s.events <- "2"
 	s.events <- "3"
+	befalls(t, freeze)
 	nothing(t, lines, 100*time.Millisecond)
 	freeze.End()
 	if got := next(t, lines) + next(t, lines); got != "23" || freeze.Hits() != 1 {
@@ -328,6 +339,7 @@ func TestAPartitionStallsAnOpenWatchAndCutsItInTheEnd(t *testing.T) {
 	p := startProxy(t, s)
 	lines := watch(t, p)
 	partition := p.Inject(Rule{Fault: DropReplies})
+	befalls(t, partition)
 	s.events <- "1"
 	nothing(t, lines, 100*time.Millisecond)
 	partition.End()
