@@ -126,6 +126,7 @@ func TestAClusterIsAddedAndRemovedByOneCommandEach(t *testing.T) {
 	labtest.Kubectl(t, home, "-n", namespace, "create", "role", "reader", "--verb=get,list",
 		"--resource=secrets,events,leases.coordination.k8s.io,shards.tenure.dev")
 	labtest.Kubectl(t, home, "-n", namespace, "create", "rolebinding", "reader", "--role=reader", "--user=reader")
+	f.may("reader", "list", "secrets")
 	run(1, append([]string{"add", "west", "--namespaces=default", "--home-kubeconfig", reader}, admin...),
 		"writing Secret tenure-system/west")
 	run(0, wider, "nothing had to be changed")

@@ -18,10 +18,8 @@ import (
 
 	"github.com/go-logr/logr"
 	authenticationv1 "k8s.io/api/authentication/v1"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -108,7 +106,7 @@ func (f *fleet) askWhenAllIsWell(t *testing.T) {
 // askAsViewer asks with the shipped role alone, which gives no right to read Secrets. The output must name what it
 // can't show.
 func (f *fleet) askAsViewer(t *testing.T) {
-	kubeconfig := f.account("viewer", "tenure-viewer")
+	kubeconfig := f.account("viewer", "tenure-viewer", "leases.coordination.k8s.io")
 	if err := f.AddKubeconfig(t.Context(), "broken", []byte("current-context: x")); err != nil {
 		t.Fatal(err)
 	}
@@ -209,18 +207,7 @@ func (f *fleet) openSecurePage(t *testing.T) {
 		return request.Status.Token
 	}
 	reader, stranger := token("reader"), token("stranger")
-	f.create(f.home, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "reader"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "tenure-metrics-reader"},
-		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: namespace, Name: "reader"}},
-	})
-	f.await("the API server knows of it", func() bool { // replicas remember whom it refused
-		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			User:                  "system:serviceaccount:" + namespace + ":reader",
-			NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: "/metrics", Verb: "get"},
-		}}
-		return f.home.Create(t.Context(), review) == nil && review.Status.Allowed
-	})
+	f.readsMetrics("reader")
 	// its certificate is self-signed
 	https := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	for _, path := range []string{"/metrics", "/status", "/status/data", "/status/page.js"} {

@@ -76,8 +76,9 @@ func (f *fleet) leave(name string) {
 	}
 }
 
-// account makes a service account with a role in the replicas' namespace, and returns its kubeconfig.
-func (f *fleet) account(name, role string) string {
+// account makes a service account with a role in the replicas' namespace, and returns its kubeconfig once home knows
+// that it may list something.
+func (f *fleet) account(name, role, lists string) string {
 	f.t.Helper()
 	f.create(f.home, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}})
 	f.create(f.home, &rbacv1.RoleBinding{
@@ -85,11 +86,31 @@ func (f *fleet) account(name, role string) string {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role},
 		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: namespace, Name: name}},
 	})
+	f.may("system:serviceaccount:"+namespace+":"+name, "list", lists)
 	kubeconfig, err := f.Planes.Cluster(lab.Home).ServiceAccountKubeconfig(f.t.Context(), namespace, name)
 	if err != nil {
 		f.t.Fatal(err)
 	}
 	return kubeconfig
+}
+
+// readsMetrics lets an account read the metrics, and waits until home knows that: replicas remember whom it refused.
+func (f *fleet) readsMetrics(account string) {
+	f.t.Helper()
+	f.create(f.home, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: account},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "tenure-metrics-reader"},
+		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: namespace, Name: account}},
+	})
+	f.may("system:serviceaccount:"+namespace+":"+account, "get", "/metrics")
+}
+
+// may waits until home knows that a user may do something: of a binding it hears a moment later.
+func (f *fleet) may(user, verb, what string) {
+	f.t.Helper()
+	labtest.Eventually(f.t, "home knows of the binding", func() error {
+		return labtest.Allowed(f.t.Context(), f.home, true, user, verb, what, namespace)
+	})
 }
 
 // ask runs a subcommand as the admin and returns its output and exit code.

@@ -19,7 +19,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/httpstream"
 	"k8s.io/apimachinery/pkg/util/httpstream/spdy"
@@ -41,16 +40,12 @@ func (f *fleet) knock(t *testing.T) {
 		t.Errorf("with a client certificate: exit code %d\n%s", code, out)
 	}
 	// A replica remembers for a while which account was refused, so another account is let in below.
-	if out, code := f.askAs(f.account("knocker", "tenure-page"), args...); code != 1 ||
+	if out, code := f.askAs(f.account("knocker", "tenure-page", "pods"), args...); code != 1 ||
 		!strings.Contains(out, "tenure-metrics-reader") {
 		t.Errorf("without the right to see the page: exit code %d\n%s", code, out)
 	}
-	kubeconfig := f.account("looker", "tenure-page")
-	f.create(f.home, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "looker"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "tenure-metrics-reader"},
-		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: namespace, Name: "looker"}},
-	})
+	kubeconfig := f.account("looker", "tenure-page", "pods")
+	f.readsMetrics("looker")
 	address, end := f.open(append(args, "--home-kubeconfig", kubeconfig)...)
 	base, _, _ := strings.Cut(address, "/status")
 	jar, err := cookiejar.New(nil)

@@ -1,13 +1,10 @@
 package deploy
 
 import (
-	"errors"
 	"fmt"
-	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -43,11 +40,7 @@ func TestUsersGetTheirRightsThroughKubernetesOwnRoles(t *testing.T) {
 		{"admin", "patch", shards + "/status", false},
 	} {
 		labtest.Eventually(t, fmt.Sprintf("may %s %s %s", want.user, want.verb, want.resource), func() error {
-			got, err := may(t, c, want.user, want.verb, want.resource)
-			if err == nil && got != want.allowed {
-				err = fmt.Errorf("allowed is %v, want %v", got, want.allowed)
-			}
-			return err
+			return labtest.Allowed(t.Context(), c, want.allowed, want.user, want.verb, want.resource, lab.Namespace)
 		})
 	}
 	labtest.Eventually(t, "the Deployment gets its Pods", func() error {
@@ -60,23 +53,4 @@ func TestUsersGetTheirRightsThroughKubernetesOwnRoles(t *testing.T) {
 		}
 		return nil
 	})
-}
-
-// may asks the API server what a user may do in the fleet's namespace.
-func may(t *testing.T, c client.Client, user, verb, resource string) (bool, error) {
-	t.Helper()
-	attributes := &authorizationv1.ResourceAttributes{Verb: verb, Namespace: lab.Namespace}
-	full, sub, _ := strings.Cut(resource, "/")
-	attributes.Resource, attributes.Group, _ = strings.Cut(full, ".")
-	attributes.Subresource = sub
-	review := &authorizationv1.SubjectAccessReview{
-		Spec: authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: attributes},
-	}
-	if err := c.Create(t.Context(), review); err != nil {
-		return false, err
-	}
-	if review.Status.EvaluationError != "" {
-		return false, errors.New(review.Status.EvaluationError)
-	}
-	return review.Status.Allowed, nil
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -169,12 +168,8 @@ func boundNamespaces(t *testing.T, plane *localplane.Plane, c client.Client) {
 			t.Fatal(err)
 		}
 	}
-	labtest.Until(t, "the API server has heard of it", func() bool {
-		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			User:               rights.User,
-			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "create", Resource: "pods", Namespace: rights.Unbound},
-		}}
-		return c.Create(t.Context(), review) == nil && !review.Status.Allowed
+	labtest.Eventually(t, "the API server has heard of it", func() error {
+		return labtest.Allowed(t.Context(), c, false, rights.User, "create", "pods", rights.Unbound)
 	})
 	refused := newAt(t, c, "refused", func(a *cnatv1alpha1.At) { a.Namespace = rights.Unbound })
 	labtest.Until(t, "it has been tried where the role isn't bound", func() bool {

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -8,7 +9,6 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -313,8 +313,11 @@ func byNamespace(t *testing.T, r *rig) {
 			everywhere.ResourceVersion = ""
 			defer r.create(t, cluster, everywhere)
 		}
-		labtest.Until(t, "it may write in its namespace only", func() bool {
-			return r.mayPatch(t, cluster, namespace) && !r.mayPatch(t, cluster, "default")
+		labtest.Eventually(t, "it may write in its namespace only", func() error {
+			patches := func(in string, want bool) error {
+				return labtest.Allowed(t.Context(), r.client[cluster], want, replicationUser, "patch", "deployments.apps", in)
+			}
+			return errors.Join(patches(namespace, true), patches("default", false))
 		})
 	}
 	stop, err := r.start(process{source: "home", grace: time.Minute, namespace: namespace})
@@ -339,18 +342,6 @@ func byNamespace(t *testing.T, r *rig) {
 	labtest.Until(t, "all is cleaned up", func() bool {
 		return r.get(t, "home", source) == nil && r.get(t, "west", source) == nil && r.get(t, "east", source) == nil
 	})
-}
-
-// mayPatch asks a cluster's API server whether the reconciler may change Deployments of a namespace.
-func (r *rig) mayPatch(t *testing.T, cluster, namespace string) bool {
-	t.Helper()
-	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-		User: replicationUser,
-		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "patch", Group: "apps", Resource: "deployments",
-			Namespace: namespace},
-	}}
-	r.create(t, cluster, review)
-	return review.Status.Allowed
 }
 
 // refusedByPolicy reports whether a request was refused by one of our policies, and not because another right was

@@ -3,11 +3,15 @@
 package labtest
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -78,6 +82,28 @@ func Client(t testing.TB, plane *localplane.Plane) client.Client {
 		t.Fatal(err)
 	}
 	return c
+}
+
+// Allowed returns an error unless a cluster's API server says that a user may do something, or may not, as wanted. what
+// is a resource, as "pods/portforward" or "ats.GROUP", in a namespace, or else a path.
+func Allowed(ctx context.Context, c client.Client, want bool, user, verb, what, namespace string) error {
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: user}}
+	if strings.HasPrefix(what, "/") {
+		review.Spec.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Verb: verb, Path: what}
+	} else {
+		name, sub, _ := strings.Cut(what, "/")
+		resource, group, _ := strings.Cut(name, ".")
+		review.Spec.ResourceAttributes = &authorizationv1.ResourceAttributes{Verb: verb, Group: group, Resource: resource,
+			Subresource: sub, Namespace: namespace}
+	}
+	if err := c.Create(ctx, review); err != nil {
+		return err
+	}
+	if got := review.Status; got.Allowed != want || got.EvaluationError != "" {
+		return fmt.Errorf("may %s %s %s in namespace %q: %v, want %v (%s)", user, verb, what, namespace, got.Allowed, want,
+			got.EvaluationError)
+	}
+	return nil
 }
 
 // Audited returns the events to be kept of what a cluster's API server has logged, which must be something.
