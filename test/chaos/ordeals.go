@@ -180,13 +180,9 @@ func (r *run) logged(f *fault, cluster string, is func(lab.Line) bool) {
 	alive := r.fleet.Alive()
 	f.Of = len(alive)
 	for _, v := range alive {
-		lines, err := v.Log.Lines()
+		n, err := v.Log.Count(func(l lab.Line) bool { return l.Cluster == cluster && l.Time.After(f.Start) && is(l) })
 		r.blame(err)
-		if slices.ContainsFunc(lines, func(l lab.Line) bool {
-			return l.Cluster == cluster && l.Time.After(f.Start) && is(l)
-		}) {
-			f.Hits++
-		}
+		f.Hits += min(n, 1)
 	}
 }
 

@@ -106,11 +106,11 @@ func (n night) rotate(entry string) {
 	n.types(onCall + strings.Replace(line, "WEST", "west.yaml", 1))
 	for _, r := range n.replicas {
 		labtest.Eventually(n.t, r.Name+" has the new credentials", func() error {
-			log, err := os.ReadFile(r.LogPath)
-			if err == nil && !strings.Contains(string(log), "cluster's credentials replaced") {
-				err = fmt.Errorf("its log doesn't say so")
+			n, err := r.Log.Count(func(l lab.Line) bool { return l.Msg == "cluster's credentials replaced" })
+			if n == 0 {
+				return fmt.Errorf("its log doesn't say so (%v)", err)
 			}
-			return err
+			return nil
 		})
 	}
 	n.healthy()

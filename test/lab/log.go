@@ -96,6 +96,17 @@ func (l *Log) Lines() ([]Line, error) {
 	}
 }
 
+// Count is how many lines so far are of a kind.
+func (l *Log) Count(is func(Line) bool) (n int, err error) {
+	lines, err := l.Lines()
+	for _, line := range lines {
+		if is(line) {
+			n++
+		}
+	}
+	return n, err
+}
+
 // Activations are the tenures that began at replicas, those of one after those of another.
 func Activations(replicas []*Replica) ([]Line, error) {
 	var all []Line

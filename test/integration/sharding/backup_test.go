@@ -126,11 +126,7 @@ func TestAWorkloadClusterThatIsRestoredFromABackupIsServedAsItIsThen(t *testing.
 	if told == 0 {
 		t.Error("nobody was told that a command runs again")
 	}
-	for _, r := range f.Replicas() {
-		if n := lapses(t, r); n > 0 {
-			t.Errorf("%s lapsed %d times", r.Name, n)
-		}
-	}
+	lapsed(t, f.Replicas()...)
 }
 
 // TestAClusterThatIsAddedAfterHomeWentBackIsServedAtOnce restores home, without raising its revision, from before what

@@ -137,13 +137,11 @@ func TestAClusterThatCannotBeUsedIsReportedAndStopsNoOther(t *testing.T) {
 		})
 		r.eventually(name+" has an event", func() error { return r.hasEvent(name, b.reason) })
 		r.eventually(name+" is in the log", func() error {
-			lines, err := replica.Log.Lines()
-			for _, l := range lines {
-				if l.Cluster == name && l.Reason == b.reason {
-					return nil
-				}
+			n, err := replica.Log.Count(func(l lab.Line) bool { return l.Cluster == name && l.Reason == b.reason })
+			if n == 0 {
+				return fmt.Errorf("no line names cluster %s with reason %s (%v)", name, b.reason, err)
 			}
-			return fmt.Errorf("no line names cluster %s with reason %s (%v)", name, b.reason, err)
+			return nil
 		})
 	}
 	r.eventually("the other replica has met them all", func() error {

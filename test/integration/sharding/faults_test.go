@@ -268,15 +268,19 @@ func (r *rig) cutHome(replicas ...*lab.Replica) []*faultproxy.Injection {
 
 func lapses(t *testing.T, r *lab.Replica) int {
 	t.Helper()
-	lines, err := r.Log.Lines()
+	n, err := r.Log.Count(lab.Line.Lapse)
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := 0
-	for _, l := range lines {
-		if l.Lapse() {
-			n++
+	return n
+}
+
+// lapsed fails the test for each of some replicas that lapsed.
+func lapsed(t *testing.T, replicas ...*lab.Replica) {
+	t.Helper()
+	for _, r := range replicas {
+		if n := lapses(t, r); n > 0 {
+			t.Errorf("%s lapsed %d times", r.Name, n)
 		}
 	}
-	return n
 }
