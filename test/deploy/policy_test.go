@@ -413,7 +413,9 @@ func layoutNamed(name string) *tenurev1alpha1.Shard {
 	return s
 }
 
-// schemas has a replica write what the schema of the records refuses even to replicas.
+// schemas has a replica write what the schema of the records refuses even to replicas: each change of a record is held
+// against the one before. Replicas of version 1 know nothing of retirement, so it is the API server that keeps them from
+// claiming a retired record.
 func schemas(t *testing.T, fleet client.Client) {
 	t.Helper()
 	for _, prefixes := range [][]string{{}, {"0"}, {"0", "00", "1"}, {"0", "1", "1"}, {"0", "10", "10"},
@@ -445,10 +447,19 @@ func schemas(t *testing.T, fleet client.Client) {
 		{"a shard as a layout", "a shard can't become a layout",
 			patching(shard, `{"spec":{"layout":{"generation":1,"prefixes":[""]}}}`)},
 		{"another generation of a shard", "generation is immutable", patching(shard, `{"spec":{"generation":2}}`)},
-		{"a holder", "", patchingStatus(shard, `{"status":{"holder":"a","phase":"Held","epoch":1}}`)},
+		{"another part of the cluster", "prefix is immutable", patching(shard, `{"spec":{"prefix":"1"}}`)},
+		{"a holder", "", patchingStatus(shard, `{"status":{"holder":"a","phase":"Held","epoch":5}}`)},
+		{"an epoch before", "epoch never falls", patchingStatus(shard, `{"status":{"epoch":4}}`)},
+		{"no epoch", "epoch never falls", patchingStatus(shard, `{"status":{"epoch":null}}`)},
+		{"an epoch that leaves none to come", "status.epoch",
+			patchingStatus(shard, `{"status":{"epoch":9223372036854775807}}`)},
+		{"the next holder", "", patchingStatus(shard, `{"status":{"holder":"b","epoch":6}}`)},
 		{"retiring", "", patchingStatus(shard, `{"status":{"holder":"","phase":"Retired"}}`)},
-		{"a holder again", "never held again", patchingStatus(shard, `{"status":{"holder":"a","phase":"Held","epoch":2}}`)},
+		{"a holder again", "never held again",
+			patchingStatus(shard, `{"status":{"holder":"a","phase":"Held","epoch":7,"warm":""}}`)},
 		{"a holder beside", "never held again", patchingStatus(shard, `{"status":{"holder":"a"}}`)},
+		{"a holder without phase", "never held again", patchingStatus(shard, `{"status":{"holder":"a","phase":null}}`)},
+		{"one that is warm", "never held again", patchingStatus(shard, `{"status":{"warm":"a","phase":"Pending"}}`)},
 		{"life again", "never held again", patchingStatus(shard, `{"status":null}`)},
 	} {
 		err := w.try(t.Context(), fleet)

@@ -91,8 +91,8 @@ func suites(ctx context.Context) ([][]suite, error) {
 	}, nil
 }
 
-// typesOnOldest are the tests of the types and of Ats that run on the oldest Kubernetes.
-const typesOnOldest = "^(TestAtAPI|TestAtReconciler|TestShardAPI)$"
+// typesOnOldest are the tests of Ats that run on the oldest Kubernetes. Package deploy has those of records.
+const typesOnOldest = "^(TestAtAPI|TestAtReconciler)$"
 
 // fleetsOnOldest are the tests of fleets that run on the oldest Kubernetes: Ats run once through moves and a crash,
 // also past stale caches, and records are kept by the rules of their type.

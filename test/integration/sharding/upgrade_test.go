@@ -11,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-dev/tenure/bench/witness"
@@ -19,34 +18,6 @@ import (
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/labtest"
 )
-
-// Replicas of version 1 know nothing of retirement: it is the API server that keeps them from claiming such a record.
-func TestARetiredRecordIsRefusedToReplicasThatKnowNoLayouts(t *testing.T) {
-	r := newRig(t)
-	home, record := r.Client(lab.Home), r.record("retired.p0")
-	record.Spec = tenurev1alpha1.ShardSpec{Cluster: "retired", Prefix: "0"}
-	if err := home.Create(t.Context(), record); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = home.Delete(t.Context(), r.record("retired.p0")) })
-	claim := client.RawPatch(types.MergePatchType,
-		[]byte(`{"status": {"holder": "old-1", "epoch": 7, "warm": "", "phase": "Held"}}`))
-	patch := func(p client.Patch) error { return home.Status().Patch(t.Context(), record, p) }
-	if err := patch(client.RawPatch(types.MergePatchType,
-		[]byte(`{"status": {"holder": "", "epoch": 6, "phase": "Retired"}}`))); err != nil {
-		t.Fatal(err)
-	}
-	for name, p := range map[string]client.Patch{
-		"claim": claim,
-		"warm": client.RawPatch(types.MergePatchType,
-			[]byte(`{"status": {"holder": "", "epoch": 6, "warm": "old-1", "phase": "Pending"}}`)),
-		"silence": client.RawPatch(types.MergePatchType, []byte(`{"status": {"holder": "old-1", "phase": null}}`)),
-	} {
-		if err := patch(p); !apierrors.IsInvalid(err) {
-			t.Errorf("%s: the API server says %v, want a refusal", name, err)
-		}
-	}
-}
 
 // Under the CRD of the previous version a layout would lose the fields that make it one, and records of later
 // generations would look like those of the first. So a new replica waits and doesn't join, and the old ones go on.
