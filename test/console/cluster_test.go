@@ -37,12 +37,8 @@ import (
 
 // A cluster in which nothing is installed is added, used, checked and removed, as a newcomer would.
 func TestAClusterIsAddedAndRemovedByOneCommandEach(t *testing.T) {
-	f := &fleet{t: t, replicas: map[string]*lab.Replica{}}
-	var err error
-	// Without the race detector: commands are short, and other tests run replicas with it.
-	if f.tenure, err = lab.Build(t.Context(), t.TempDir(), "tenure", false); err != nil {
-		t.Fatal(err)
-	}
+	// Commands are short, and other tests run replicas with the race detector.
+	f := &fleet{t: t, replicas: map[string]*lab.Replica{}, tenure: labtest.Tenure(t)}
 	f.Fleet = labtest.Fleet(t, lab.Options{
 		Workloads: []string{"west"}, Untold: true, Empty: true, Bare: true, Direct: true, Tenure: f.tenure,
 		LeaseDuration: 10 * time.Second, // a busy machine alone makes nobody lapse

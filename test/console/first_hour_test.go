@@ -50,11 +50,8 @@ func newNewcomer(t *testing.T) *newcomer {
 		t.Fatal(err)
 	}
 	n := &newcomer{t: t, folder: t.TempDir(), path: t.TempDir()}
-	built, err := lab.Build(t.Context(), t.TempDir(), "tenure", false)
+	built, err := filepath.Abs(labtest.Tenure(t))
 	if err != nil {
-		t.Fatal(err)
-	}
-	if built, err = filepath.Abs(built); err != nil {
 		t.Fatal(err)
 	}
 	binary, err := localplane.FindBinary()

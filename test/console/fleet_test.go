@@ -36,18 +36,9 @@ type fleet struct {
 // newFleet installs what a fleet needs, and starts no replica.
 func newFleet(t *testing.T) *fleet {
 	t.Helper()
-	f := &fleet{t: t, replicas: map[string]*lab.Replica{}}
-	replicas, err := lab.Build(t.Context(), t.TempDir(), "tenure", lab.RaceDetector)
-	if err == nil && lab.RaceDetector { // commands are short, and with the race detector they take seconds each
-		f.tenure, err = lab.Build(t.Context(), t.TempDir(), "tenure", false)
-	} else {
-		f.tenure = replicas
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := &fleet{t: t, replicas: map[string]*lab.Replica{}, tenure: labtest.Tenure(t)} // commands are short
 	f.Fleet = labtest.Fleet(t, lab.Options{
-		Workloads: []string{"west"}, LeaseDuration: 10 * time.Second, Direct: true, Tenure: replicas,
+		Workloads: []string{"west"}, LeaseDuration: 10 * time.Second, Direct: true,
 		// As before Kubernetes 1.34: clients list, and then watch.
 		Gates: map[string]bool{"WatchList": false},
 	})

@@ -40,12 +40,8 @@ func (c cost) minus(o cost) cost {
 // them make to all replicas together, with default settings.
 func TestAnIdleClusterCostsLittle(t *testing.T) {
 	n := *idleClusters
-	tenure, err := lab.Build(t.Context(), t.TempDir(), "tenure", false) // with the race detector it takes a multiple
-	if err != nil {
-		t.Fatal(err)
-	}
 	f := labtest.Fleet(t, lab.Options{Workloads: []string{"host"}, Untold: true, Bare: true, Direct: true,
-		Tenure: tenure, Lean: true, LeaseDuration: 10 * time.Second}) // a busy machine alone makes nobody lapse
+		Tenure: labtest.Tenure(t), Lean: true, LeaseDuration: 10 * time.Second}) // a busy machine alone makes nobody lapse
 	ports := map[uint64]bool{}
 	add := func(from int) {
 		t.Helper()
@@ -56,9 +52,7 @@ func TestAnIdleClusterCostsLittle(t *testing.T) {
 			}
 			ports[portOf(t, v.RESTConfig().Host)] = true
 		}
-		if err := f.AwaitSettled(t.Context(), labtest.Patience); err != nil {
-			t.Fatal(err)
-		}
+		labtest.Settle(t, f, labtest.Patience)
 	}
 	for _, name := range []string{"r1", "r2", "r3"} {
 		labtest.Replica(t, f, name)

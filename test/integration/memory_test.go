@@ -30,10 +30,7 @@ var (
 // memory limit while it fills its caches, takes over another replica's shards, and sees all Ats change.
 func TestAReplicaBearsManyLargeAts(t *testing.T) {
 	const bits, due = 32 << 10, 20
-	tenure, err := lab.Build(t.Context(), t.TempDir(), "tenure", false) // with the race detector it takes a multiple
-	if err != nil {
-		t.Fatal(err)
-	}
+	tenure := labtest.Tenure(t)
 	f := labtest.Fleet(t, lab.Options{
 		Workloads: []string{"west"}, Bare: true, Direct: true, Tenure: tenure,
 		LeaseDuration: 10 * time.Second, ShardsPerCluster: 16, // a busy machine alone makes nobody lapse
@@ -79,9 +76,7 @@ func TestAReplicaBearsManyLargeAts(t *testing.T) {
 	tell(t, first, "fills its caches")
 
 	second := labtest.Replica(t, f, "m2")
-	if err := f.AwaitSettled(t.Context(), labtest.Patience); err != nil {
-		t.Fatal(err)
-	}
+	labtest.Settle(t, f, labtest.Patience)
 	create(due, "now", time.Now()) // each Pod has the whole command, though no cache has
 	labtest.Eventually(t, "Ats that are due have their Pods", func() error {
 		pods := &corev1.PodList{}
@@ -136,9 +131,7 @@ func TestAReplicaBearsManyLargeAts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := f.AwaitSettled(t.Context(), labtest.Patience); err != nil {
-		t.Fatal(err)
-	}
+	labtest.Settle(t, f, labtest.Patience)
 	for r, short := range map[*lab.Replica]bool{second: false, third: true} {
 		m, err := r.Metrics(t.Context())
 		if err != nil {

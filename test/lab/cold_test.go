@@ -22,12 +22,8 @@ var (
 // TestThreeReplicasThatStartTogetherServeAllRecords starts three replicas where there are no records, and, when they
 // have left, three others where there are.
 func TestThreeReplicasThatStartTogetherServeAllRecords(t *testing.T) {
-	tenure, err := lab.Build(t.Context(), t.TempDir(), "tenure", false) // with the race detector it takes a multiple
-	if err != nil {
-		t.Fatal(err)
-	}
 	f := labtest.Fleet(t, lab.Options{
-		Workloads: []string{"host"}, Untold: true, Bare: true, Direct: true, ShardsPerCluster: *coldShards, Tenure: tenure,
+		Workloads: []string{"host"}, Untold: true, Bare: true, Direct: true, ShardsPerCluster: *coldShards, Tenure: labtest.Tenure(t),
 		LeaseDuration: *coldLease,
 	})
 	for i := range *coldClusters {

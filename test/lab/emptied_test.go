@@ -58,14 +58,8 @@ func TestHomeThatLosesItsObjectsIsServedAgain(t *testing.T) {
 			labtest.Replica(t, f, fmt.Sprint("r", i))
 		}
 	}
-	settled := func() {
-		t.Helper()
-		if err := f.AwaitSettled(t.Context(), 2*labtest.Patience); err != nil {
-			t.Fatal(err)
-		}
-	}
 	start()
-	settled()
+	labtest.Settle(t, f, 2*labtest.Patience)
 	home, facts := f.Client(lab.Home), witness.Facts{}
 	for round, loss := range losses {
 		facts.Ats = append(facts.Ats, labtest.CreateAts(t, f.Client("west"), "west", fmt.Sprint("at-", round), 20,
@@ -92,7 +86,7 @@ func TestHomeThatLosesItsObjectsIsServedAgain(t *testing.T) {
 			start()
 		}
 		time.Sleep(lease / 2) // until then it may look settled
-		settled()
+		labtest.Settle(t, f, 2*labtest.Patience)
 		t.Logf("%s: settled after %v", loss.name, time.Since(began).Round(100*time.Millisecond))
 		labtest.Done(t, f.Client("west"), len(facts.Ats), 2*labtest.Patience)
 	}

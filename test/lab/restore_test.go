@@ -45,16 +45,10 @@ func TestHomeThatIsRestoredUnderLiveReplicasIsServedAgain(t *testing.T) {
 			oneRestore{name: "bumped, and the layout goes back", bump: manyRevisions, layout: true})
 	}
 	f := labtest.Fleet(t, lab.Options{Workloads: []string{"west"}, LeaseDuration: lease, SecondHome: *allRestores})
-	settled := func() {
-		t.Helper()
-		if err := f.AwaitSettled(t.Context(), labtest.Patience); err != nil {
-			t.Fatal(err)
-		}
-	}
 	for i := range 3 {
 		labtest.Replica(t, f, fmt.Sprint("r", i))
 	}
-	settled()
+	labtest.Settle(t, f, labtest.Patience)
 	home := f.Planes.Cluster(lab.Home)
 	var facts witness.Facts
 	for round, way := range ways {
@@ -64,10 +58,10 @@ func TestHomeThatIsRestoredUnderLiveReplicasIsServedAgain(t *testing.T) {
 		}
 		moves, changes := age(t, f, *restoredAge)
 		late := labtest.Replica(t, f, fmt.Sprint("late", round)) // the restore forgets what has moved to it
-		settled()
+		labtest.Settle(t, f, labtest.Patience)
 		if way.layout {
 			divide(t, f, round)
-			settled()
+			labtest.Settle(t, f, labtest.Patience)
 		}
 		facts.Ats = append(facts.Ats, labtest.CreateAts(t, f.Client("west"), "west", fmt.Sprint("at-", round), 20,
 			func(i int) time.Time { return time.Now().Add(time.Duration(i) * time.Second / 4) })...)
@@ -79,7 +73,7 @@ func TestHomeThatIsRestoredUnderLiveReplicasIsServedAgain(t *testing.T) {
 			f.Second.Lag(lease / 5)
 		}
 		time.Sleep(lease / 2) // until then the restored records may look settled
-		settled()
+		labtest.Settle(t, f, labtest.Patience)
 		took := time.Since(began)
 		most := refusedSince(t, f, began, lease+10*time.Second)
 		t.Logf("%s, %d moves and %d changes later: settled %v after home was back, %.2f refused writes a second for one "+
@@ -98,7 +92,7 @@ func TestHomeThatIsRestoredUnderLiveReplicasIsServedAgain(t *testing.T) {
 		if err := late.Leave(t.Context(), labtest.Patience); err != nil {
 			t.Error(err)
 		}
-		settled()
+		labtest.Settle(t, f, labtest.Patience)
 	}
 	labtest.Leave(t, f.Replicas()...)
 	for _, at := range home.Restored() {

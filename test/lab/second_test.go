@@ -39,13 +39,7 @@ func TestAReplicaBehindAnAPIServerThatLagsIsStillRight(t *testing.T) {
 		t.Fatal(err)
 	}
 	labtest.Replica(t, f, "lagging")
-	settled := func() {
-		t.Helper()
-		if err := f.AwaitSettled(t.Context(), 2*labtest.Patience); err != nil {
-			t.Fatal(err)
-		}
-	}
-	settled()
+	labtest.Settle(t, f, 2*labtest.Patience)
 	var facts witness.Facts
 	const ats = 40
 	facts.Ats = labtest.CreateAts(t, f.Client("west"), "west", "at", ats, func(i int) time.Time {
@@ -54,9 +48,9 @@ func TestAReplicaBehindAnAPIServerThatLagsIsStillRight(t *testing.T) {
 	// After a crash of first, the replica behind the lagging server gets all of its shards. Then third gets half of
 	// them.
 	f.Replicas()[0].Kill()
-	settled()
+	labtest.Settle(t, f, 2*labtest.Patience)
 	labtest.Replica(t, f, "third")
-	settled()
+	labtest.Settle(t, f, 2*labtest.Patience)
 	labtest.Done(t, f.Client("west"), ats, 2*labtest.Patience)
 	labtest.Leave(t, f.Replicas()...)
 	report := labtest.Judge(t, f, facts)

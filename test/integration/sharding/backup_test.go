@@ -31,9 +31,7 @@ func TestAWorkloadClusterThatIsRestoredFromABackupIsServedAsItIsThen(t *testing.
 	for _, name := range []string{"v1", "v2"} {
 		labtest.Replica(t, f, name)
 	}
-	if err := f.AwaitSettled(t.Context(), patience); err != nil {
-		t.Fatal(err)
-	}
+	labtest.Settle(t, f, patience)
 	const namespace = "restored"
 	west := f.Client("west")
 	if err := lab.AddNamespace(t.Context(), west, namespace); err != nil {

@@ -139,9 +139,7 @@ func (r *rig) start(name string, flags ...string) *lab.Replica {
 
 func (r *rig) settle() {
 	r.t.Helper()
-	if err := r.AwaitSettled(r.t.Context(), patience); err != nil {
-		r.t.Fatal(err)
-	}
+	labtest.Settle(r.t, r.Fleet, patience)
 }
 
 func (r *rig) eventually(what string, try func() error) {

@@ -185,9 +185,7 @@ func TestAFleetIsUpgradedAndRolledBackUnderLoad(t *testing.T) {
 // serving waits until the shards have come to rest, and each of the replicas has reconciled an At after that.
 func (r *rig) serving(replicas ...*lab.Replica) {
 	r.t.Helper()
-	if err := r.AwaitSettled(r.t.Context(), 2*patience); err != nil {
-		r.t.Fatal(err)
-	}
+	labtest.Settle(r.t, r.Fleet, 2*patience)
 	reconciled := func(replica *lab.Replica) float64 {
 		m, err := replica.Metrics(r.t.Context())
 		if err != nil {

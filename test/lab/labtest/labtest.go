@@ -178,6 +178,24 @@ func Replica(t testing.TB, f *lab.Fleet, name string, flags ...string) *lab.Repl
 	return r
 }
 
+// Settle waits until a fleet's shards have come to rest.
+func Settle(t testing.TB, f *lab.Fleet, within time.Duration) {
+	t.Helper()
+	if err := f.AwaitSettled(t.Context(), within); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Tenure returns the replicas' binary without the race detector, with which it takes a multiple of time and memory.
+func Tenure(t testing.TB) string {
+	t.Helper()
+	path, err := lab.Build(t.Context(), t.TempDir(), "tenure", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 // tailLines is how many lines of a replica's log are shown when a test fails.
 const tailLines = 30
 

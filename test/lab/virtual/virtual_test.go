@@ -346,9 +346,7 @@ func TestReplicasServeVirtualClusters(t *testing.T) {
 	}
 	labtest.Replica(t, f, "r1")
 	labtest.Replica(t, f, "r2")
-	if err := f.AwaitSettled(t.Context(), labtest.Patience); err != nil {
-		t.Fatal(err)
-	}
+	labtest.Settle(t, f, labtest.Patience)
 	const ats = 10
 	for name, c := range clusters {
 		labtest.CreateAts(t, c, name, "at", ats, func(int) time.Time { return time.Now() })
