@@ -206,8 +206,7 @@ func (f *fleet) mistaken(run func(code int, args []string, wants ...string) stri
 	if err := lab.AddNamespace(f.t.Context(), f.west, rights.Unbound); err != nil {
 		f.t.Fatal(err)
 	}
-	at := &cnatv1alpha1.At{ObjectMeta: metav1.ObjectMeta{Namespace: rights.Unbound, Name: "barred"}}
-	at.Spec = cnatv1alpha1.AtSpec{Schedule: "2026-01-01T00:00:00Z", Command: "true"}
+	at := labtest.At(rights.Unbound, "barred", time.Now())
 	f.create(f.west, at)
 	why := []string{"why", "at/barred", "--cluster", "west", "--object-namespace", rights.Unbound}
 	for _, c := range []struct {
@@ -291,9 +290,10 @@ func (f *fleet) renewedByALeader() {
 	f.do("fourth")
 	due, led := map[string]time.Time{}, map[string]string{"led": "true"}
 	for i := range ats {
-		at := &cnatv1alpha1.At{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("led-", i), Labels: led}}
-		due[at.Name] = time.Now().Add(time.Duration(i) * every)
-		at.Spec = cnatv1alpha1.AtSpec{Schedule: due[at.Name].UTC().Format(time.RFC3339Nano), Command: "true"}
+		name := fmt.Sprint("led-", i)
+		due[name] = time.Now().Add(time.Duration(i) * every)
+		at := labtest.At("default", name, due[name])
+		at.Labels = led
 		f.create(f.west, at)
 	}
 	old := f.aged(10*time.Minute, 9*time.Minute)
@@ -463,10 +463,7 @@ func (f *fleet) do(name string) {
 	if err := client.IgnoreAlreadyExists(f.west.Create(f.t.Context(), account)); err != nil {
 		f.t.Fatal(err)
 	}
-	at := &cnatv1alpha1.At{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
-		Spec:       cnatv1alpha1.AtSpec{Schedule: time.Now().UTC().Format(time.RFC3339), Command: "true"},
-	}
+	at := labtest.At("default", name, time.Now())
 	f.create(f.west, at)
 	pod := &corev1.Pod{}
 	f.await("the Pod of "+name, func() bool {

@@ -28,6 +28,7 @@ import (
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/pkg/statuspage"
 	"github.com/tenure-dev/tenure/test/lab"
+	"github.com/tenure-dev/tenure/test/lab/labtest"
 )
 
 // One fleet goes through what a person on call sees in a night. The steps build on one another, since what a fleet
@@ -37,8 +38,9 @@ func TestThePersonOnCallSeesWhatHappens(t *testing.T) {
 	f := newFleet(t)
 	f.start("r0")
 	f.start("r1", "--metrics-secure=true")
-	f.addAts("soon-", 8, 0)
-	f.addAts("later-", 8, time.Hour)
+	for name, after := range map[string]time.Duration{"soon": 0, "later": time.Hour} {
+		labtest.CreateAts(t, f.west, "west", name, 8, func(int) time.Time { return time.Now().Add(after) })
+	}
 	f.await("two replicas hold everything", f.settled(2))
 	f.await("what is due is done", func() bool {
 		at := &cnatv1alpha1.At{}

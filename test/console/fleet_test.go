@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"testing"
@@ -16,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	"github.com/tenure-dev/tenure/pkg/console"
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/labtest"
@@ -153,17 +151,5 @@ func (f *fleet) settled(replicas int) func() bool {
 		state, code := f.status()
 		return code == 0 && state.Totals.Replicas == replicas && state.Totals.Held == 8 && state.Totals.Moving == 0 &&
 			len(state.Moves) == 0
-	}
-}
-
-// addAts makes Ats that are due after the given time.
-func (f *fleet) addAts(prefix string, n int, in time.Duration) {
-	f.t.Helper()
-	due := time.Now().Add(in).UTC().Format(time.RFC3339)
-	for i := range n {
-		f.create(f.west, &cnatv1alpha1.At{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint(prefix, i)},
-			Spec:       cnatv1alpha1.AtSpec{Schedule: due, Command: "true"},
-		})
 	}
 }

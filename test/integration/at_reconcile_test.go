@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -190,10 +191,10 @@ func boundNamespaces(t *testing.T, plane *localplane.Plane, c client.Client) {
 	}
 }
 
-func runAtController(t *testing.T, plane *localplane.Plane) {
+// asReplica is the client configuration of the service account that config/ installs.
+func asReplica(t *testing.T, plane *localplane.Plane) *rest.Config {
 	t.Helper()
-	ctrl.SetLogger(logr.Discard())
-	path, err := plane.ServiceAccountKubeconfig(t.Context(), "tenure-system", "tenure")
+	path, err := plane.ServiceAccountKubeconfig(t.Context(), lab.Namespace, lab.Account)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,7 +203,13 @@ func runAtController(t *testing.T, plane *localplane.Plane) {
 		t.Fatal(err)
 	}
 	config.QPS = -1 // The API server's own fairness is limit enough.
-	manager, err := mcmanager.New(config, nil, mcmanager.Options{Scheme: lab.Scheme(),
+	return config
+}
+
+func runAtController(t *testing.T, plane *localplane.Plane) {
+	t.Helper()
+	ctrl.SetLogger(logr.Discard())
+	manager, err := mcmanager.New(asReplica(t, plane), nil, mcmanager.Options{Scheme: lab.Scheme(),
 		Metrics: metricsserver.Options{BindAddress: "0"}})
 	if err != nil {
 		t.Fatal(err)

@@ -44,10 +44,8 @@ func TestAReplicaBearsManyLargeAts(t *testing.T) {
 	command := "true #" + strings.Repeat("x", bits-6)
 	create := func(n int, name string, schedule time.Time) {
 		inParallel(t, n, func(i int) error {
-			at := &cnatv1alpha1.At{Spec: cnatv1alpha1.AtSpec{
-				Schedule: schedule.UTC().Format(time.RFC3339Nano), Command: command,
-			}}
-			at.Namespace, at.Name = metav1.NamespaceDefault, fmt.Sprintf("%s-%05d", name, i)
+			at := labtest.At(metav1.NamespaceDefault, fmt.Sprintf("%s-%05d", name, i), schedule)
+			at.Spec.Command = command
 			at.Annotations = map[string]string{"example.com/note": command[:1<<10]}
 			return west.Create(t.Context(), at)
 		})

@@ -3,7 +3,6 @@ package integration
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -50,10 +49,6 @@ func merge(patch string, subresource ...string) func(*testing.T, client.Client, 
 func TestOnlyWhoMayReplicateSteersCopies(t *testing.T) {
 	t.Parallel()
 	plane := labtest.Planes(t, localplane.ClusterConfig{Name: "home"}).Cluster("home")
-	root, err := lab.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
 	admin := labtest.Client(t, plane)
 	as := func(user string) client.Client { return clientAs(t, plane, user) }
 	must := func(o client.Object) {
@@ -64,7 +59,7 @@ func TestOnlyWhoMayReplicateSteersCopies(t *testing.T) {
 	}
 	must(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "tenure-system"}})
 	must(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
-	labtest.Kubectl(t, plane, "apply", "--validate=strict", "-k", filepath.Join(root, "config/replication/source"))
+	labtest.Kubectl(t, plane, "apply", "--validate=strict", "-k", "../../config/replication/source")
 	for user, roles := range map[string][]string{editor: {edits},
 		replicator: {edits, "tenure-replicator"}, scaler: {edits}} {
 		for _, role := range roles {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -15,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -61,17 +59,13 @@ func startRig(t *testing.T) *rig {
 	planes := labtest.Planes(t, localplane.ClusterConfig{Name: "home"},
 		localplane.ClusterConfig{Name: "west", Workload: true},
 		localplane.ClusterConfig{Name: "east", Workload: true})
-	root, err := lab.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
 	r := &rig{planes: planes, client: map[string]client.Client{}, configs: map[string]*rest.Config{},
 		mappers: map[string]meta.RESTMapper{},
 		down:    map[string]time.Time{}, changed: make(chan struct{}, 1)}
 	for _, plane := range planes.Clusters() {
 		r.client[plane.Name()] = labtest.Client(t, plane)
 		for _, args := range [][]string{{"-k", "target"}, {"-k", "source"}, {"-f", "create_namespaces.yaml"}} {
-			labtest.Kubectl(t, plane, "apply", "--validate=strict", args[0], filepath.Join(root, "config/replication", args[1]))
+			labtest.Kubectl(t, plane, "apply", "--validate=strict", args[0], "../../config/replication/"+args[1])
 		}
 		r.connect(t, plane)
 	}
@@ -174,15 +168,7 @@ func (r *rig) start(p process) (stop func() error, err error) {
 // connect prepares the connections of the service account, whose rights are those that config/ grants.
 func (r *rig) connect(t *testing.T, plane *localplane.Plane) {
 	t.Helper()
-	path, err := plane.ServiceAccountKubeconfig(t.Context(), "tenure-system", "tenure")
-	if err != nil {
-		t.Fatal(err)
-	}
-	config, err := clientcmd.BuildConfigFromFlags("", path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	config.QPS = -1
+	config := asReplica(t, plane)
 	r.configs[plane.Name()] = config
 	httpClient, err := rest.HTTPClientFor(config)
 	if err != nil {

@@ -3,7 +3,6 @@ package lab_test
 import (
 	"flag"
 	"fmt"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -49,10 +48,6 @@ func TestHomeThatLosesItsObjectsIsServedAgain(t *testing.T) {
 			oneLoss{name: "all, of replicas that are dead", kinds: all, again: true, dead: true})
 	}
 	f := labtest.Fleet(t, lab.Options{Workloads: []string{"west"}, LeaseDuration: lease})
-	root, err := lab.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
 	start := func() {
 		for i := range 3 {
 			labtest.Replica(t, f, fmt.Sprint("r", i))
@@ -76,7 +71,7 @@ func TestHomeThatLosesItsObjectsIsServedAgain(t *testing.T) {
 		}
 		if loss.again {
 			time.Sleep(3 * lease) // longer than a cluster whose Secret is gone is still served
-			labtest.Kubectl(t, f.Planes.Cluster(lab.Home), "apply", "-k", filepath.Join(root, "config", "default"))
+			labtest.Kubectl(t, f.Planes.Cluster(lab.Home), "apply", "-k", "../../config/default")
 			if err := f.AddCluster(t.Context(), "west", "west"); err != nil {
 				t.Fatal(err)
 			}

@@ -18,7 +18,6 @@ import (
 	"github.com/tenure-dev/tenure/pkg/at"
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/labtest"
-	"github.com/tenure-dev/tenure/test/lab/localplane"
 )
 
 // TestAWorkloadClusterThatIsRestoredFromABackupIsServedAsItIsThen takes a workload cluster back by seconds under load.
@@ -26,7 +25,6 @@ import (
 func TestAWorkloadClusterThatIsRestoredFromABackupIsServedAsItIsThen(t *testing.T) {
 	f := labtest.Fleet(t, lab.Options{
 		Workloads: []string{"west"}, LeaseDuration: 10 * time.Second, ShardsPerCluster: shardsOfCluster, Direct: true,
-		Planes: localplane.Config{TmpfsData: true},
 	})
 	for _, name := range []string{"v1", "v2"} {
 		labtest.Replica(t, f, name)
@@ -41,9 +39,7 @@ func TestAWorkloadClusterThatIsRestoredFromABackupIsServedAsItIsThen(t *testing.
 	create := func(n int, after time.Duration) {
 		t.Helper()
 		for range n {
-			a := &cnatv1alpha1.At{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprint("at-", made)}}
-			due := time.Now().Add(after)
-			a.Spec = cnatv1alpha1.AtSpec{Schedule: due.UTC().Format(time.RFC3339Nano), Command: "true"}
+			a := labtest.At(namespace, fmt.Sprint("at-", made), time.Now().Add(after))
 			if err := west.Create(t.Context(), a); err != nil {
 				t.Fatal(err)
 			}
@@ -132,7 +128,7 @@ func TestAWorkloadClusterThatIsRestoredFromABackupIsServedAsItIsThen(t *testing.
 func TestAClusterThatIsAddedAfterHomeWentBackIsServedAtOnce(t *testing.T) {
 	f := labtest.Fleet(t, lab.Options{
 		Workloads: []string{"west", "east"}, Untold: true, Bare: true, LeaseDuration: lease, ShardsPerCluster: 2,
-		Direct: true, Planes: localplane.Config{TmpfsData: true},
+		Direct: true,
 	})
 	if err := f.AddCluster(t.Context(), "west", "west"); err != nil {
 		t.Fatal(err)

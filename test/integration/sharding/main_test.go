@@ -165,15 +165,11 @@ func (r *rig) createAts(n int, after time.Duration, clusters ...string) []*cnatv
 }
 
 func (r *rig) createAt(cluster string, after time.Duration) (*cnatv1alpha1.At, error) {
-	at := &cnatv1alpha1.At{Spec: cnatv1alpha1.AtSpec{
-		Schedule: time.Now().Add(after).UTC().Format(time.RFC3339Nano), Command: "true",
-	}}
-	at.Namespace, at.Name = r.namespace, fmt.Sprintf("%s-%d", cluster, time.Now().UnixNano())
+	at := labtest.At(r.namespace, fmt.Sprintf("%s-%d", cluster, time.Now().UnixNano()), time.Now().Add(after))
 	if err := r.Client(cluster).Create(r.t.Context(), at); err != nil {
 		return nil, err
 	}
-	*r.made = append(*r.made, witness.At{Cluster: cluster, Namespace: at.Namespace, Name: at.Name, UID: string(at.UID),
-		Schedule: at.Spec.Schedule})
+	*r.made = append(*r.made, labtest.Fact(cluster, at))
 	return at, nil
 }
 

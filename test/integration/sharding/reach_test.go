@@ -18,7 +18,6 @@ import (
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/faultproxy"
 	"github.com/tenure-dev/tenure/test/lab/labtest"
-	"github.com/tenure-dev/tenure/test/lab/localplane"
 )
 
 // TestWhoCannotReachAClusterGivesItsShardsToThoseWhoCan first cuts all replicas off one of two clusters: then
@@ -91,7 +90,6 @@ func TestWhoCannotReachAClusterGivesItsShardsToThoseWhoCan(t *testing.T) {
 func TestAClusterThatTheCoordinatorNeverReachedIsServedByWhoReachesIt(t *testing.T) {
 	f := labtest.Fleet(t, lab.Options{
 		Workloads: []string{"west", "east"}, Untold: true, Bare: true, LeaseDuration: 2 * lease, ShardsPerCluster: 2,
-		Planes: localplane.Config{TmpfsData: true},
 	})
 	if err := f.AddCluster(t.Context(), "west", "west"); err != nil {
 		t.Fatal(err)

@@ -3,11 +3,8 @@ package sharding
 import (
 	"fmt"
 	"testing"
+	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/labtest"
 )
@@ -19,7 +16,8 @@ func TestANewClusterGetsAsManyShardsAsItsObjectsNeed(t *testing.T) {
 		Flags: []string{"--objects-per-shard=10"},
 	})
 	const objects = 25
-	fill(t, f.Client("large"), "before", objects)
+	tomorrow := func(int) time.Time { return time.Now().Add(24 * time.Hour) }
+	labtest.CreateAts(t, f.Client("large"), "large", "before", objects, tomorrow)
 	want := map[string]int{"large": 4, "empty": 1}
 	divided := func() {
 		t.Helper()
@@ -40,20 +38,8 @@ func TestANewClusterGetsAsManyShardsAsItsObjectsNeed(t *testing.T) {
 	}
 	first := labtest.Replica(t, f, "r1")
 	divided()
-	fill(t, f.Client("empty"), "after", objects)
+	labtest.CreateAts(t, f.Client("empty"), "empty", "after", objects, tomorrow)
 	labtest.Replica(t, f, "r2")
 	first.Kill() // the next coordinator doesn't count again
 	divided()
-}
-
-func fill(t *testing.T, c client.Client, name string, n int) {
-	t.Helper()
-	for i := range n {
-		at := &cnatv1alpha1.At{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault,
-			Name: fmt.Sprint(name, "-", i)},
-			Spec: cnatv1alpha1.AtSpec{Schedule: "2099-01-02T03:04:05Z", Command: "true"}}
-		if err := c.Create(t.Context(), at); err != nil {
-			t.Fatal(err)
-		}
-	}
 }

@@ -12,21 +12,31 @@ import (
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 )
 
+// At returns one that is due at a time.
+func At(namespace, name string, due time.Time) *cnatv1alpha1.At {
+	return &cnatv1alpha1.At{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec:       cnatv1alpha1.AtSpec{Schedule: due.UTC().Format(time.RFC3339Nano), Command: "true"},
+	}
+}
+
+// Fact returns what the witness has to know of an At.
+func Fact(cluster string, at *cnatv1alpha1.At) witness.At {
+	return witness.At{Cluster: cluster, Namespace: at.Namespace, Name: at.Name, UID: string(at.UID),
+		Schedule: at.Spec.Schedule}
+}
+
 // CreateAts makes Ats in the namespace default of a workload cluster, the i-th due at due(i), and returns what the
 // witness has to know of them.
 func CreateAts(t testing.TB, c client.Client, cluster, name string, n int, due func(i int) time.Time) []witness.At {
 	t.Helper()
 	var made []witness.At
 	for i := range n {
-		at := &cnatv1alpha1.At{
-			ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: fmt.Sprint(name, "-", i)},
-			Spec:       cnatv1alpha1.AtSpec{Schedule: due(i).UTC().Format(time.RFC3339Nano), Command: "true"},
-		}
+		at := At(metav1.NamespaceDefault, fmt.Sprint(name, "-", i), due(i))
 		if err := c.Create(t.Context(), at); err != nil {
 			t.Fatal(err)
 		}
-		made = append(made, witness.At{Cluster: cluster, Namespace: at.Namespace, Name: at.Name, UID: string(at.UID),
-			Schedule: at.Spec.Schedule})
+		made = append(made, Fact(cluster, at))
 	}
 	return made
 }
