@@ -55,10 +55,7 @@ func mutatingPolicy(t *testing.T, r *rig, namespace string) {
 		return r.client["west"].Create(t.Context(), o, client.DryRunAll) == nil && o.Annotations["injected"] == "yes"
 	})
 	r.create(t, "home", source)
-	labtest.Until(t, "the source shows who is at odds", func() bool {
-		c := conditionOf(r.get(t, "home", source), replication.ConditionReplicated)
-		return c.Reason == replication.ReasonContested && strings.Contains(c.Message, "progressDeadlineSeconds")
-	})
+	r.shows(t, source, replication.ReasonContested, "progressDeadlineSeconds")
 	time.Sleep(5 * time.Second)
 	writes := r.writes(t, "west", namespace)
 	if len(writes) > 6 {
@@ -93,16 +90,12 @@ func frozen(t *testing.T, r *rig, namespace string) {
 	}
 	defer resume()
 	began := time.Now()
-	r.edit(t, "home", "kubectl", source, func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "web:2" })
-	labtest.Until(t, "east has the new image", func() bool {
-		return r.get(t, "east", source).Spec.Template.Spec.Containers[0].Image == "web:2"
-	})
+	r.edit(t, "home", "kubectl", source, imageTo("web:2"))
+	r.runs(t, "east", source, "web:2")
 	if took := time.Since(began); took >= targetTimeout {
 		t.Errorf("east waited %s for west", took)
 	}
-	labtest.Until(t, "the source shows who is missing", func() bool {
-		return conditionOf(r.get(t, "home", source), replication.ConditionReplicated).Reason == replication.ReasonAway
-	})
+	r.shows(t, source, replication.ReasonAway, "")
 	r.setDown("west", true)
 	if err := r.client["east"].Delete(t.Context(), r.get(t, "east", other)); err != nil {
 		t.Fatal(err)
@@ -110,10 +103,7 @@ func frozen(t *testing.T, r *rig, namespace string) {
 	labtest.Until(t, "east is repaired meanwhile", func() bool { return r.get(t, "east", other) != nil })
 	resume()
 	r.setDown("west", false)
-	labtest.Until(t, "west catches up", func() bool {
-		d := r.get(t, "west", source)
-		return d != nil && d.Spec.Template.Spec.Containers[0].Image == "web:2"
-	})
+	r.runs(t, "west", source, "web:2") // it catches up
 	r.replicated(t, "home", source)
 	r.replicated(t, "home", other)
 }
@@ -159,11 +149,11 @@ func besideController(t *testing.T, r *rig) {
 	}
 	labtest.Until(t, "all three conditions are there", all)
 	for _, image := range []string{"web:2", "web:3"} {
-		r.edit(t, "west", "kubectl", source, func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = image })
+		r.edit(t, "west", "kubectl", source, imageTo(image))
 		labtest.Until(t, "they are there again after "+image, func() bool {
 			d := r.get(t, "west", source)
 			return all() && d.Status.ObservedGeneration == d.Generation && d.Status.UpdatedReplicas == 2 &&
-				r.get(t, "east", source).Spec.Template.Spec.Containers[0].Image == image
+				imageOf(r.get(t, "east", source)) == image
 		})
 	}
 	data, err := json.Marshal(r.get(t, "west", source).Status.Conditions)

@@ -182,10 +182,6 @@ var crashActs = []struct {
 	}, func(s ending) bool { return len(s.Copies) == 0 && s.Source == nil }},
 }
 
-func imageTo(image string) func(*appsv1.Deployment) {
-	return func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = image }
-}
-
 func replicatedTo(image string, clusters ...string) func(ending) bool {
 	return func(s ending) bool {
 		for _, c := range s.Copies {

@@ -328,9 +328,7 @@ func byNamespace(t *testing.T, r *rig) {
 	r.create(t, "home", source)
 	r.replicated(t, "home", source)
 	r.edit(t, "home", "kubectl", source, imageTo("web:2"))
-	labtest.Until(t, "the new image arrives", func() bool {
-		return r.get(t, "west", source).Spec.Template.Spec.Containers[0].Image == "web:2"
-	})
+	r.runs(t, "west", source, "web:2")
 	if err := r.client["home"].Delete(t.Context(), source); err != nil {
 		t.Fatal(err)
 	}

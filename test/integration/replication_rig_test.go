@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -317,6 +318,39 @@ func (r *rig) replicated(t *testing.T, cluster string, o *appsv1.Deployment) {
 		last = conditionOf(r.get(t, cluster, o), replication.ConditionReplicated)
 		return last.Status == corev1.ConditionTrue
 	})
+}
+
+// shows waits until a source gives a reason, in words.
+func (r *rig) shows(t *testing.T, source *appsv1.Deployment, reason, words string) {
+	t.Helper()
+	var last appsv1.DeploymentCondition
+	defer func() {
+		if t.Failed() {
+			t.Logf("%s: %+v", source.Name, last)
+		}
+	}()
+	labtest.Until(t, "the source shows "+reason, func() bool {
+		last = conditionOf(r.get(t, "home", source), replication.ConditionReplicated)
+		return last.Reason == reason && strings.Contains(last.Message, words)
+	})
+}
+
+// runs waits until a copy, or a source, has an image.
+func (r *rig) runs(t *testing.T, cluster string, o *appsv1.Deployment, image string) {
+	t.Helper()
+	labtest.Until(t, cluster+" has image "+image, func() bool { return imageOf(r.get(t, cluster, o)) == image })
+}
+
+// imageOf is that of a Deployment's first container; "" if there is no Deployment.
+func imageOf(d *appsv1.Deployment) string {
+	if d == nil {
+		return ""
+	}
+	return d.Spec.Template.Spec.Containers[0].Image
+}
+
+func imageTo(image string) func(*appsv1.Deployment) {
+	return func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = image }
 }
 
 // copyWrite is one write of the reconciler's, as the API server saw it.

@@ -115,12 +115,8 @@ func drift(t *testing.T, r *rig, namespace string) {
 	r.create(t, "home", source)
 	r.replicated(t, "home", source)
 	began := time.Now()
-	r.edit(t, "west", "kubectl-edit", source, func(d *appsv1.Deployment) {
-		d.Spec.Template.Spec.Containers[0].Image = "evil"
-	})
-	labtest.Until(t, "the image is repaired", func() bool {
-		return r.get(t, "west", source).Spec.Template.Spec.Containers[0].Image == "web:1"
-	})
+	r.edit(t, "west", "kubectl-edit", source, imageTo("evil"))
+	r.runs(t, "west", source, "web:1")
 	t.Logf("edited: repaired within %s (looked every 50 ms)", time.Since(began).Round(time.Millisecond))
 	if err := r.scale(t.Context(), "west", "kubectl", source, 7); err != nil {
 		t.Fatal(err)
@@ -172,12 +168,8 @@ func newProcess(t *testing.T, r *rig) {
 	if probe == nil {
 		t.Fatal("the source that was to be edited is gone")
 	}
-	r.edit(t, "west", "kubectl-edit", probe, func(d *appsv1.Deployment) {
-		d.Spec.Template.Spec.Containers[0].Image = "evil"
-	})
-	labtest.Until(t, "the new process works", func() bool {
-		return r.get(t, "west", probe).Spec.Template.Spec.Containers[0].Image == "web:1"
-	})
+	r.edit(t, "west", "kubectl-edit", probe, imageTo("evil"))
+	r.runs(t, "west", probe, "web:1") // the new process works
 }
 
 // reconciled returns a function that waits until n more sources have been reconciled and none is waiting or in
@@ -236,7 +228,7 @@ func additions(t *testing.T, r *rig, namespace string) {
 		d.Spec.Template.Spec.Containers = append(d.Spec.Template.Spec.Containers,
 			corev1.Container{Name: "sidecar", Image: "sidecar:1"})
 	})
-	r.edit(t, "home", "kubectl", source, func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "web:2" })
+	r.edit(t, "home", "kubectl", source, imageTo("web:2"))
 	labtest.Until(t, "the new image arrives", func() bool {
 		return slices.ContainsFunc(r.get(t, "west", source).Spec.Template.Spec.Containers,
 			func(c corev1.Container) bool { return c.Image == "web:2" })
@@ -264,9 +256,8 @@ func autoscaler(t *testing.T, r *rig, namespace string) {
 		d.Spec.Replicas = new(int32(3))
 	})
 	labtest.Until(t, "image and replicas arrive in east, the image alone in west", func() bool {
-		w, e := r.get(t, "west", source).Spec, r.get(t, "east", source).Spec
-		return w.Template.Spec.Containers[0].Image == "web:2" &&
-			e.Template.Spec.Containers[0].Image == "web:2" && *e.Replicas == 3
+		w, e := r.get(t, "west", source), r.get(t, "east", source)
+		return imageOf(w) == "web:2" && imageOf(e) == "web:2" && *e.Spec.Replicas == 3
 	})
 	r.replicated(t, "home", source)
 	before, looked := len(r.writes(t, "west", namespace)), reconciled(t, 1)
@@ -299,10 +290,7 @@ func fight(t *testing.T, r *rig, namespace string) {
 		}
 	}()
 	defer func() { cancel(); <-ended }()
-	labtest.Until(t, "the source shows what is contested", func() bool {
-		c := conditionOf(r.get(t, "home", source), replication.ConditionReplicated)
-		return c.Reason == replication.ReasonContested && strings.Contains(c.Message, "spec.replicas")
-	})
+	r.shows(t, source, replication.ReasonContested, "spec.replicas")
 	before := len(r.writes(t, "west", namespace))
 	time.Sleep(6 * time.Second)
 	if writes := len(r.writes(t, "west", namespace)) - before; writes > 4 {
@@ -325,12 +313,10 @@ func foreign(t *testing.T, r *rig, namespace string) {
 	r.create(t, "west", stranger)
 	source := deployment(namespace, "web")
 	r.create(t, "home", source)
-	labtest.Until(t, "the source shows it", func() bool {
-		return conditionOf(r.get(t, "home", source), replication.ConditionReplicated).Reason == replication.ReasonForeign &&
-			r.get(t, "east", source) != nil
-	})
+	r.shows(t, source, replication.ReasonForeign, "")
+	labtest.Until(t, "east has its copy", func() bool { return r.get(t, "east", source) != nil })
 	got := r.get(t, "west", source)
-	if got.Spec.Template.Spec.Containers[0].Image != "other:1" || len(r.writes(t, "west", namespace)) > 0 ||
+	if imageOf(got) != "other:1" || len(r.writes(t, "west", namespace)) > 0 ||
 		slices.ContainsFunc(got.ManagedFields, func(e metav1.ManagedFieldsEntry) bool {
 			return e.Manager == replication.FieldManager
 		}) {
@@ -341,21 +327,6 @@ func foreign(t *testing.T, r *rig, namespace string) {
 		t.Fatal(err)
 	}
 	r.replicated(t, "home", source)
-}
-
-// shows waits until a source gives a reason, in words.
-func (r *rig) shows(t *testing.T, source *appsv1.Deployment, reason, words string) {
-	t.Helper()
-	var last appsv1.DeploymentCondition
-	defer func() {
-		if t.Failed() {
-			t.Logf("%s: %+v", source.Name, last)
-		}
-	}()
-	labtest.Until(t, "the source shows "+reason, func() bool {
-		last = conditionOf(r.get(t, "home", source), replication.ConditionReplicated)
-		return last.Reason == reason && strings.Contains(last.Message, words)
-	})
 }
 
 func closed(t *testing.T, r *rig, namespace string) {
@@ -389,11 +360,8 @@ func closed(t *testing.T, r *rig, namespace string) {
 	r.edit(t, "home", "kubectl", source, imageTo("web:2"))
 	r.edit(t, "west", "kubectl", source, func(d *appsv1.Deployment) { d.Spec.Replicas = new(int32(1)) })
 	r.shows(t, source, replication.ReasonNotTarget, "west: namespace "+namespace)
-	labtest.Until(t, "east has the new image", func() bool {
-		return r.get(t, "east", source).Spec.Template.Spec.Containers[0].Image == "web:2"
-	})
-	if copied := r.get(t, "west", source); copied == nil || copied.Spec.Template.Spec.Containers[0].Image != "web:1" ||
-		*copied.Spec.Replicas != 1 {
+	r.runs(t, "east", source, "web:2")
+	if copied := r.get(t, "west", source); imageOf(copied) != "web:1" || *copied.Spec.Replicas != 1 {
 		t.Errorf("the copy in west is %v, want it left alone", copied)
 	}
 	if writes := r.writes(t, "west", namespace); len(writes) != before {
