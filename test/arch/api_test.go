@@ -56,13 +56,7 @@ func TestTheExportedAPIOfShardIsTheOneInTheGoldenFile(t *testing.T) {
 // sorted.
 func exportedAPI(t *testing.T, pattern string) (lines []string) {
 	t.Helper()
-	exports := map[string]string{}
-	for _, line := range goList(t, "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}", pattern) {
-		path, file, _ := strings.Cut(line, " ")
-		exports[path] = file
-	}
-	from := importer.ForCompiler(token.NewFileSet(), "gc",
-		func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
+	from := importerOf(t, token.NewFileSet(), pattern)
 	for _, line := range goList(t, "-f", "{{.ImportPath}} {{.Dir}}", pattern) {
 		path, dir, _ := strings.Cut(line, " ")
 		if _, err := os.ReadDir(dir); err != nil { // so that go test keeps no result of before a change there
@@ -81,6 +75,17 @@ func exportedAPI(t *testing.T, pattern string) (lines []string) {
 	}
 	slices.Sort(lines)
 	return lines
+}
+
+// importerOf imports packages, and what they import, as the compiler left them.
+func importerOf(t *testing.T, set *token.FileSet, pattern string) types.Importer {
+	t.Helper()
+	exports := map[string]string{}
+	for _, line := range goList(t, "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}", pattern) {
+		path, file, _ := strings.Cut(line, " ")
+		exports[path] = file
+	}
+	return importer.ForCompiler(set, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
 }
 
 func exportedBy(pkg *types.Package) (lines []string) {

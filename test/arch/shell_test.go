@@ -2,12 +2,9 @@ package arch
 
 import (
 	"go/ast"
-	"go/importer"
 	"go/parser"
 	"go/token"
 	"go/types"
-	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -37,11 +34,6 @@ func TestNoFileOfTheShellIsCalledBackByManyOfTheFilesThatItCalls(t *testing.T) {
 // fileCalls returns, for each file of a package, the other files whose functions or methods it uses.
 func fileCalls(t *testing.T, dir string) map[string]map[string]bool {
 	t.Helper()
-	exports := map[string]string{}
-	for _, line := range goList(t, "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}", "./"+filepath.Base(dir)) {
-		path, file, _ := strings.Cut(line, " ")
-		exports[path] = file
-	}
 	set := token.NewFileSet()
 	names, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	if err != nil {
@@ -58,9 +50,8 @@ func fileCalls(t *testing.T, dir string) map[string]map[string]bool {
 		}
 		files = append(files, file)
 	}
-	from := importer.ForCompiler(set, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
 	info := &types.Info{Uses: map[*ast.Ident]types.Object{}}
-	pkg, err := (&types.Config{Importer: from}).Check(dir, set, files, info)
+	pkg, err := (&types.Config{Importer: importerOf(t, set, "./"+filepath.Base(dir))}).Check(dir, set, files, info)
 	if err != nil {
 		t.Fatal(err)
 	}
