@@ -87,6 +87,15 @@ func pair(t testing.TB) (certificate, key string) {
 	return block("CERTIFICATE", der), block("EC PRIVATE KEY", secret)
 }
 
+// kubeconfigOf is one of a server, with a token, and the server's certificate in base64.
+func kubeconfigOf(s *httptest.Server) (text, authority string) {
+	authority = base64.StdEncoding.EncodeToString(
+		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}))
+	return `{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}], ` +
+		`clusters: [{name: c, cluster: {server: "` + s.URL + `", certificate-authority-data: "` + authority + `"}}], ` +
+		`users: [{name: u, user: {token: ` + canary + `}}]}`, authority
+}
+
 func repeat(what string, times int) string { return strings.Repeat(what, times) }
 
 func TestKubeconfigs(t *testing.T) {
@@ -100,10 +109,7 @@ func TestKubeconfigs(t *testing.T) {
 	for i := range 5000 {
 		fmt.Fprintf(&keys, "users%d: []\n", i)
 	}
-	authority := encode(string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: good.Certificate().Raw})))
-	base := `{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}], ` +
-		`clusters: [{name: c, cluster: {server: "` + good.URL + `", certificate-authority-data: "` + authority + `"}}], ` +
-		`users: [{name: u, user: {token: ` + canary + `}}]}`
+	base, authority := kubeconfigOf(good)
 	fill := strings.NewReplacer(
 		"${FILE}", set.file, "${PROGRAM}", set.program, "${ELSEWHERE}", elsewhere.URL, "${SERVER}", good.URL,
 		"${SERVERHOST}", good.Listener.Addr().String(), "${CANARY}", canary, "${CANARY64}", encode(canary),

@@ -1,8 +1,6 @@
 package attacks
 
 import (
-	"encoding/base64"
-	"encoding/pem"
 	"io"
 	"log"
 	"net/http"
@@ -49,14 +47,9 @@ func TestReplies(t *testing.T) {
 	bad.Config.ErrorLog = log.New(io.Discard, "", 0)
 	bad.StartTLS()
 	defer bad.Close()
-	authority := base64.StdEncoding.EncodeToString(
-		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: bad.Certificate().Raw}))
+	config, _ := kubeconfigOf(bad)
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "west"},
-		Data: map[string][]byte{kubeconfig.Key: []byte(
-			`{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}], ` +
-				`clusters: [{name: c, cluster: {server: "` + bad.URL + `", certificate-authority-data: "` + authority + `"}}], ` +
-				`users: [{name: u, user: {token: ` + canary + `}}]}`,
-		)}}
+		Data: map[string][]byte{kubeconfig.Key: []byte(config)}}
 	fill = strings.NewReplacer(
 		"${ELSEWHERE}", elsewhere.URL, "${ELSEWHEREHOST}", elsewhere.Listener.Addr().String(), "${SERVERHOST}",
 		bad.Listener.Addr().String(),
