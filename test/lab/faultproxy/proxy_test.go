@@ -62,11 +62,14 @@ func newServer(t *testing.T) *server {
 	return s
 }
 
+func (s *server) config() *rest.Config {
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
+	return &rest.Config{Host: s.URL, TLSClientConfig: rest.TLSClientConfig{CAData: ca}}
+}
+
 func startProxy(t *testing.T, s *server) *Proxy {
 	t.Helper()
-	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
-	p, err := Start(Config{Upstream: &rest.Config{Host: s.URL, TLSClientConfig: rest.TLSClientConfig{CAData: ca}},
-		Seed: 1})
+	p, err := Start(Config{Upstream: s.config(), Seed: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,6 +91,17 @@ func client(t *testing.T, p *Proxy, h2 bool) *http.Client {
 }
 
 const pods = "/api/v1/namespaces/default/pods"
+
+// get asks for Pods, and returns the code of the answer.
+func get(t *testing.T, c *http.Client, p *Proxy) int {
+	t.Helper()
+	res, err := c.Get(p.URL() + pods)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	return res.StatusCode
+}
 
 func TestVerbsAndResourcesAreReadAsAnAPIServerDoes(t *testing.T) {
 	tests := []struct {
@@ -183,12 +197,7 @@ func TestALimitEndsARule(t *testing.T) {
 	rule := p.Inject(Rule{Fault: Answer, Status: 503, Limit: 2})
 	var codes []int
 	for range 3 {
-		res, err := client(t, p, true).Get(p.URL() + pods)
-		if err != nil {
-			t.Fatal(err)
-		}
-		codes = append(codes, res.StatusCode)
-		res.Body.Close()
+		codes = append(codes, get(t, client(t, p, true), p))
 	}
 	if diff := cmp.Diff([]int{503, 503, 200}, codes); diff != "" || rule.Hits() != 2 {
 		t.Errorf("%d hits, (-want +got):\n%s", rule.Hits(), diff)
@@ -372,11 +381,7 @@ func TestAResetCutsWhatIsOpenAndWhatIsNew(t *testing.T) {
 		t.Errorf("a request was answered with %d", res.StatusCode)
 	}
 	reset.End()
-	res, err := client(t, p, true).Get(p.URL() + pods)
-	if err != nil {
-		t.Fatal(err)
-	}
-	res.Body.Close()
+	get(t, client(t, p, true), p)
 }
 
 func kubeconfigOf(server, token string) *clientcmdapi.Config {
@@ -393,52 +398,31 @@ func TestARulePicksAProcessByItsConnections(t *testing.T) {
 	p := startProxy(t, s)
 	other := p.Inject(Rule{Match: Match{Processes: []int{1}}, Fault: Answer, Status: 500})
 	c := client(t, p, true)
-	get := func() int {
-		t.Helper()
-		res, err := c.Get(p.URL() + pods)
-		if err != nil {
-			t.Fatal(err)
-		}
-		res.Body.Close()
-		return res.StatusCode
-	}
-	if got := get(); got != http.StatusOK || other.Hits() != 0 {
+	if got := get(t, c, p); got != http.StatusOK || other.Hits() != 0 {
 		t.Errorf("another process's rule made it %d", got)
 	}
 	ours := p.Inject(Rule{Match: Match{Processes: []int{os.Getpid()}}, Fault: Answer, Status: 503})
-	if got := get(); got != http.StatusServiceUnavailable || ours.Hits() != 1 {
+	if got := get(t, c, p); got != http.StatusServiceUnavailable || ours.Hits() != 1 {
 		t.Errorf("our own rule made it %d, %d hits", got, ours.Hits())
 	}
 }
 
 func TestRequestsTakeTurnsBetweenTwoServers(t *testing.T) {
 	first, second := newServer(t), newServer(t)
-	config := func(s *server) *rest.Config {
-		return &rest.Config{Host: s.URL, TLSClientConfig: rest.TLSClientConfig{
-			CAData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})}}
-	}
-	p, err := Start(Config{Upstream: config(first), Second: config(second)})
+	p, err := Start(Config{Upstream: first.config(), Second: second.config()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(p.Close)
 	c := client(t, p, true)
 	for range 10 {
-		res, err := c.Get(p.URL() + pods)
-		if err != nil {
-			t.Fatal(err)
-		}
-		res.Body.Close()
+		get(t, c, p)
 	}
 	if first.served.Load() != 5 || second.served.Load() != 5 {
 		t.Errorf("%d and %d requests, want 5 each", first.served.Load(), second.served.Load())
 	}
 	p.Inject(Rule{Fault: Answer, Status: 503}) // goes on to no server
-	res, err := c.Get(p.URL() + pods)
-	if err != nil {
-		t.Fatal(err)
-	}
-	res.Body.Close()
+	get(t, c, p)
 	if p.PassedOn(0) != 5 || p.PassedOn(1) != 5 {
 		t.Errorf("%d and %d requests are said to have gone on, want 5 each", p.PassedOn(0), p.PassedOn(1))
 	}
