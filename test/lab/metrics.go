@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -19,18 +20,11 @@ type Metrics map[string]*dto.MetricFamily
 func scrape(ctx context.Context, address string) (Metrics, error) {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/metrics", nil)
-	if err != nil {
-		return nil, err
-	}
-	// compressing it would cost the replica more than the rest of the page
-	request.Header.Set("Accept-Encoding", "identity")
-	response, err := http.DefaultClient.Do(request)
+	page, err := Get(ctx, "http://"+address+"/metrics")
 	if err != nil {
 		return nil, fmt.Errorf("reading metrics: %w", err)
 	}
-	defer response.Body.Close()
-	return ParseMetrics(response.Body)
+	return ParseMetrics(bytes.NewReader(page))
 }
 
 // Get reads what is at a URL. An answer that isn't 200 is an error: what is looked for in it would seem not to be
@@ -40,6 +34,8 @@ func Get(ctx context.Context, url string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	// compressing a page of metrics would cost the replica more than the rest of it
+	request.Header.Set("Accept-Encoding", "identity")
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return nil, err
