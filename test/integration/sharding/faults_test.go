@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+	"github.com/tenure-dev/tenure/pkg/at"
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/faultproxy"
 )
@@ -56,7 +57,7 @@ func TestANewHolderWithStaleCachesMakesNoSecondPod(t *testing.T) {
 	r.eventually("c1 has brought the Ats to DONE", func() error { return r.unfinished("west") })
 	for i := 0; i < len(ats); i += 2 {
 		pod := &corev1.Pod{}
-		pod.Namespace, pod.Name = r.namespace, r.podOf(ats[i])
+		pod.Namespace, pod.Name = r.namespace, at.PodName(ats[i])
 		if err := r.Client("west").Delete(t.Context(), pod, client.GracePeriodSeconds(0)); err != nil {
 			t.Fatal(err)
 		}

@@ -118,12 +118,7 @@ func TestACleanExitOfAllLeavesNothingHeldAndTheNextFleetClaimsIt(t *testing.T) {
 			t.Errorf("%s: %v after %v", name, now, free[name])
 		}
 	}
-	lease := &coordinationv1.Lease{}
-	if err := r.Client(lab.Home).Get(t.Context(), client.ObjectKey{Namespace: lab.Namespace, Name: "tenure-coordinator"},
-		lease); err != nil {
-		t.Fatal(err)
-	}
-	if got := lab.ReplicaOf(fmt.Sprint(*lease.Spec.HolderIdentity)); got != "i2" {
-		t.Errorf("%s coordinates, want the only one there is", got)
+	if got, err := r.Coordinator(t.Context()); err != nil || got != "i2" {
+		t.Errorf("%q coordinates, want the only one there is: %v", got, err)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-dev/tenure/bench/audit"
-	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 )
 
 // pin pins all shards whose names begin with the given text to a replica; "" takes the pins away.
@@ -19,27 +18,20 @@ func (r *rig) pin(shards, to string) {
 	}
 }
 
-// heldBy waits until a replica serves all shards whose names begin with the given text.
+// heldBy waits until a replica serves all shards whose names begin with the given text; "" is none.
 func (r *rig) heldBy(shards, replica string) {
 	r.t.Helper()
-	r.eventually("all of "+shards+" is "+replica+"'s", func() error {
+	r.eventually(fmt.Sprintf("all of %s is held by %q", shards, replica), func() error {
 		for name, now := range r.holders() {
 			if strings.HasPrefix(name, shards) && now.replica != replica {
 				return fmt.Errorf("%s is held by %q", name, now.replica)
 			}
 		}
+		if replica == "" {
+			return nil
+		}
 		return r.Inactive(r.t.Context())
 	})
-}
-
-// podOf is the name of an At's Pod.
-func (r *rig) podOf(at *cnatv1alpha1.At) string {
-	r.t.Helper()
-	now := &cnatv1alpha1.At{}
-	if err := r.Client("west").Get(r.t.Context(), client.ObjectKeyFromObject(at), now); err != nil {
-		r.t.Fatal(err)
-	}
-	return now.Status.PodName
 }
 
 // podsMade checks in the API server's log how many Pods of the test were made.
