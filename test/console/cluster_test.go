@@ -16,6 +16,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -250,13 +251,18 @@ func (f *fleet) renewed() {
 	old = f.aged(10*time.Minute, 9*time.Minute) // the last minute of the one before may be over
 	f.put(old, fmt.Sprintf("%x", sha256.Sum256(old)))
 	f.awaitRenewed()
-	events := &eventsv1.EventList{}
-	f.await("the renewal is told of", func() bool {
-		return f.home.List(f.t.Context(), events, client.InNamespace(namespace)) == nil &&
-			slices.ContainsFunc(events.Items, func(e eventsv1.Event) bool { return e.Reason == onboard.ReasonRenewed })
-	})
+	f.await("the renewal is told of", f.told(onboard.ReasonRenewed))
 	if shards(func(id, epoch string) bool { return held[id] != epoch }) {
 		f.t.Errorf("shards moved: they were %v", held)
+	}
+}
+
+// told reports whether an event has a reason.
+func (f *fleet) told(reason string) func() bool {
+	return func() bool {
+		events := &eventsv1.EventList{}
+		return f.home.List(f.t.Context(), events, client.InNamespace(namespace)) == nil &&
+			slices.ContainsFunc(events.Items, func(e eventsv1.Event) bool { return e.Reason == reason })
 	}
 }
 
@@ -280,14 +286,21 @@ func (f *fleet) awaitRenewed() {
 	})
 }
 
-// renewedByALeader checks that one of two replicas without sharding renews the token as well, and that Ats are served
-// in time and once while it goes over to the new one.
+// renewedByALeader checks that of two replicas without sharding one leads, with the rights that the others have, and
+// renews the token as well, and that Ats are served in time and once while it goes over to the new one.
 func (f *fleet) renewedByALeader() {
 	f.t.Helper()
 	const ats, every, late = 100, 100 * time.Millisecond, 10 * time.Second
 	f.start("leader-0", "--sharding=off")
 	f.start("leader-1", "--sharding=off")
-	f.do("fourth")
+	if at := f.do("fourth"); at.Status.Epoch != 0 {
+		f.t.Errorf("epoch %d without a tenure", at.Status.Epoch)
+	}
+	if err := f.home.Get(f.t.Context(), client.ObjectKey{Namespace: namespace, Name: "tenure-leader"},
+		&coordinationv1.Lease{}); err != nil {
+		f.t.Error(err)
+	}
+	f.await("an event names the leader", f.told("LeaderElection"))
 	due, led := map[string]time.Time{}, map[string]string{"led": "true"}
 	for i := range ats {
 		name := fmt.Sprint("led-", i)
@@ -457,7 +470,7 @@ func (f *fleet) secret() *corev1.Secret {
 }
 
 // do makes the fleet run an At. Nothing runs Pods there, so the test itself writes that the At's Pod has ended.
-func (f *fleet) do(name string) {
+func (f *fleet) do(name string) *cnatv1alpha1.At {
 	f.t.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "default"}}
 	if err := client.IgnoreAlreadyExists(f.west.Create(f.t.Context(), account)); err != nil {
@@ -477,6 +490,7 @@ func (f *fleet) do(name string) {
 	f.await(name+" is done", func() bool {
 		return f.west.Get(f.t.Context(), client.ObjectKeyFromObject(at), at) == nil && at.Status.Phase == cnatv1alpha1.AtDone
 	})
+	return at
 }
 
 // leftovers checks that nothing is left in the cluster but the API and its objects; its namespace is on its way out.
