@@ -184,18 +184,12 @@ func startWith(t *testing.T, planes *localplane.Planes, name string, connection 
 	return stop, mgr
 }
 
-func TestAControllerOfSomebodyElsesIsSharded(t *testing.T) {
+func TestAControllerThatIsTakenOverAsItWasIsSharded(t *testing.T) {
 	ctrl.SetLogger(logr.FromSlogHandler(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})))
-	for name, wire := range map[string]wiring{"with our sources": ownSources, "taken over as it was": takenOver} {
-		t.Run(name, func(t *testing.T) { shardAStrangersController(t, wire) })
-	}
-}
-
-func shardAStrangersController(t *testing.T, wire wiring) {
 	planes, west := startPlanes(t)
 	s := &signers{as: "signed-by", running: map[string]string{}}
-	stopA := startReplica(t, planes, "a", wire, s)
-	startReplica(t, planes, "b", wire, s)
+	stopA := startReplica(t, planes, "a", takenOver, s)
+	startReplica(t, planes, "b", takenOver, s)
 	labtest.Until(t, "both replicas have signed their parts", func() bool {
 		by := signatures(t, west, s.as)
 		return by["a"] > 0 && by["b"] > 0 && by["a"]+by["b"] == objects
