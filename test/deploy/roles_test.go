@@ -14,10 +14,11 @@ import (
 )
 
 // A cluster that is home and workload at a time gets both folders. Its controllers aggregate roles, and make the Pods
-// of our Deployment, in a namespace that enforces the Pod Security level restricted.
+// of our Deployment, in a namespace that enforces the Pod Security level restricted. Replicas have no more rights there
+// than they need.
 func TestUsersGetTheirRightsThroughKubernetesOwnRoles(t *testing.T) {
 	plane := labtest.Workload(t, "both")
-	labtest.Kubectl(t, plane, "apply", "--validate=strict", "-k", "../../config/default")
+	labtest.Kubectl(t, plane, "apply", "--validate=strict", "-k", "../../config/replication/home")
 	c := labtest.Client(t, plane)
 	for _, role := range []string{"view", "edit", "admin"} {
 		create(t, c, &rbacv1.ClusterRoleBinding{
@@ -38,6 +39,10 @@ func TestUsersGetTheirRightsThroughKubernetesOwnRoles(t *testing.T) {
 		{"view", "patch", shards, false}, {"edit", "patch", shards, true}, {"admin", "patch", shards, true},
 		{"admin", "delete", shards, false}, {"admin", "create", shards, false}, {"admin", "repair", shards, false},
 		{"admin", "patch", shards + "/status", false},
+		{lab.AccountUser, "patch", shards, true}, {lab.AccountUser, "delete", shards, false},
+		{lab.AccountUser, "repair", shards, false}, {lab.AccountUser, "delete", "secrets", false},
+		{lab.AccountUser, "patch", "deployments.apps", true}, {lab.AccountUser, "delete", "deployments.apps", false},
+		{lab.AccountUser, "create", "pods", true}, {lab.AccountUser, "delete", "pods", false},
 	} {
 		labtest.Eventually(t, fmt.Sprintf("may %s %s %s", want.user, want.verb, want.resource), func() error {
 			return labtest.Allowed(t.Context(), c, want.allowed, want.user, want.verb, want.resource, lab.Namespace)
