@@ -168,7 +168,8 @@ var crashActs = []struct {
 	{"the label is removed", func(ctx context.Context, l *life) error {
 		return l.change(ctx, "home", func(d *appsv1.Deployment) { delete(d.Labels, replication.LabelReplicate) })
 	}, func(s ending) bool {
-		return len(s.Copies) == 0 && s.Source != nil && len(s.Source.Finalizers) == 0 && s.Condition == ""
+		return len(s.Copies) == 0 && s.Source != nil && len(s.Source.Finalizers) == 0 && s.Condition == "" &&
+			s.Source.Annotations[replication.AnnotationCopies] == ""
 	}},
 	{"the label is back", func(ctx context.Context, l *life) error {
 		return l.change(ctx, "home", func(d *appsv1.Deployment) {

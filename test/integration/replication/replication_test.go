@@ -43,20 +43,6 @@ func TestShardedReplicasKeepDeploymentsInAllClusters(t *testing.T) {
 		}
 	})
 	t.Run("drift is repaired at once", func(t *testing.T) { driftsAreRepaired(t, f) })
-	t.Run("the source says so when it is replicated", func(t *testing.T) {
-		labtest.Within(t, 30*time.Second, "convergence", func() error {
-			d := &appsv1.Deployment{}
-			if err := home.Get(ctx, client.ObjectKey{Namespace: "default", Name: name(3)}, d); err != nil {
-				return err
-			}
-			for _, c := range d.Status.Conditions {
-				if c.Type == "Replicated" && c.Status == corev1.ConditionTrue {
-					return nil
-				}
-			}
-			return fmt.Errorf("conditions are %v", d.Status.Conditions)
-		})
-	})
 	t.Run("what a killed replica left half done is completed by the next holder", func(t *testing.T) {
 		victim := holderOfSources(t, f)
 		for i := sources; i < 2*sources; i++ {
