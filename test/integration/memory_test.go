@@ -6,11 +6,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/prometheus/procfs"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -43,7 +41,7 @@ func TestAReplicaBearsManyLargeAts(t *testing.T) {
 	west := f.Client("west")
 	command := "true #" + strings.Repeat("x", bits-6)
 	create := func(n int, name string, schedule time.Time) {
-		inParallel(t, n, func(i int) error {
+		labtest.InParallel(t, n, func(i int) error {
 			at := labtest.At(metav1.NamespaceDefault, fmt.Sprintf("%s-%05d", name, i), schedule)
 			at.Spec.Command = command
 			at.Annotations = map[string]string{"example.com/note": command[:1<<10]}
@@ -89,7 +87,7 @@ func TestAReplicaBearsManyLargeAts(t *testing.T) {
 		}
 		return nil
 	})
-	inParallel(t, *manyAts/10, func(i int) error { // each change is an event with the whole At
+	labtest.InParallel(t, *manyAts/10, func(i int) error { // each change is an event with the whole At
 		at := &cnatv1alpha1.At{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault,
 			Name: fmt.Sprintf("later-%05d", i)}}
 		return west.Patch(t.Context(), at, client.RawPatch(client.Merge.Type(),
@@ -153,41 +151,10 @@ func tell(t *testing.T, r *lab.Replica, when string) {
 	if err := r.DiedByItself(); err != nil {
 		t.Fatal(err)
 	}
-	process, err := procfs.NewProc(r.PID())
-	if err != nil {
-		t.Fatal(err)
-	}
-	status, err := process.NewStatus()
-	if err != nil {
-		t.Fatal(err)
-	}
+	status := labtest.Memory(t, r)
 	t.Logf("%s, %d Ats of 32 KiB: %s took %d MiB at most, has %d MiB", when, *manyAts, r.Name,
 		status.VmHWM>>20, status.VmRSS>>20)
 	if most := status.VmHWM >> 20; most > uint64(*memory) {
 		t.Errorf("%s took %d MiB when it %s, more than %d", r.Name, most, when, *memory)
-	}
-}
-
-// inParallel does something n times, a few at once.
-func inParallel(t *testing.T, n int, do func(i int) error) {
-	t.Helper()
-	const atOnce = 16
-	var wg sync.WaitGroup
-	failed := make(chan error, atOnce)
-	for worker := range atOnce {
-		wg.Go(func() {
-			for i := worker; i < n; i += atOnce {
-				if err := do(i); err != nil {
-					failed <- err
-					return
-				}
-			}
-		})
-	}
-	wg.Wait()
-	select {
-	case err := <-failed:
-		t.Fatal(err)
-	default:
 	}
 }

@@ -30,11 +30,7 @@ func TestShardedReplicasKeepDeploymentsInAllClusters(t *testing.T) {
 	f := startFleet(t, lab.Options{Workloads: targets}, "r1", "r2")
 	ctx := t.Context()
 	home := f.Client(lab.Home)
-	for i := range sources {
-		if err := home.Create(ctx, newSource(i)); err != nil {
-			t.Fatal(err)
-		}
-	}
+	createSources(t, home, sources)
 	labtest.Within(t, 90*time.Second, "convergence", func() error { return converged(ctx, f, sources) })
 
 	t.Run("each copy was created once", func(t *testing.T) {

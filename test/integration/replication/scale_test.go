@@ -5,8 +5,6 @@ import (
 	"flag"
 	"fmt"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -71,21 +69,7 @@ func TestOneCreatePerCopyAndNoWriteWhenNothingChanged(t *testing.T) {
 
 func createSources(t *testing.T, home client.Client, n int) {
 	t.Helper()
-	var next atomic.Int64
-	var group sync.WaitGroup
-	for range 16 {
-		group.Go(func() {
-			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
-				if err := home.Create(t.Context(), newSource(i)); err != nil {
-					t.Error(err)
-					return
-				}
-			}
-		})
-	}
-	if group.Wait(); t.Failed() {
-		t.FailNow()
-	}
+	labtest.InParallel(t, n, func(i int) error { return home.Create(t.Context(), newSource(i)) })
 }
 
 // copied returns an error that names a cluster that doesn't have n copies.

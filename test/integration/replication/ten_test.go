@@ -61,11 +61,7 @@ func target(i int) string { return fmt.Sprint("t", i) }
 // make creates all sources, and waits until all ten have their copies.
 func (f *tenTargets) make(t *testing.T) {
 	t.Helper()
-	for i := range sources {
-		if err := f.Client(lab.Home).Create(t.Context(), newSource(i)); err != nil {
-			t.Fatal(err)
-		}
-	}
+	createSources(t, f.Client(lab.Home), sources)
 	f.within(t, "convergence", 0, "web:1")
 }
 
@@ -74,11 +70,9 @@ func (f *tenTargets) edit(t *testing.T, image string) {
 	t.Helper()
 	edit := client.RawPatch("application/json-patch+json",
 		fmt.Appendf(nil, `[{"op":"replace","path":"/spec/template/spec/containers/0/image","value":%q}]`, image))
-	for i := range sources {
-		if err := f.Client(lab.Home).Patch(t.Context(), newSource(i), edit); err != nil {
-			t.Fatal(err)
-		}
-	}
+	labtest.InParallel(t, sources, func(i int) error {
+		return f.Client(lab.Home).Patch(t.Context(), newSource(i), edit)
+	})
 }
 
 // within waits until the copies of all sources, in the targets from a number on, have an image. It returns how long

@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/procfs"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,6 +23,7 @@ import (
 
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/test/lab"
+	"github.com/tenure-dev/tenure/test/lab/labtest"
 )
 
 // edited returns west's kubeconfig with something changed.
@@ -162,7 +162,7 @@ func TestAClusterThatCannotBeUsedIsReportedAndStopsNoOther(t *testing.T) {
 		t.Error("the proxy that a kubeconfig names was asked")
 	}
 	for _, replica := range []*lab.Replica{replica, other} {
-		if most := peakMemory(t, replica); most > 700<<20 {
+		if most := labtest.Memory(t, replica).VmHWM; most > 700<<20 {
 			t.Errorf("%s took %d MiB", replica.Name, most>>20)
 		}
 		if log, err := os.ReadFile(replica.LogPath); err != nil || bytes.Contains(log, []byte(canary)) {
@@ -187,20 +187,6 @@ func TestAClusterThatCannotBeUsedIsReportedAndStopsNoOther(t *testing.T) {
 
 // canary is in kubeconfigs and must be nowhere else.
 const canary = "canary-5e9c1f"
-
-// peakMemory is the most that a replica's process had, in bytes.
-func peakMemory(t *testing.T, r *lab.Replica) uint64 {
-	t.Helper()
-	process, err := procfs.NewProc(r.PID())
-	if err != nil {
-		t.Fatal(err)
-	}
-	status, err := process.NewStatus()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return status.VmHWM
-}
 
 // settleWestAndEast waits until the shards of west and east are served. A cluster that is down has no holders.
 func (r *rig) settleWestAndEast() {

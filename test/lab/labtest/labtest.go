@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/procfs"
+	"golang.org/x/sync/errgroup"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
@@ -194,6 +196,33 @@ func Tenure(t testing.TB) string {
 		t.Fatal(err)
 	}
 	return path
+}
+
+// Memory is what the kernel says of the memory of a replica's process.
+func Memory(t testing.TB, r *lab.Replica) procfs.ProcStatus {
+	t.Helper()
+	process, err := procfs.NewProc(r.PID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	status, err := process.NewStatus()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return status
+}
+
+// InParallel does something n times, a few at once.
+func InParallel(t testing.TB, n int, do func(i int) error) {
+	t.Helper()
+	var group errgroup.Group
+	group.SetLimit(16)
+	for i := range n {
+		group.Go(func() error { return do(i) })
+	}
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // tailLines is how many lines of a replica's log are shown when a test fails.
