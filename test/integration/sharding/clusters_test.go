@@ -26,10 +26,12 @@ import (
 	"github.com/tenure-dev/tenure/test/lab/labtest"
 )
 
-// edited returns west's kubeconfig with something changed.
-func (r *rig) edited(change func(*clientcmdapi.Config)) []byte {
+// edit changes the cluster and the user of a kubeconfig.
+type edit func(*clientcmdapi.Cluster, *clientcmdapi.AuthInfo)
+
+// edited returns a kubeconfig, if it could be had, with a change.
+func (r *rig) edited(content []byte, err error, change edit) []byte {
 	r.t.Helper()
-	content, err := r.ClusterKubeconfig(r.t.Context(), "west")
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -37,7 +39,11 @@ func (r *rig) edited(change func(*clientcmdapi.Config)) []byte {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	change(config)
+	for _, cluster := range config.Clusters {
+		for _, user := range config.AuthInfos {
+			change(cluster, user)
+		}
+	}
 	if content, err = clientcmd.Write(*config); err != nil {
 		r.t.Fatal(err)
 	}
@@ -58,55 +64,39 @@ func TestAClusterThatCannotBeUsedIsReportedAndStopsNoOther(t *testing.T) {
 		}
 	}))
 	defer elsewhere.Close()
+	edited := func(change edit) []byte {
+		west, err := r.ClusterKubeconfig(t.Context(), "west")
+		return r.edited(west, err, change)
+	}
 	bad := map[string]struct {
 		kubeconfig []byte
 		reason     string
 	}{
-		"exec": {r.edited(func(c *clientcmdapi.Config) {
-			for _, user := range c.AuthInfos {
-				user.Token = ""
-				user.Exec = &clientcmdapi.ExecConfig{
-					Command: "/bin/sh", Args: []string{"-c", "touch " + mark}, APIVersion: "client.authentication.k8s.io/v1",
-					InteractiveMode: clientcmdapi.NeverExecInteractiveMode,
-				}
+		"exec": {edited(func(_ *clientcmdapi.Cluster, u *clientcmdapi.AuthInfo) {
+			u.Token = ""
+			u.Exec = &clientcmdapi.ExecConfig{
+				Command: "/bin/sh", Args: []string{"-c", "touch " + mark}, APIVersion: "client.authentication.k8s.io/v1",
+				InteractiveMode: clientcmdapi.NeverExecInteractiveMode,
 			}
 		}), "BadKubeconfig"},
 		"broken": {[]byte("clusters: [" + canary), "BadKubeconfig"},
-		"endless": {r.edited(func(c *clientcmdapi.Config) {
-			for _, user := range c.AuthInfos {
-				user.Token, user.TokenFile = "", "/dev/zero"
-			}
+		"endless": {edited(func(_ *clientcmdapi.Cluster, u *clientcmdapi.AuthInfo) {
+			u.Token, u.TokenFile = "", "/dev/zero"
 		}), "BadKubeconfig"},
-		"file": {r.edited(func(c *clientcmdapi.Config) {
-			for _, user := range c.AuthInfos {
-				user.TokenFile = pipe
-			}
+		"file": {edited(func(_ *clientcmdapi.Cluster, u *clientcmdapi.AuthInfo) { u.TokenFile = pipe }),
+			"BadKubeconfig"},
+		"detour": {edited(func(c *clientcmdapi.Cluster, _ *clientcmdapi.AuthInfo) {
+			c.ProxyURL = elsewhere.URL + "/" + canary
 		}), "BadKubeconfig"},
-		"detour": {r.edited(func(c *clientcmdapi.Config) {
-			for _, cluster := range c.Clusters {
-				cluster.ProxyURL = elsewhere.URL + "/" + canary
-			}
+		"pretender": {edited(func(_ *clientcmdapi.Cluster, u *clientcmdapi.AuthInfo) { u.Impersonate = canary }),
+			"BadKubeconfig"},
+		"credulous": {edited(func(c *clientcmdapi.Cluster, _ *clientcmdapi.AuthInfo) {
+			c.InsecureSkipTLSVerify, c.CertificateAuthorityData = true, nil
 		}), "BadKubeconfig"},
-		"pretender": {r.edited(func(c *clientcmdapi.Config) {
-			for _, user := range c.AuthInfos {
-				user.Impersonate = canary
-			}
-		}), "BadKubeconfig"},
-		"credulous": {r.edited(func(c *clientcmdapi.Config) {
-			for _, cluster := range c.Clusters {
-				cluster.InsecureSkipTLSVerify, cluster.CertificateAuthorityData = true, nil
-			}
-		}), "BadKubeconfig"},
-		"down": {r.edited(func(c *clientcmdapi.Config) {
-			for _, cluster := range c.Clusters {
-				cluster.Server = "https://127.0.0.1:1"
-			}
-		}), "Unreachable"},
-		"refused": {r.edited(func(c *clientcmdapi.Config) {
-			for _, user := range c.AuthInfos {
-				user.Token = canary
-			}
-		}), "AccessRefused"},
+		"down": {edited(func(c *clientcmdapi.Cluster, _ *clientcmdapi.AuthInfo) { c.Server = "https://127.0.0.1:1" }),
+			"Unreachable"},
+		"refused": {edited(func(_ *clientcmdapi.Cluster, u *clientcmdapi.AuthInfo) { u.Token = canary }),
+			"AccessRefused"},
 	}
 	for name, b := range bad {
 		if err := r.AddKubeconfig(t.Context(), name, b.kubeconfig); err != nil {

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	"github.com/tenure-dev/tenure/test/lab"
@@ -60,17 +60,7 @@ func TestRotatedBrokenAndMovedCredentialsAreNotNoticed(t *testing.T) {
 	// clients, so refused credentials go past it.
 	refused := func() ([]byte, error) {
 		kubeconfig, err := direct()
-		if err != nil {
-			return nil, err
-		}
-		config, err := clientcmd.Load(kubeconfig)
-		if err != nil {
-			return nil, err
-		}
-		for _, user := range config.AuthInfos {
-			user.Token = canary
-		}
-		return clientcmd.Write(*config)
+		return r.edited(kubeconfig, err, func(_ *clientcmdapi.Cluster, u *clientcmdapi.AuthInfo) { u.Token = canary }), nil
 	}
 	changes := []struct {
 		what string
