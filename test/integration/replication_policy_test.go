@@ -85,7 +85,7 @@ func TestOnlyWhoMayReplicateSteersCopies(t *testing.T) {
 		return nil
 	})
 
-	const own = replicationUser
+	const own = lab.AccountUser
 	create := func(t *testing.T, c client.Client, d *appsv1.Deployment) error { return c.Create(t.Context(), d) }
 	remove := func(t *testing.T, c client.Client, d *appsv1.Deployment) error { return c.Delete(t.Context(), d) }
 	all := func(t *testing.T, c client.Client, d *appsv1.Deployment) error {
@@ -296,7 +296,7 @@ func byNamespace(t *testing.T, r *rig) {
 	r.namespaced(t, "home", namespace, "west", "east")
 	for cluster, role := range map[string]string{"home": "tenure-replication-source", "west": "tenure-copies",
 		"east": "tenure-copies"} {
-		r.create(t, cluster, bound(namespace, replicationUser, role))
+		r.create(t, cluster, bound(namespace, lab.AccountUser, role))
 		for _, role := range []string{"tenure-replication-source", "tenure-copies"} { // the rig has both in each cluster
 			everywhere := &rbacv1.ClusterRoleBinding{}
 			if err := r.client[cluster].Get(t.Context(), client.ObjectKey{Name: role}, everywhere); err != nil {
@@ -310,7 +310,7 @@ func byNamespace(t *testing.T, r *rig) {
 		}
 		labtest.Eventually(t, "it may write in its namespace only", func() error {
 			patches := func(in string, want bool) error {
-				return labtest.Allowed(t.Context(), r.client[cluster], want, replicationUser, "patch", "deployments.apps", in)
+				return labtest.Allowed(t.Context(), r.client[cluster], want, lab.AccountUser, "patch", "deployments.apps", in)
 			}
 			return errors.Join(patches(namespace, true), patches("default", false))
 		})

@@ -52,8 +52,6 @@ type rig struct {
 // targetTimeout is so long that a busy machine isn't mistaken for a dead target.
 const targetTimeout = 15 * time.Second
 
-const replicationUser = "system:serviceaccount:tenure-system:tenure"
-
 func startRig(t *testing.T) *rig {
 	t.Helper()
 	ctrl.SetLogger(logr.Discard())
@@ -364,7 +362,7 @@ func (r *rig) writes(t *testing.T, cluster, namespace string) []copyWrite {
 	t.Helper()
 	var all []copyWrite
 	for _, e := range labtest.Audited(t, r.planes.Cluster(cluster), func(e *audit.Event) bool {
-		return e.User == replicationUser && (namespace == "" || e.Namespace == namespace) && e.Wrote() &&
+		return e.User == lab.AccountUser && (namespace == "" || e.Namespace == namespace) && e.Wrote() &&
 			e.Resource != "events"
 	}) {
 		all = append(all, copyWrite{e.Verb, e.Resource, e.Subresource, e.Name, int32(e.Code)})

@@ -46,14 +46,6 @@ func startTracedFleet(t *testing.T) *lab.Fleet {
 	return f
 }
 
-// leave asks a replica to leave, and waits for it.
-func leave(t *testing.T, r *lab.Replica) {
-	t.Helper()
-	if err := r.Leave(t.Context(), labtest.Patience); err != nil {
-		t.Error(err)
-	}
-}
-
 // createAts makes Ats of one spec.
 func createAts(t *testing.T, c client.Client, namespace, name string, n int, spec cnatv1alpha1.AtSpec) {
 	t.Helper()

@@ -60,11 +60,11 @@ func TestEveryReconcileIsAWholeTraceAndNoSecretComesOut(t *testing.T) {
 		return reconciles(pages["first"]) == reconciles(scrape(t, first)) &&
 			reconciles(pages["second"]) == reconciles(scrape(t, second))
 	})
-	leave(t, first)
+	labtest.Leave(t, first)
 	// What is handed to a replica that leaves before it has begun stays a handoff without end, and a trace without root.
 	labtest.Until(t, "the second replica serves all shards",
 		func() bool { return sum(scrape(t, second), "tenure_shards_held") == 4 })
-	leave(t, second)
+	labtest.Leave(t, second)
 	var traces []jaeger.Trace
 	var raw string
 	labtest.Within(t, time.Minute, "the API server has sent its spans, which it does every 5 s", func() error {
@@ -80,7 +80,7 @@ func TestEveryReconcileIsAWholeTraceAndNoSecretComesOut(t *testing.T) {
 		return nil
 	})
 	checkReconciles(t, traces, pages, quiet)
-	checkNoOrphans(t, traces)
+	checkRoots(t, traces)
 	checkAPICalls(t, traces, f.Planes.Cluster("west"))
 	checkHandoffs(t, traces)
 	checkLinks(t, traces)
@@ -136,8 +136,9 @@ func checkReconciles(t *testing.T, traces []jaeger.Trace, pages map[string]strin
 	counted, stored := map[string]float64{}, map[string]float64{}
 	for name, page := range pages {
 		counted[name] = reconciles(page)
-		if dropped := sum(page, "tenure_trace_spans_dropped_total"); dropped != 0 {
-			t.Errorf("%s dropped %v spans", name, dropped)
+		if dropped := sum(page, "tenure_trace_spans_dropped_total"); dropped != 0 ||
+			!strings.Contains(page, "\ntenure_trace_spans_sent_total") {
+			t.Errorf("%s dropped %v spans, or doesn't count those that it sent", name, dropped)
 		}
 	}
 	attributes := []string{"k8s.cluster.name", "k8s.namespace.name", "k8s.object.name", "k8s.object.kind",
@@ -176,8 +177,8 @@ func checkReconciles(t *testing.T, traces []jaeger.Trace, pages map[string]strin
 	}
 }
 
-// checkNoOrphans also finds roots that were sent twice.
-func checkNoOrphans(t *testing.T, traces []jaeger.Trace) {
+// checkRoots finds roots that were sent twice.
+func checkRoots(t *testing.T, traces []jaeger.Trace) {
 	t.Helper()
 	for _, trace := range traces {
 		roots := 0
@@ -188,9 +189,6 @@ func checkNoOrphans(t *testing.T, traces []jaeger.Trace) {
 		}
 		if roots != 1 {
 			t.Errorf("trace %s has %d roots", trace.ID, roots)
-		}
-		for _, s := range trace.Orphans() {
-			t.Errorf("trace %s: span %q of %s hangs in the air", trace.ID, s.Name, s.Service)
 		}
 	}
 }
@@ -212,7 +210,7 @@ func spansOfTheServer(traces []jaeger.Trace) (n int) {
 }
 
 // checkAPICalls holds the spans of writes against the API server's audit log: the same calls, none missing, none
-// invented; and checks that the API server's own spans hang below.
+// invented.
 func checkAPICalls(t *testing.T, traces []jaeger.Trace, west *localplane.Plane) {
 	t.Helper()
 	spans := map[string]int{}
@@ -223,26 +221,10 @@ func checkAPICalls(t *testing.T, traces []jaeger.Trace, west *localplane.Plane) 
 			}
 		}
 	}
-	audited := audited(t, west)
-	if diff := cmp.Diff(audited, spans); diff != "" {
-		t.Errorf("writes: -in the audit log +as spans:\n%s", diff)
+	audited := writesIn(t, west, func(e *audit.Event) bool { return e.Ours() && e.Namespace == tracedNamespace })
+	if diff := cmp.Diff(audited, spans); diff != "" || audited["create pods"] != tracedAts {
+		t.Errorf("writes: -in the audit log +as spans:\n%s(audited %v)", diff, audited)
 	}
-	below, wanted := spansOfTheServer(traces), 3*tracedAts
-	if audited["create pods"] != tracedAts || below < wanted {
-		t.Errorf("audited %v; %d spans of the API server hang below ours, want at least %d", audited, below, wanted)
-	}
-}
-
-// audited counts the writes that replicas sent for Ats, by verb and resource.
-func audited(t *testing.T, west *localplane.Plane) map[string]int {
-	t.Helper()
-	counts := map[string]int{}
-	for _, e := range labtest.Audited(t, west, func(e *audit.Event) bool {
-		return e.Ended() && e.Ours() && e.Namespace == tracedNamespace && e.Mutating()
-	}) {
-		counts[e.What()]++
-	}
-	return counts
 }
 
 // checkHandoffs looks for the planned moves to the second replica: one trace each, with everybody's part.
@@ -355,7 +337,7 @@ func checkCanaries(t *testing.T, f *lab.Fleet, pages map[string]string, traces s
 	}
 }
 
-// checkMetrics lints the names and looks for those that dashboards and alerts are made of.
+// checkMetrics lints the names. The console's test looks for those that dashboards and alerts are made of.
 func checkMetrics(t *testing.T, pages map[string]string) {
 	for name, page := range pages {
 		ours := strings.Builder{}
@@ -368,18 +350,6 @@ func checkMetrics(t *testing.T, pages map[string]string) {
 		problems, err := promlint.New(strings.NewReader(ours.String())).Lint()
 		if err != nil || len(problems) > 0 {
 			t.Errorf("%s: %v %v", name, problems, err)
-		}
-		for _, metric := range []string{"tenure_coordinator", "tenure_member", "tenure_shards_held", "tenure_shard_epoch",
-			"tenure_shard_phase",
-			"tenure_shard_objects", "tenure_shard_load_seconds", "tenure_shards_unserved", "tenure_unserved_seconds",
-			"tenure_shard_moves_total",
-			"tenure_lapses_total", "tenure_lease_margin_seconds", "tenure_record_writes_total", "tenure_clusters_engaged",
-			"tenure_watch_mode",
-			"tenure_watch_bytes_total", "tenure_watch_kept_total", "tenure_watch_discarded_total", "tenure_fenced_writes_total",
-			"tenure_queue_wait_seconds_bucket", "tenure_reconcile_seconds_bucket", "tenure_trace_spans_sent_total"} {
-			if !strings.Contains(page, "\n"+metric) {
-				t.Errorf("%s has no %s", name, metric)
-			}
 		}
 	}
 }
