@@ -6,14 +6,13 @@ import (
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	"github.com/tenure-dev/tenure/test/lab"
@@ -63,146 +62,79 @@ func TestAtAPI(t *testing.T) {
 }
 
 func refusals(t *testing.T, c client.Client) {
-	for i, r := range []struct {
-		change func(*cnatv1alpha1.AtSpec)
-		field  string
-	}{
-		{func(s *cnatv1alpha1.AtSpec) { s.ServiceAccountName = "A_B" }, "spec.serviceAccountName"},
-		{func(s *cnatv1alpha1.AtSpec) { s.ActiveDeadlineSeconds = new(int64(0)) }, "spec.activeDeadlineSeconds"},
-		{func(s *cnatv1alpha1.AtSpec) {
-			s.Resources = &cnatv1alpha1.AtResources{Limits: corev1.ResourceList{
-				corev1.ResourceName(strings.Repeat("x", 254)): resource.MustParse("1"),
-			}}
-		}, "spec.resources.limits"},
-		{func(s *cnatv1alpha1.AtSpec) {
-			s.SecurityContext = &cnatv1alpha1.AtSecurityContext{SeccompProfile: &cnatv1alpha1.AtSeccompProfile{
-				Type: corev1.SeccompProfileTypeRuntimeDefault, LocalhostProfile: new("x"),
-			}}
-		}, "localhostProfile goes with"},
-		{func(s *cnatv1alpha1.AtSpec) { s.Image = "busybox 1" }, "spec.image"},
-		{func(s *cnatv1alpha1.AtSpec) {
-			s.Resources = &cnatv1alpha1.AtResources{Requests: corev1.ResourceList{"cpu": resource.MustParse("-1")}}
-		}, "no quantity is negative"},
-		{func(s *cnatv1alpha1.AtSpec) {
-			s.Resources = &cnatv1alpha1.AtResources{Requests: corev1.ResourceList{"cpus": resource.MustParse("1")}}
-		}, "a resource is cpu, memory"},
-		{func(s *cnatv1alpha1.AtSpec) {
-			s.Resources = &cnatv1alpha1.AtResources{Requests: corev1.ResourceList{"example.com/gpu": resource.MustParse("1")}}
-		}, "needs a limit"},
-		{func(s *cnatv1alpha1.AtSpec) {
-			s.Resources = &cnatv1alpha1.AtResources{Requests: corev1.ResourceList{"cpu": resource.MustParse("1100m")},
-				Limits: corev1.ResourceList{"cpu": resource.MustParse("1")}}
-		}, "no request is above its limit"},
-		{func(s *cnatv1alpha1.AtSpec) {
-			s.Resources = &cnatv1alpha1.AtResources{Requests: corev1.ResourceList{"example.com/gpu": resource.MustParse("1")},
-				Limits: corev1.ResourceList{"example.com/gpu": resource.MustParse("2")}}
-		}, "has a request that equals its limit"},
-		{func(s *cnatv1alpha1.AtSpec) {
-			s.Resources = &cnatv1alpha1.AtResources{Requests: corev1.ResourceList{"hugepages-2Mi": resource.MustParse("2Mi")},
-				Limits: corev1.ResourceList{"hugepages-2Mi": resource.MustParse("4Mi")}}
-		}, "has a request that equals its limit"},
-		{func(s *cnatv1alpha1.AtSpec) {
-			s.Resources = &cnatv1alpha1.AtResources{Limits: corev1.ResourceList{"example.com/gpu": resource.MustParse("0.5")}}
-		}, "has a whole number"},
-		{func(s *cnatv1alpha1.AtSpec) { s.SecurityContext = localhost("/etc/profile.json") }, "no part is '..'"},
-		{func(s *cnatv1alpha1.AtSpec) { s.SecurityContext = localhost("a/../../profile.json") }, "no part is '..'"},
-		{func(s *cnatv1alpha1.AtSpec) {
-			s.SecurityContext = &cnatv1alpha1.AtSecurityContext{
-				Capabilities: &cnatv1alpha1.AtCapabilities{Add: []string{"CAP_SYS_ADMIN"}},
-			}
-		}, "without the prefix CAP_"},
-		{func(s *cnatv1alpha1.AtSpec) {
-			s.SecurityContext = &cnatv1alpha1.AtSecurityContext{RunAsUser: new(int64(1 << 31))}
-		}, "spec.securityContext.runAsUser"},
-		{func(s *cnatv1alpha1.AtSpec) {
-			s.SecurityContext = &cnatv1alpha1.AtSecurityContext{RunAsGroup: new(int64(1 << 31))}
-		}, "spec.securityContext.runAsGroup"},
-		{func(s *cnatv1alpha1.AtSpec) {
-			s.SecurityContext = &cnatv1alpha1.AtSecurityContext{Privileged: new(true),
-				AllowPrivilegeEscalation: new(false)}
-		}, "allowPrivilegeEscalation must not be false"},
-		{func(s *cnatv1alpha1.AtSpec) {
-			s.SecurityContext = &cnatv1alpha1.AtSecurityContext{
-				Capabilities: &cnatv1alpha1.AtCapabilities{Add: make([]string, 65)},
-			}
-		}, "spec.securityContext.capabilities.add"},
+	for i, r := range []struct{ fields, says string }{
+		{`serviceAccountName: A_B`, "spec.serviceAccountName"},
+		{`activeDeadlineSeconds: 0`, "spec.activeDeadlineSeconds"},
+		{`image: busybox 1`, "spec.image"},
+		{`resources: {limits: {` + strings.Repeat("x", 254) + `: "1"}}`, "spec.resources.limits"},
+		{`resources: {requests: {cpu: "-1"}}`, "no quantity is negative"},
+		{`resources: {requests: {cpus: "1"}}`, "a resource is cpu, memory"},
+		{`resources: {requests: {example.com/gpu: "1"}}`, "needs a limit"},
+		{`resources: {requests: {cpu: 1100m}, limits: {cpu: "1"}}`, "no request is above its limit"},
+		{`resources: {requests: {example.com/gpu: "1"}, limits: {example.com/gpu: "2"}}`,
+			"has a request that equals its limit"},
+		{`resources: {requests: {hugepages-2Mi: 2Mi}, limits: {hugepages-2Mi: 4Mi}}`,
+			"has a request that equals its limit"},
+		{`resources: {limits: {example.com/gpu: 500m}}`, "has a whole number"},
+		{`securityContext: {seccompProfile: {type: RuntimeDefault, localhostProfile: x}}`, "localhostProfile goes with"},
+		{`securityContext: {seccompProfile: {type: Localhost, localhostProfile: /etc/profile.json}}`, "no part is '..'"},
+		{`securityContext: {seccompProfile: {type: Localhost, localhostProfile: a/../../profile.json}}`,
+			"no part is '..'"},
+		{`securityContext: {capabilities: {add: [CAP_SYS_ADMIN]}}`, "without the prefix CAP_"},
+		{`securityContext: {capabilities: {add: [` + strings.Repeat(`"", `, 65) + `]}}`,
+			"spec.securityContext.capabilities.add"},
+		{`securityContext: {runAsUser: 2147483648}`, "spec.securityContext.runAsUser"},
+		{`securityContext: {runAsGroup: 2147483648}`, "spec.securityContext.runAsGroup"},
+		{`securityContext: {privileged: true, allowPrivilegeEscalation: false}`,
+			"allowPrivilegeEscalation must not be false"},
+		// no client could read these, nor a list that has one
+		{`resources: {requests: {cpu: "1e1.5"}}`, "spec.resources.requests.cpu"},
+		{`resources: {requests: {cpu: "1e999999999"}}`, "spec.resources.requests.cpu"},
+		{`resources: {requests: {cpu: "1e-999999999"}}`, "spec.resources.requests.cpu"},
+		{`ttlSecondsAfterFinished: 2147483648`, "spec.ttlSecondsAfterFinished"},
+		{`ttlSecondsAfterFinished: 1.000000001`, "spec.ttlSecondsAfterFinished"},
+		{`startingDeadlineSeconds: 1.000000001`, "spec.startingDeadlineSeconds"},
+		{`activeDeadlineSeconds: 1.000000001`, "spec.activeDeadlineSeconds"},
+		{`securityContext: {runAsUser: 1.000000001}`, "spec.securityContext.runAsUser"},
+		{`securityContext: {runAsGroup: 1.000000001}`, "spec.securityContext.runAsGroup"},
+		{`schedule: tomorrow`, "spec.schedule"},
+		{`schedule: ""`, "spec.schedule"},
+		{`schedule: "2019-04-12"`, "spec.schedule"},
+		{`schedule: "2019-02-30T10:12:00Z"`, "spec.schedule"},
+		{`schedule: "2019-04-12T10:12:60Z"`, "spec.schedule"},
+		{`schedule: "2026-01-01T09:00:00+99:00"`, "spec.schedule"},
+		{`schedule: "2026-01-01T09:00:00Ztea"`, "spec.schedule"},
+		{`schedule: "2030-01-01T10:12:00:5Z"`, "spec.schedule"},
+		{`schedule: "2030-01-01T10:12:0012Z"`, "spec.schedule"},
+		{`command: ""`, "spec.command"},
 	} {
-		at := &cnatv1alpha1.At{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("refused-pod-%d", i)}}
-		at.Spec.Schedule, at.Spec.Command = "2019-04-12T10:12:00Z", "ls"
-		r.change(&at.Spec)
-		if err := c.Create(t.Context(), at); err == nil || !strings.Contains(err.Error(), r.field) {
-			t.Errorf("case %d: %v, want a refusal that names %s", i, err, r.field)
+		if err := c.Create(t.Context(), atWith(t, fmt.Sprint("refused-", i), r.fields)); err == nil ||
+			!strings.Contains(err.Error(), r.says) {
+			t.Errorf("%.100s: %v, want a refusal that says %q", r.fields, err, r.says)
 		}
 	}
-	for i, r := range []struct {
-		value any
-		field []string
-	}{ // no client could read them, nor a list that has one
-		{"1e1.5", []string{"resources", "requests", "cpu"}},
-		{"1e999999999", []string{"resources", "requests", "cpu"}},
-		{"1e-999999999", []string{"resources", "requests", "cpu"}},
-		{int64(1 << 31), []string{"ttlSecondsAfterFinished"}},
-		{1.000000001, []string{"ttlSecondsAfterFinished"}},
-		{1.000000001, []string{"startingDeadlineSeconds"}},
-		{1.000000001, []string{"activeDeadlineSeconds"}},
-		{1.000000001, []string{"securityContext", "runAsUser"}},
-		{1.000000001, []string{"securityContext", "runAsGroup"}},
-	} {
-		at := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
-			"schedule": "2019-04-12T10:12:00Z", "command": "ls",
-		}}}
-		if err := unstructured.SetNestedField(at.Object, r.value, append([]string{"spec"}, r.field...)...); err != nil {
-			t.Fatal(err)
-		}
-		at.SetGroupVersionKind(cnatv1alpha1.GroupVersion.WithKind("At"))
-		at.SetNamespace("default")
-		at.SetName(fmt.Sprintf("refused-value-%d", i))
-		field := "spec." + strings.Join(r.field, ".")
-		if err := c.Create(t.Context(), at); err == nil || !strings.Contains(err.Error(), field) {
-			t.Errorf("%s: %v, which can't be read: %v, want a refusal that names the field", field, r.value, err)
-		}
-	}
-	asPodsDo := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
-		"schedule": "2019-04-12T10:12:00Z", "command": "ls", "resources": map[string]any{
-			"requests": map[string]any{"example.com/gpu": int64(1), "example.com/x": "1k", "hugepages-2Mi": "4Mi",
-				"cpu": "1.5"},
-			"limits": map[string]any{"example.com/gpu": "1", "example.com/x": "1000", "hugepages-2Mi": "4194304",
-				"cpu": int64(2)},
-		},
-		"securityContext": map[string]any{"seccompProfile": map[string]any{"type": "Localhost",
-			"localhostProfile": "..profiles/a..b/..."}},
-	}}}
-	asPodsDo.SetGroupVersionKind(cnatv1alpha1.GroupVersion.WithKind("At"))
-	asPodsDo.SetNamespace("default")
-	asPodsDo.SetName("accepted")
+	asPodsDo := atWith(t, "accepted", `
+resources:
+  requests: {example.com/gpu: 1, example.com/x: 1k, hugepages-2Mi: 4Mi, cpu: "1.5"}
+  limits: {example.com/gpu: "1", example.com/x: "1000", hugepages-2Mi: "4194304", cpu: 2}
+securityContext: {seccompProfile: {type: Localhost, localhostProfile: ..profiles/a..b/...}}`)
 	if err := c.Create(t.Context(), asPodsDo, client.DryRunAll); err != nil {
 		t.Errorf("what Pods may have is refused: %v", err)
 	}
-	for i, r := range []struct{ schedule, command, field string }{
-		{"tomorrow", "ls", "spec.schedule"},
-		{"", "ls", "spec.schedule"},
-		{"2019-04-12", "ls", "spec.schedule"},
-		{"2019-02-30T10:12:00Z", "ls", "spec.schedule"},
-		{"2019-04-12T10:12:60Z", "ls", "spec.schedule"},
-		{"2026-01-01T09:00:00+99:00", "ls", "spec.schedule"},
-		{"2026-01-01T09:00:00Ztea", "ls", "spec.schedule"},
-		{"2030-01-01T10:12:00:5Z", "ls", "spec.schedule"},
-		{"2030-01-01T10:12:0012Z", "ls", "spec.schedule"},
-		{"2019-04-12T10:12:00Z", "", "spec.command"},
-	} {
-		at := &cnatv1alpha1.At{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("refused-%d", i)}}
-		at.Spec.Schedule, at.Spec.Command = r.schedule, r.command
-		if err := c.Create(t.Context(), at); err == nil || !strings.Contains(err.Error(), r.field) {
-			t.Errorf("schedule %q, command %q: %v, want a refusal that names %s", r.schedule, r.command, err, r.field)
-		}
-	}
 }
 
-// localhost is a security context with a seccomp profile in a file.
-func localhost(profile string) *cnatv1alpha1.AtSecurityContext {
-	return &cnatv1alpha1.AtSecurityContext{SeccompProfile: &cnatv1alpha1.AtSeccompProfile{
-		Type: corev1.SeccompProfileTypeLocalhost, LocalhostProfile: &profile,
-	}}
+// atWith is an At whose spec has some fields, in YAML, beside a schedule and a command.
+func atWith(t *testing.T, name, fields string) *unstructured.Unstructured {
+	t.Helper()
+	spec := map[string]any{"schedule": "2019-04-12T10:12:00Z", "command": "ls"}
+	if err := yaml.Unmarshal([]byte(fields), &spec); err != nil {
+		t.Fatal(err)
+	}
+	at := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
+	at.SetGroupVersionKind(cnatv1alpha1.GroupVersion.WithKind("At"))
+	at.SetNamespace("default")
+	at.SetName(name)
+	return at
 }
 
 // transitions changes one At, step by step.
