@@ -54,9 +54,7 @@ func TestAnIdleClusterCostsLittle(t *testing.T) {
 		}
 		labtest.Settle(t, f, labtest.Patience)
 	}
-	for _, name := range []string{"r1", "r2", "r3"} {
-		labtest.Replica(t, f, name)
-	}
+	labtest.Replicas(t, f, "r1", "r2", "r3")
 	add(0)
 	before := atRest(t, f, ports)
 	keepProfiles(t, f, "before")

@@ -48,11 +48,7 @@ func TestHomeThatLosesItsObjectsIsServedAgain(t *testing.T) {
 			oneLoss{name: "all, of replicas that are dead", kinds: all, again: true, dead: true})
 	}
 	f := labtest.Fleet(t, lab.Options{Workloads: []string{"west"}, LeaseDuration: lease})
-	start := func() {
-		for i := range 3 {
-			labtest.Replica(t, f, fmt.Sprint("r", i))
-		}
-	}
+	start := func() { labtest.Replicas(t, f, "r0", "r1", "r2") }
 	start()
 	labtest.Settle(t, f, 2*labtest.Patience)
 	home, facts := f.Client(lab.Home), witness.Facts{}

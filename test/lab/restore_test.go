@@ -45,9 +45,7 @@ func TestHomeThatIsRestoredUnderLiveReplicasIsServedAgain(t *testing.T) {
 			oneRestore{name: "bumped, and the layout goes back", bump: manyRevisions, layout: true})
 	}
 	f := labtest.Fleet(t, lab.Options{Workloads: []string{"west"}, LeaseDuration: lease, SecondHome: *allRestores})
-	for i := range 3 {
-		labtest.Replica(t, f, fmt.Sprint("r", i))
-	}
+	labtest.Replicas(t, f, "r0", "r1", "r2")
 	labtest.Settle(t, f, labtest.Patience)
 	home := f.Planes.Cluster(lab.Home)
 	var facts witness.Facts

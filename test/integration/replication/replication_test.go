@@ -125,15 +125,8 @@ func startFleet(t *testing.T, options lab.Options, replicas ...string) *lab.Flee
 			t.Fatal(err)
 		}
 	}
-	startReplicas(t, f, replicas...)
+	labtest.Replicas(t, f, replicas...)
 	return f
-}
-
-func startReplicas(t *testing.T, f *lab.Fleet, names ...string) {
-	t.Helper()
-	for _, name := range names {
-		labtest.Replica(t, f, name)
-	}
 }
 
 func name(i int) string { return fmt.Sprint("web-", i) }

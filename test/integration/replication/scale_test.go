@@ -58,7 +58,7 @@ func TestOneCreatePerCopyAndNoWriteWhenNothingChanged(t *testing.T) {
 	for _, r := range f.Alive() {
 		r.Kill()
 	}
-	startReplicas(t, f, "r4", "r5", "r6")
+	labtest.Replicas(t, f, "r4", "r5", "r6")
 	labtest.Within(t, within, "convergence", func() error { return allReconciled(t.Context(), f, *scale) })
 	for cluster, before := range writes {
 		if after := committed(t, f, cluster); after != before {

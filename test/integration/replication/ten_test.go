@@ -52,7 +52,7 @@ func startTen(t *testing.T, options lab.Options, replicas ...string) *tenTargets
 			t.Fatal(err)
 		}
 	}
-	startReplicas(t, f.Fleet, replicas...)
+	labtest.Replicas(t, f.Fleet, replicas...)
 	return f
 }
 

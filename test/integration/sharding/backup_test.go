@@ -26,9 +26,7 @@ func TestAWorkloadClusterThatIsRestoredFromABackupIsServedAsItIsThen(t *testing.
 	f := labtest.Fleet(t, lab.Options{
 		Workloads: []string{"west"}, LeaseDuration: 10 * time.Second, ShardsPerCluster: shardsOfCluster, Direct: true,
 	})
-	for _, name := range []string{"v1", "v2"} {
-		labtest.Replica(t, f, name)
-	}
+	labtest.Replicas(t, f, "v1", "v2")
 	labtest.Settle(t, f, patience)
 	const namespace = "restored"
 	west := f.Client("west")

@@ -180,6 +180,14 @@ func Replica(t testing.TB, f *lab.Fleet, name string, flags ...string) *lab.Repl
 	return r
 }
 
+// Replicas starts replicas.
+func Replicas(t testing.TB, f *lab.Fleet, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		Replica(t, f, name)
+	}
+}
+
 // Settle waits until a fleet's shards have come to rest.
 func Settle(t testing.TB, f *lab.Fleet, within time.Duration) {
 	t.Helper()

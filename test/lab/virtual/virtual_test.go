@@ -12,7 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -72,24 +74,15 @@ func (c one) names(t *testing.T, list client.ObjectList, options ...client.ListO
 		t.Fatalf("listing %T in %s: %v", list, c.Name(), err)
 	}
 	var names []string
-	each := func(o client.Object) { names = append(names, o.GetNamespace()+"/"+o.GetName()) }
-	switch l := list.(type) {
-	case *cnatv1alpha1.AtList:
-		for i := range l.Items {
-			each(&l.Items[i])
+	err := meta.EachListItem(list, func(o runtime.Object) error {
+		object, err := meta.Accessor(o)
+		if err == nil {
+			names = append(names, object.GetNamespace()+"/"+object.GetName())
 		}
-	case *corev1.PodList:
-		for i := range l.Items {
-			each(&l.Items[i])
-		}
-	case *corev1.EventList:
-		for i := range l.Items {
-			each(&l.Items[i])
-		}
-	case *corev1.NamespaceList:
-		for i := range l.Items {
-			each(&l.Items[i])
-		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 	slices.Sort(names)
 	return names
@@ -344,8 +337,7 @@ func TestReplicasServeVirtualClusters(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	labtest.Replica(t, f, "r1")
-	labtest.Replica(t, f, "r2")
+	labtest.Replicas(t, f, "r1", "r2")
 	labtest.Settle(t, f, labtest.Patience)
 	const ats = 10
 	for name, c := range clusters {
