@@ -81,9 +81,30 @@ var namesOfTheHour = strings.NewReplacer("at/NAME", "at/example-at", "deployment
 	"NAMESPACE", "default",
 	"--cluster CLUSTER", "--cluster east", "--cluster C", "--cluster east")
 
+// begins types what the README says first, which leads to an At in a second cluster.
+func (n *newcomer) begins() {
+	n.t.Helper()
+	lines := commands(n.t, "README.md", "apply -k config/default")
+	if len(lines) != 5 {
+		n.t.Fatalf("the README needs %d commands: %q", len(lines), lines)
+	}
+	for i, line := range lines {
+		n.types(line)
+		if i == 0 {
+			n.start()
+		}
+	}
+}
+
+// rolloutStatus is in a line that waits for a rollout.
+const rolloutStatus = "rollout status"
+
 // types types a line into a shell, and fails if that does.
 func (n *newcomer) types(line string) {
 	n.t.Helper()
+	if strings.Contains(line, rolloutStatus) {
+		defer n.playNodes()()
+	}
 	began := time.Now()
 	out, err := n.shell(line)
 	if err != nil && strings.HasPrefix(line, "tenure status") { // a machine that is busy may make a replica late
@@ -155,9 +176,8 @@ func (n *newcomer) rolls(flags ...string) {
 	labtest.Leave(n.t, before...)
 }
 
-// rollsOut types a line that waits for a rollout. Meanwhile it writes the status of the Deployment's Pods, as nodes
-// would.
-func (n *newcomer) rollsOut(line string) {
+// playNodes writes the status of the Deployment's Pods, as nodes would, until it is stopped.
+func (n *newcomer) playNodes() (stop func()) {
 	n.t.Helper()
 	ctx, cancel := context.WithCancel(n.t.Context())
 	done, c := make(chan struct{}), labtest.Client(n.t, n.planes.Cluster(lab.Home))
@@ -177,9 +197,7 @@ func (n *newcomer) rollsOut(line string) {
 			}
 		}
 	}()
-	n.types(line)
-	cancel()
-	<-done
+	return func() { cancel(); <-done }
 }
 
 // elsewhere installs what replicas in another cluster than home need, as the page about installing says, and takes it
@@ -321,17 +339,8 @@ func TestAnHourFromNothingToAnAtInASecondClusterAndBack(t *testing.T) {
 		before[name] = n.settled(name)
 	}
 
-	lines := commands(t, "README.md", "apply -k config/default")
-	if len(lines) != 5 {
-		t.Fatalf("the README needs %d commands: %q", len(lines), lines)
-	}
 	began := time.Now()
-	for i, line := range lines {
-		n.types(line)
-		if i == 0 {
-			n.start()
-		}
-	}
+	n.begins()
 	t.Logf("%.1fs from nothing to the first At in a second cluster", time.Since(began).Seconds())
 	if labtest.Kubectl(t, n.planes.Cluster("east"), "get", "pods", "-A", "-o", "name") == "" {
 		t.Error("an At is done, and there is no Pod of it")
@@ -342,10 +351,6 @@ func TestAnHourFromNothingToAnAtInASecondClusterAndBack(t *testing.T) {
 	}
 
 	for _, line := range commands(t, "docs/upgrade.md", "tenure status") {
-		if strings.Contains(line, "rollout status") {
-			n.rollsOut(line)
-			continue
-		}
 		n.types(line)
 	}
 
@@ -381,12 +386,10 @@ func TestAnHourFromNothingToAnAtInASecondClusterAndBack(t *testing.T) {
 	}
 
 	for _, line := range commands(t, "docs/upgrade.md", "rollout undo") {
-		if strings.Contains(line, "rollout status") {
-			n.rollsOut(line)
-			continue
-		}
 		n.types(line)
-		n.rolls()
+		if !strings.Contains(line, rolloutStatus) {
+			n.rolls()
+		}
 	}
 
 	for _, line := range commands(t, "docs/install.md", "cluster remove") {

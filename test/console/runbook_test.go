@@ -22,12 +22,7 @@ const onCall = "export KUBECONFIG=home.yaml; "
 // The entries of the runbook lead to what is wrong, and out of it. Each command of theirs is typed as it stands there.
 func TestTheRunbookLeadsOutOfTrouble(t *testing.T) {
 	n := night{newNewcomer(t)}
-	for i, line := range commands(t, "README.md", "apply -k config/default") {
-		n.types(line)
-		if i == 0 {
-			n.start()
-		}
-	}
+	n.begins()
 	n.healthy()
 	for _, entry := range []struct {
 		title  string
