@@ -413,9 +413,9 @@ func layoutNamed(name string) *tenurev1alpha1.Shard {
 	return s
 }
 
-// schemas has a replica write what the schema of the records refuses even to replicas: each change of a record is held
-// against the one before. Replicas of version 1 know nothing of retirement, so it is the API server that keeps them from
-// claiming a retired record.
+// schemas has a replica write what the schema of the records refuses even to replicas: each change of a record is
+// held against the one before. Replicas of version 1 know nothing of retirement, so it is the API server that keeps
+// them from claiming a retired record.
 func schemas(t *testing.T, fleet client.Client) {
 	t.Helper()
 	for _, prefixes := range [][]string{{}, {"0"}, {"0", "00", "1"}, {"0", "1", "1"}, {"0", "10", "10"},

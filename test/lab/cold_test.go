@@ -23,8 +23,8 @@ var (
 // have left, three others where there are.
 func TestThreeReplicasThatStartTogetherServeAllRecords(t *testing.T) {
 	f := labtest.Fleet(t, lab.Options{
-		Workloads: []string{"host"}, Untold: true, Bare: true, Direct: true, ShardsPerCluster: *coldShards, Tenure: labtest.Tenure(t),
-		LeaseDuration: *coldLease,
+		Workloads: []string{"host"}, Untold: true, Bare: true, Direct: true, ShardsPerCluster: *coldShards,
+		LeaseDuration: *coldLease, Tenure: labtest.Tenure(t),
 	})
 	for i := range *coldClusters {
 		if _, err := f.AddVirtual(t.Context(), "host", fmt.Sprintf("c%02d", i)); err != nil {
