@@ -10,8 +10,6 @@ import (
 	"github.com/tenure-dev/tenure/bench/stats"
 )
 
-func bound(v float64) *float64 { return &v }
-
 func within(value, low, high float64) stats.Ratio {
 	return stats.Ratio{Value: value, Low: &low, High: &high, Rounds: 6}
 }
@@ -34,29 +32,29 @@ func TestAThresholdHoldsOnlyOfAFigureThatIsThereAndWithinItsBoundsWithAllOfItsIn
 		threshold scenario.Threshold
 		want      string // ok, fail, left out
 	}{
-		"within max": {scenario.Threshold{Figure: "results.converge_ms.p99", Max: bound(40)}, "ok"},
-		"above max":  {scenario.Threshold{Figure: "results.lost", Max: bound(0)}, "fail"},
-		"the interval is above a min": {scenario.Threshold{Figure: "ratios.throughput_per_s/floor.value", Min: bound(0.7)},
+		"within max": {scenario.Threshold{Figure: "results.converge_ms.p99", Max: new(40.0)}, "ok"},
+		"above max":  {scenario.Threshold{Figure: "results.lost", Max: new(0.0)}, "fail"},
+		"the interval is above a min": {scenario.Threshold{Figure: "ratios.throughput_per_s/floor.value", Min: new(0.7)},
 			"ok"},
-		"only its value is above it": {scenario.Threshold{Figure: "ratios.throughput_per_s/floor.value", Min: bound(0.75)},
+		"only its value is above it": {scenario.Threshold{Figure: "ratios.throughput_per_s/floor.value", Min: new(0.75)},
 			"fail"},
-		"the interval is below a max": {scenario.Threshold{Figure: "results.converge_ms.p50", Max: bound(14)}, "ok"},
-		"only its value is below it":  {scenario.Threshold{Figure: "results.converge_ms.p50", Max: bound(12)}, "fail"},
-		"a figure's name has a dot": {scenario.Threshold{Figure: "ratios.lateness_ms.p99/floor.value", Max: bound(1.3)},
+		"the interval is below a max": {scenario.Threshold{Figure: "results.converge_ms.p50", Max: new(14.0)}, "ok"},
+		"only its value is below it":  {scenario.Threshold{Figure: "results.converge_ms.p50", Max: new(12.0)}, "fail"},
+		"a figure's name has a dot": {scenario.Threshold{Figure: "ratios.lateness_ms.p99/floor.value", Max: new(1.3)},
 			"ok"},
-		"an interval's own bound": {scenario.Threshold{Figure: "ratios.throughput_per_s/floor.low", Min: bound(0.7)},
+		"an interval's own bound": {scenario.Threshold{Figure: "ratios.throughput_per_s/floor.low", Min: new(0.7)},
 			"ok"},
-		"within both":     {scenario.Threshold{Figure: "results.lost", Min: bound(1), Max: bound(3)}, "ok"},
-		"zero is a value": {scenario.Threshold{Figure: "results.early", Max: bound(0)}, "ok"},
-		"not measured":    {scenario.Threshold{Figure: "results.handoff_gap_ms.p99", Max: bound(1e9)}, "fail"},
-		"no such figure":  {scenario.Threshold{Figure: "results.speed", Min: bound(-1)}, "fail"},
-		"not a number":    {scenario.Threshold{Figure: "results.converge_ms", Min: bound(-1)}, "fail"},
-		"no such ratio": {scenario.Threshold{Figure: "ratios.throughput_per_s/stock.value", Min: bound(-1)},
+		"within both":     {scenario.Threshold{Figure: "results.lost", Min: new(1.0), Max: new(3.0)}, "ok"},
+		"zero is a value": {scenario.Threshold{Figure: "results.early", Max: new(0.0)}, "ok"},
+		"not measured":    {scenario.Threshold{Figure: "results.handoff_gap_ms.p99", Max: new(1e9)}, "fail"},
+		"no such figure":  {scenario.Threshold{Figure: "results.speed", Min: new(-1.0)}, "fail"},
+		"not a number":    {scenario.Threshold{Figure: "results.converge_ms", Min: new(-1.0)}, "fail"},
+		"no such ratio": {scenario.Threshold{Figure: "ratios.throughput_per_s/stock.value", Min: new(-1.0)},
 			"fail"},
-		"no interval": {scenario.Threshold{Figure: "ratios.x/stock.low", Max: bound(2)}, "fail"},
-		"for another size": {scenario.Threshold{Figure: "results.lost", Max: bound(0), Sizes: []string{"full"}},
+		"no interval": {scenario.Threshold{Figure: "ratios.x/stock.low", Max: new(2.0)}, "fail"},
+		"for another size": {scenario.Threshold{Figure: "results.lost", Max: new(0.0), Sizes: []string{"full"}},
 			"left out"},
-		"for this size, too": {scenario.Threshold{Figure: "results.early", Max: bound(0),
+		"for this size, too": {scenario.Threshold{Figure: "results.early", Max: new(0.0),
 			Sizes: []string{"full", "small"}}, "ok"},
 	}
 	for name, c := range cases {
@@ -79,7 +77,7 @@ func TestAThresholdHoldsOnlyOfAFigureThatIsThereAndWithinItsBoundsWithAllOfItsIn
 	}
 	pooled := measured()
 	pooled.Runs = 4
-	verdicts, err := Check(pooled, []scenario.Threshold{{Figure: "results.lost", Max: bound(5)}}, nil)
+	verdicts, err := Check(pooled, []scenario.Threshold{{Figure: "results.lost", Max: new(5.0)}}, nil)
 	if err != nil || verdicts[0].OK {
 		t.Errorf("a pool has a figure of its first run alone: %+v, %v", verdicts, err)
 	}
@@ -87,7 +85,7 @@ func TestAThresholdHoldsOnlyOfAFigureThatIsThereAndWithinItsBoundsWithAllOfItsIn
 
 func TestTheListOfKnownMissesIsExact(t *testing.T) {
 	// measured 0.8 [0.7, 0.9]
-	threshold := scenario.Threshold{Figure: "ratios.throughput_per_s/floor.value", Min: bound(0.9)}
+	threshold := scenario.Threshold{Figure: "ratios.throughput_per_s/floor.value", Min: new(0.9)}
 	listed := func(figure, size string, value float64) []Miss {
 		return []Miss{{Scenario: "x", Size: size, Figure: figure, Value: value, Since: "da0d644", Why: "the server's CPU"}}
 	}
@@ -102,14 +100,14 @@ func TestTheListOfKnownMissesIsExact(t *testing.T) {
 		"listed for another size":   {threshold, listed(threshold.Figure, "full", 0.65), "FAIL", ""},
 		"listed for another figure": {threshold, listed("results.lost", "small", 0.65), "FAIL", ""},
 		"worse than listed":         {threshold, listed(threshold.Figure, "small", 0.75), "FAIL", "worse than 0.75"},
-		"listed and holding": {scenario.Threshold{Figure: threshold.Figure, Min: bound(0.7)},
+		"listed and holding": {scenario.Threshold{Figure: threshold.Figure, Min: new(0.7)},
 			listed(threshold.Figure, "small", 0.65), "FAIL", "take it out"},
-		"holding and not listed": {scenario.Threshold{Figure: threshold.Figure, Min: bound(0.7)}, nil, "ok", ""},
-		"listed and not measured": {scenario.Threshold{Figure: "results.speed", Min: bound(9)},
+		"holding and not listed": {scenario.Threshold{Figure: threshold.Figure, Min: new(0.7)}, nil, "ok", ""},
+		"listed and not measured": {scenario.Threshold{Figure: "results.speed", Min: new(9.0)},
 			listed("results.speed", "small", 1), "FAIL", ""},
-		"a listed miss of a maximum": {scenario.Threshold{Figure: "results.lost", Max: bound(0)},
+		"a listed miss of a maximum": {scenario.Threshold{Figure: "results.lost", Max: new(0.0)},
 			listed("results.lost", "small", 2), "known miss", ""},
-		"a maximum worse than that": {scenario.Threshold{Figure: "results.lost", Max: bound(0)},
+		"a maximum worse than that": {scenario.Threshold{Figure: "results.lost", Max: new(0.0)},
 			listed("results.lost", "small", 1), "FAIL", "worse"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -16,10 +16,10 @@ func publishable() *report.Report {
 	r.Valid, r.Scenario, r.Command, r.Started = true, "own", "bench run own.yaml --set size=small",
 		time.Unix(1.8e9, 0).UTC()
 	r.Results.Lost, r.Results.Violations = 0, new(int)
-	r.Environment = report.Environment{Tenure: "0123456789abcdef", CPUs: 2, CPU: "a processor", Others: bound(0.04)}
+	r.Environment = report.Environment{Tenure: "0123456789abcdef", CPUs: 2, CPU: "a processor", Others: new(0.04)}
 	r.Config.Thresholds = []scenario.Threshold{
-		{Figure: "results.lost", Max: bound(0), Why: "I4"},
-		{Figure: "ratios.throughput_per_s/floor.value", Min: bound(0.5), Why: "x"},
+		{Figure: "results.lost", Max: new(0.0), Why: "I4"},
+		{Figure: "ratios.throughput_per_s/floor.value", Min: new(0.5), Why: "x"},
 	}
 	r.Config.Publish = []string{"results.converge_ms.p50"}
 	return r
@@ -49,8 +49,8 @@ func TestFiguresArePublishedOfAWitnessedRunOnAQuietMachineWithTheirIntervals(t *
 		want    string // in the refusal; "" is published
 	}{
 		"one run":            {one(func(*report.Report) {}), ""},
-		"as busy as allowed": {one(func(r *report.Report) { r.Environment.Others = bound(0.1) }), ""},
-		"a busy machine": {one(func(r *report.Report) { r.Environment.Others = bound(0.11) }),
+		"as busy as allowed": {one(func(r *report.Report) { r.Environment.Others = new(0.1) }), ""},
+		"a busy machine": {one(func(r *report.Report) { r.Environment.Others = new(0.11) }),
 			"other programs took 11 %"},
 		"nobody knows how busy": {one(func(r *report.Report) { r.Environment.Others = nil }), "not known"},
 		"an invalid run": {one(func(r *report.Report) { r.Valid, r.Reasons = false, []string{"late"} }),
@@ -83,7 +83,7 @@ func TestFiguresArePublishedOfAWitnessedRunOnAQuietMachineWithTheirIntervals(t *
 		}), "another machine"},
 		"four runs, one on a busy machine": {four(func(i int, r *report.Report) {
 			if i == 2 {
-				r.Environment.Others = bound(0.5)
+				r.Environment.Others = new(0.5)
 			}
 		}), "report 3 of own: other programs"},
 		"four runs, one with other settings": {four(func(i int, r *report.Report) { r.Config.Load.Count = i }),

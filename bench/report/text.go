@@ -203,8 +203,7 @@ func milli(v *float64) *float64 {
 	if v == nil {
 		return nil
 	}
-	m := *v * 1000
-	return &m
+	return new(*v * 1000)
 }
 
 // WriteJSON writes a document to a file, whose folder is made. Without a path it does nothing.

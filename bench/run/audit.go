@@ -35,8 +35,8 @@ func (f *fleet) addAudit(out *report.Results, from, to time.Time) error {
 		}
 	}
 	if all := f.ledger.Sum("", nil, keyOf); all.Copies > 0 { // with those of the warm-up, as in the logs
-		perCopy, perSource := float64(copying)/float64(all.Copies+all.Drifts), float64(home)/float64(all.Objects)
-		out.WritesPerCopy, out.WritesPerSource = &perCopy, &perSource
+		out.WritesPerCopy = new(float64(copying) / float64(all.Copies+all.Drifts))
+		out.WritesPerSource = new(float64(home) / float64(all.Objects))
 	}
 	out.APICalls, out.Conflicts = calls.ByVerb, &calls.Conflicts
 	// Ats that waited throughout took no writes and would make the mean look better.
@@ -45,8 +45,7 @@ func (f *fleet) addAudit(out *report.Results, from, to time.Time) error {
 		objects -= f.preloaded.Load.Preload
 	}
 	if objects > 0 {
-		perObject := float64(calls.AtWrites) / float64(objects)
-		out.APIWrites = &perObject
+		out.APIWrites = new(float64(calls.AtWrites) / float64(objects))
 	}
 	if !f.sharded() {
 		return nil

@@ -141,9 +141,8 @@ func sweepIntervals(p *report.Report) map[string]stats.Ratio {
 		add := func(path, figure string, over float64) {
 			column := func(at report.SweepPoint) []float64 { return report.Column(at.Results.Rounds, figure) }
 			if r, ok := stats.CompareUnpaired(column(point), column(base)); ok && r.Low != nil {
-				low, high := *r.Low/over, *r.High/over
-				out[path+"."+strconv.Itoa(point.Replicas)] = stats.Ratio{Value: r.Value / over, Low: &low,
-					High: &high, Rounds: r.Rounds}
+				out[path+"."+strconv.Itoa(point.Replicas)] = stats.Ratio{Value: r.Value / over, Low: new(*r.Low / over),
+					High: new(*r.High / over), Rounds: r.Rounds}
 			}
 		}
 		if more := float64(point.Replicas) / float64(base.Replicas); p.ScaleOut != nil {

@@ -21,8 +21,6 @@ import (
 	"github.com/tenure-dev/tenure/test/lab"
 )
 
-func value(v float64) *float64 { return &v }
-
 func quantiles(each time.Duration, n int) *stats.Quantiles {
 	var l stats.Latencies
 	for range n {
@@ -54,8 +52,8 @@ func TestSaturationIsMeasuredInTheMiddle(t *testing.T) {
 
 func TestEfficiencyIsCapacityOverNTimesTheSmallestFleet(t *testing.T) {
 	point := func(n int, reconciles, throughput float64) report.SweepPoint {
-		return report.SweepPoint{Replicas: n, Results: &report.Results{Reconciles: value(reconciles),
-			Throughput: value(throughput)}}
+		return report.SweepPoint{Replicas: n, Results: &report.Results{Reconciles: new(reconciles),
+			Throughput: new(throughput)}}
 	}
 	got := scaleOut(scenario.Load{Arrivals: scenario.Burst},
 		[]report.SweepPoint{point(1, 50, 20), point(2, 99, 38), point(5, 245, 90)})
@@ -198,7 +196,7 @@ func TestProgressTellsWhatRunsAndHowLongItTakes(t *testing.T) {
 func TestHandoffsWithoutDueKeysMeasureNothing(t *testing.T) {
 	start := time.Unix(1000, 0)
 	at := func(second int, kind protocol.MoveKind, unserved *float64) witness.Handoff {
-		return witness.Handoff{Kind: kind, Time: start.Add(time.Duration(second) * time.Second), GapMs: value(9),
+		return witness.Handoff{Kind: kind, Time: start.Add(time.Duration(second) * time.Second), GapMs: new(9.0),
 			UnservedMs: unserved}
 	}
 	idle := []witness.Handoff{at(1, protocol.Planned, nil), at(2, protocol.Exit, nil), at(3, protocol.Crash, nil)}
@@ -206,8 +204,8 @@ func TestHandoffsWithoutDueKeysMeasureNothing(t *testing.T) {
 	if handoffs.Quantiles() != nil || crashes.Quantiles() != nil {
 		t.Error("no key was due at any handoff, and yet there is a figure, which would meet its threshold")
 	}
-	due := append(idle, at(4, protocol.Planned, value(100)), at(5, protocol.Exit, value(300)),
-		at(6, protocol.Crash, value(5000)), at(7, protocol.Join, value(70)), at(90, protocol.Planned, value(800)))
+	due := append(idle, at(4, protocol.Planned, new(100.0)), at(5, protocol.Exit, new(300.0)),
+		at(6, protocol.Crash, new(5000.0)), at(7, protocol.Join, new(70.0)), at(90, protocol.Planned, new(800.0)))
 	handoffs, crashes = unserved(due, start, start.Add(time.Minute))
 	if got := handoffs.Quantiles(); got.N != 2 || math.Abs(got.P50-100) > 1 || math.Abs(got.Max-300) > 1 {
 		t.Errorf("handoffs: got %+v; want 100 and 300 ms, not diluted by those without due keys", got)

@@ -192,11 +192,10 @@ func (t *tally) addMetrics(r *round, objects int, figures map[string]float64) er
 	if err != nil {
 		return err
 	}
-	all := sum(discarded)
-	if t.out.WatchDiscarded != nil {
-		all += *t.out.WatchDiscarded
+	if t.out.WatchDiscarded == nil {
+		t.out.WatchDiscarded = new(0.0)
 	}
-	t.out.WatchDiscarded = &all
+	*t.out.WatchDiscarded += sum(discarded)
 	return nil
 }
 
@@ -310,15 +309,13 @@ func (t *tally) results() (*report.Results, error) {
 		*l.to = l.from.Quantiles()
 	}
 	if done := out.Objects - out.Lost; done > 0 && t.seconds > 0 {
-		rate := float64(done) / t.seconds
-		out.Throughput = &rate
+		out.Throughput = new(float64(done) / t.seconds)
 	}
 	out.Noises = t.noiseResults()
 	out.Reconciles = meanOf(out.Rounds, "reconciles_per_s")
 	out.CPUPerObject = meanOf(out.Rounds, "cpu_seconds_per_object")
 	if t.reads > 0 && out.Objects > 0 {
-		perObject := t.reads / float64(out.Objects)
-		out.APIReads = &perObject
+		out.APIReads = new(t.reads / float64(out.Objects))
 	}
 	if held := t.fleet.held.Seconds(); held > 0 {
 		out.TimeToHeld = &held
@@ -357,8 +354,7 @@ func meanOf(rounds []report.Round, figure string) *float64 {
 	if len(rounds) == 0 {
 		return nil
 	}
-	total /= float64(len(rounds))
-	return &total
+	return new(total / float64(len(rounds)))
 }
 
 // addHandoffs reads from the replicas' logs what moves cost.

@@ -105,8 +105,7 @@ func ratioOf(clusters [][]float64, back func(float64) float64, rng *rand.Rand) R
 		return r
 	}
 	low, high := studentised(clusters, mean, err, rng)
-	low, high = back(low), min(back(high), math.MaxFloat64) // JSON has no infinity
-	r.Low, r.High = &low, &high
+	r.Low, r.High = new(back(low)), new(min(back(high), math.MaxFloat64)) // JSON has no infinity
 	return r
 }
 

@@ -27,8 +27,7 @@ func CompareUnpaired(ours, theirs []float64) (r Ratio, ok bool) {
 	middle := (logs[(len(logs)-1)/2] + logs[len(logs)/2]) / 2
 	r = Ratio{Value: math.Exp(middle), Rounds: min(n, m)}
 	if cut := rankCut(n, m); cut > 0 {
-		low, high := math.Exp(logs[cut-1]), math.Exp(logs[len(logs)-cut])
-		r.Low, r.High = &low, &high
+		r.Low, r.High = new(math.Exp(logs[cut-1])), new(math.Exp(logs[len(logs)-cut]))
 	}
 	return r, true
 }

@@ -233,8 +233,7 @@ func (m *moves) gap(g grant, h *Handoff, before, served uint64, tenures map[tenu
 	if served != 0 && old != nil {
 		from = m.l.writes[old.last].end
 		if before == served {
-			ms := float64(to-from) / 1000
-			h.GapMs = &ms
+			h.GapMs = new(float64(to-from) / 1000)
 		}
 	}
 	since := to
@@ -251,7 +250,6 @@ func (m *moves) gap(g grant, h *Handoff, before, served uint64, tenures map[tenu
 		}
 	}
 	if h.Due > 0 && served != 0 {
-		ms := float64(to-max(from, since)) / 1000
-		h.UnservedMs = &ms
+		h.UnservedMs = new(float64(to-max(from, since)) / 1000)
 	}
 }

@@ -603,11 +603,11 @@ func TestMovesAreNamedCountedAndTimed(t *testing.T) {
 	planned := Handoff{
 		Shard: "west/", Kind: protocol.Planned, From: "a", To: "b", Epoch: 2, Time: instant(ms(21)), Writes: 1,
 		Steps:    map[Step]int{StepHandoff: 1},
-		InFlight: 1, GapMs: float(9), Due: 1, UnservedMs: float(9),
+		InFlight: 1, GapMs: new(9.0), Due: 1, UnservedMs: new(9.0),
 	}
 	exit := Handoff{
 		Shard: "west/", Kind: protocol.Exit, From: "b", To: "c", Epoch: 3, Time: instant(ms(41)), Writes: 1,
-		Steps: map[Step]int{StepHandoff: 1}, GapMs: float(19),
+		Steps: map[Step]int{StepHandoff: 1}, GapMs: new(19.0),
 	}
 	crash := Handoff{ // although its writer calls it a planned move
 		Shard: "west/", Kind: protocol.Crash, From: "c", To: "d", Epoch: 4, Time: instant(ms(63)), Writes: 1,
@@ -633,8 +633,6 @@ func TestKeysThatATenureLeavesUnservedWaitOn(t *testing.T) {
 	}
 }
 
-func float(v float64) *float64 { return &v }
-
 func TestSteadyStateLeavesOutMovesAndArrivals(t *testing.T) {
 	log := "0-1 ~r-1 create lease:r-1\n"
 	for s := 1; s <= 60; s++ {
@@ -643,7 +641,7 @@ func TestSteadyStateLeavesOutMovesAndArrivals(t *testing.T) {
 		}
 	}
 	c := Judge(slices.Values(parse(t, log)), Facts{}, few).Coordination
-	if rate := *cmp.Or(c.PerSecond, float(0)); rate < 0.45 || rate > 0.55 || c.Replicas != 1 {
+	if rate := *cmp.Or(c.PerSecond, new(0.0)); rate < 0.45 || rate > 0.55 || c.Replicas != 1 {
 		t.Errorf("want about 0.5 writes a second by one replica, got %+v", c)
 	}
 }

@@ -73,8 +73,7 @@ func (l *ledger) coordination() Coordination {
 		}
 	}
 	if c.SteadySeconds >= fewest {
-		rate := float64(total) / float64(c.SteadySeconds)
-		c.PerSecond = &rate
+		c.PerSecond = new(float64(total) / float64(c.SteadySeconds))
 	}
 	return c
 }

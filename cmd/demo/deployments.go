@@ -25,9 +25,9 @@ type deploymentID struct{ cluster, name string }
 func planDeployments(count int) []*appsv1.Deployment {
 	list := make([]*appsv1.Deployment, count)
 	for i := range list {
-		replicas, labels := int32(copyReplicas), map[string]string{"app": fmt.Sprintf("app-%02d", i+1)}
+		labels := map[string]string{"app": fmt.Sprintf("app-%02d", i+1)}
 		d := &appsv1.Deployment{Spec: appsv1.DeploymentSpec{
-			Replicas: &replicas,
+			Replicas: new(int32(copyReplicas)),
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: labels},

@@ -27,13 +27,13 @@ func perfect() *observation {
 		ats: map[string][]cnatv1alpha1.At{}, pods: map[string][]corev1.Pod{}, creates: map[string]auditFacts{},
 		sent: map[atID]time.Time{}, watches: map[string]watchFacts{},
 		live: map[string]string{"r1-a": "r1", "r3-c": "r3"}, replicas: []string{"r1", "r3"},
-		handoffs: []handoff{{Shard: "west/1", Kind: protocol.Crash, From: "r2-b", To: "r3-c", Epoch: 2, GapMS: ms(4500)},
-			{Shard: "east/1", Kind: protocol.Planned, From: "r1-a", To: "r3-c", Epoch: 3, GapMS: ms(12)}},
+		handoffs: []handoff{{Shard: "west/1", Kind: protocol.Crash, From: "r2-b", To: "r3-c", Epoch: 2, GapMS: new(4500.0)},
+			{Shard: "east/1", Kind: protocol.Planned, From: "r1-a", To: "r3-c", Epoch: 3, GapMS: new(12.0)}},
 		second: secondFacts{
 			deployments: 12, within: 3 * time.Second, frozen: 6 * time.Second, shownAfter: 5 * time.Second, shownBy: 12,
 			updates: 24, slowest: 80 * time.Millisecond, caught: 2 * time.Second,
-			repairs: []repair{{"copy deleted in east", span(12 * time.Millisecond)},
-				{"copy scaled in west", span(9 * time.Millisecond)}},
+			repairs: []repair{{"copy deleted in east", new(12 * time.Millisecond)},
+				{"copy scaled in west", new(9 * time.Millisecond)}},
 		},
 		traces: []traceFacts{
 			{what: "an At's life", about: "job-6", traces: 4, spans: 21},
@@ -64,8 +64,6 @@ func perfect() *observation {
 	}
 	return o
 }
-
-func span(d time.Duration) *time.Duration { return &d }
 
 func podOf(at cnatv1alpha1.At, name string) corev1.Pod {
 	yes := true
@@ -117,7 +115,7 @@ func TestJudgeFindsEachFaultAndNothingElse(t *testing.T) {
 		{"a handoff that the watch missed", func(o *observation) { o.handoffs = nil },
 			"handoffs: 0 watched, but 2 in the audit log; gaps, Crash: there were none; gaps, Planned: there were none"},
 		{"a crash whose handoffs the record calls otherwise", func(o *observation) {
-			o.handoffs[0].Kind, o.handoffs[0].GapMS = protocol.Planned, ms(20)
+			o.handoffs[0].Kind, o.handoffs[0].GapMS = protocol.Planned, new(20.0)
 		}, "gaps, Crash: there were none"},
 		{"a join that moved nothing as planned", func(o *observation) { o.handoffs[1].Kind = protocol.Crash },
 			"gaps, Planned: there were none"},
@@ -143,15 +141,15 @@ func TestJudgeFindsEachFaultAndNothingElse(t *testing.T) {
 		}, ""},
 		{"Pods that no audit log tells of", func(o *observation) { o.creates = nil },
 			"latest after its time: 0.0 ms, at most 20s"},
-		{"a crash with too long a gap", func(o *observation) { o.handoffs[0].GapMS = ms(7001) },
+		{"a crash with too long a gap", func(o *observation) { o.handoffs[0].GapMS = new(7001.0) },
 			"gaps, Crash: 1: 7.00 s median, 7.00 s longest, at most 7s"},
 		{"a planned move with too long a gap", func(o *observation) {
-			o.handoffs[1].GapMS = ms(501)
+			o.handoffs[1].GapMS = new(501.0)
 		}, "gaps, Planned: 1: 501.0 ms median, 501.0 ms longest, at most 500ms"},
 		{"a move without any gap", func(o *observation) {
-			o.handoffs[1].GapMS = ms(0)
+			o.handoffs[1].GapMS = new(0.0)
 		}, ""},
-		{"a copy that was repaired late", func(o *observation) { o.second.repairs[1].took = span(5001 * time.Millisecond) },
+		{"a copy that was repaired late", func(o *observation) { o.second.repairs[1].took = new(5001 * time.Millisecond) },
 			"copy scaled in west: repaired after 5.00 s, at most 5s"},
 		{"copies that were updated late", func(o *observation) { o.second.slowest = 5001 * time.Millisecond },
 			"updated meanwhile elsewhere: 24 of 24 copies, each within 5.00 s, at most 5s"},

@@ -73,8 +73,7 @@ func (st *story) gather(ctx context.Context) (*observation, error) {
 		}
 		w := o.watches[name]
 		if discarded != nil {
-			n := discarded[name]
-			w.discarded = &n
+			w.discarded = new(discarded[name])
 		}
 		o.watches[name] = w
 	}

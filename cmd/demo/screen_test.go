@@ -11,8 +11,6 @@ import (
 	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
-func ms(v float64) *float64 { return &v }
-
 func midway() snapshot {
 	return snapshot{
 		elapsed: 73 * time.Second, headline: "r2 was killed", ats: 600, deployments: 12, replicated: 4, shards: 16,
@@ -27,8 +25,8 @@ func midway() snapshot {
 			{name: "east", pending: 90, running: 10, done: 200, frozen: true},
 		},
 		handoffs: []handoff{
-			{Shard: "west/010", Kind: protocol.Crash, From: "r2-qr2lzw", To: "r1-yrhuuz", Epoch: 2, GapMS: ms(4373.2)},
-			{Shard: "east/111", Kind: protocol.Planned, From: "r1-yrhuuz", To: "r4-qogtbb", Epoch: 3, GapMS: ms(11)},
+			{Shard: "west/010", Kind: protocol.Crash, From: "r2-qr2lzw", To: "r1-yrhuuz", Epoch: 2, GapMS: new(4373.2)},
+			{Shard: "east/111", Kind: protocol.Planned, From: "r1-yrhuuz", To: "r4-qogtbb", Epoch: 3, GapMS: new(11.0)},
 			{Shard: "east/110", Kind: protocol.Planned, From: "r1-yrhuuz", To: "r4-qogtbb", Epoch: 3},
 		},
 	}

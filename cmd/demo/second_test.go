@@ -170,11 +170,11 @@ func TestTheHandoffWorthSeeingIsThePlannedOneWithTheLongestGap(t *testing.T) {
 	loaded := time.Now()
 	later := loaded.Add(time.Second)
 	got := longestPlanned([]handoff{
-		{Shard: "west/0", Kind: protocol.Planned, GapMS: ms(5), time: later},
-		{Shard: "west/1", Kind: protocol.Planned, GapMS: ms(9), time: later},
-		{Shard: "west/2", Kind: protocol.Crash, GapMS: ms(4000), time: later},
+		{Shard: "west/0", Kind: protocol.Planned, GapMS: new(5.0), time: later},
+		{Shard: "west/1", Kind: protocol.Planned, GapMS: new(9.0), time: later},
+		{Shard: "west/2", Kind: protocol.Crash, GapMS: new(4000.0), time: later},
 		{Shard: "west/3", Kind: protocol.Planned, time: later},
-		{Shard: "west/4", Kind: protocol.Planned, GapMS: ms(20), time: loaded.Add(-time.Second)}, // of an empty shard
+		{Shard: "west/4", Kind: protocol.Planned, GapMS: new(20.0), time: loaded.Add(-time.Second)}, // of an empty shard
 	}, loaded)
 	if got == nil || got.Shard != "west/1" {
 		t.Errorf("got %+v, want west/1", got)
