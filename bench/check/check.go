@@ -7,11 +7,9 @@
 package check
 
 import (
-	"bytes"
-	"encoding/json"
-	"fmt"
 	"strings"
 
+	"github.com/tenure-dev/tenure/bench/compare"
 	"github.com/tenure-dev/tenure/bench/report"
 	"github.com/tenure-dev/tenure/bench/scenario"
 	"github.com/tenure-dev/tenure/bench/stats"
@@ -38,11 +36,9 @@ func Judge(r *report.Report) error {
 // asItComes says whether a run's settings are those of the scenario, but for its seed.
 func asItComes(s, ran scenario.Scenario) bool {
 	for _, c := range []*scenario.Scenario{&s, &ran} {
-		c.Load.Seed, c.Summary, c.Sizes, c.Thresholds, c.Publish = 0, "", nil, nil, nil
+		c.Summary, c.Sizes, c.Thresholds, c.Publish = "", nil, nil, nil
 	}
-	one, errOne := json.Marshal(s)
-	other, errOther := json.Marshal(ran)
-	return errOne == nil && errOther == nil && bytes.Equal(one, other)
+	return s.SameButSeed(ran)
 }
 
 // Check judges a report by thresholds; those of other sizes than the report's are left out.
@@ -81,13 +77,9 @@ func holds(r stats.Ratio, lowest, highest *float64) bool {
 
 // figuresOf returns what finds a report's figures by their dotted paths, each with its interval if it has one.
 func figuresOf(r *report.Report) (func(path string) (stats.Ratio, bool), error) {
-	data, err := json.Marshal(r)
+	figures, err := compare.Figures(r)
 	if err != nil {
-		return nil, fmt.Errorf("reading the report: %w", err)
-	}
-	var tree any
-	if err := json.Unmarshal(data, &tree); err != nil {
-		return nil, fmt.Errorf("reading the report: %w", err)
+		return nil, err
 	}
 	return func(path string) (stats.Ratio, bool) {
 		if with, ok := r.Intervals[path]; ok {
@@ -107,15 +99,7 @@ func figuresOf(r *report.Report) (func(path string) (stats.Ratio, bool), error) 
 		if r.Runs > 0 { // what follows would be of the first run only
 			return stats.Ratio{}, false
 		}
-		at := tree
-		for part := range strings.SplitSeq(path, ".") {
-			m, ok := at.(map[string]any)
-			if !ok {
-				return stats.Ratio{}, false
-			}
-			at = m[part]
-		}
-		value, ok := at.(float64)
+		value, ok := figures[path]
 		return stats.Ratio{Value: value}, ok
 	}, nil
 }

@@ -42,8 +42,7 @@ func Publishable(reports []*report.Report) error {
 			e.Tenure)
 		first := reports[0].Environment
 		refuse(e.Tenure != first.Tenure, "is of another commit than the first")
-		refuse(e.CPU != first.CPU || e.CPUs != first.CPUs || e.Kernel != first.Kernel,
-			"was taken on another machine than the first")
+		refuse(!e.SameMachine(first), "was taken on another machine than the first")
 		refuse(slices.ContainsFunc(reports[:i], func(o *report.Report) bool {
 			return o.Config.Load.Seed == r.Config.Load.Seed
 		}), "has the seed %d of another one: is it the same run?", r.Config.Load.Seed)

@@ -59,8 +59,7 @@ func Compare(a, b *report.Report) (*Comparison, error) {
 		!reflect.DeepEqual(a.Config.Load, b.Config.Load) {
 		c.Notices = append(c.Notices, "their fleets or loads differ")
 	}
-	if a.Environment.CPU != b.Environment.CPU || a.Environment.CPUs != b.Environment.CPUs ||
-		a.Environment.Kernel != b.Environment.Kernel {
+	if !a.Environment.SameMachine(b.Environment) {
 		c.Notices = append(c.Notices, "they were taken on different machines")
 	}
 	c.Notices = append(c.Notices, "they were not taken in turns: what the machine did meanwhile is in the ratios")

@@ -1,7 +1,6 @@
 package compare
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -31,7 +30,7 @@ func Pool(reports []*report.Report) (*report.Report, error) {
 			return nil, fmt.Errorf("one is of scenario %s, another of %s", first.Scenario, r.Scenario)
 		case r.Config.Size != first.Config.Size:
 			return nil, fmt.Errorf("one is of size %q, another of %q", first.Config.Size, r.Config.Size)
-		case !sameButSeed(first, r):
+		case !first.Config.SameButSeed(r.Config):
 			return nil, fmt.Errorf("reports of scenario %s were taken with different settings", r.Scenario)
 		case !r.Valid:
 			return nil, fmt.Errorf("a report of scenario %s is not valid: %v", r.Scenario, r.Reasons)
@@ -51,7 +50,9 @@ func Pool(reports []*report.Report) (*report.Report, error) {
 		if o := r.Environment.Others; o != nil && (pooled.Environment.Others == nil || *o > *pooled.Environment.Others) {
 			pooled.Environment.Others = o // the busiest
 		}
-		one, err := numbers(r)
+		one, err := Figures(map[string]any{
+			"results": r.Results, "references": r.References, "scale_out": r.ScaleOut, "watch_cost": r.WatchCost, "knee": r.Knee,
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -82,14 +83,6 @@ func Pool(reports []*report.Report) (*report.Report, error) {
 	return &pooled, nil
 }
 
-func sameButSeed(a, b *report.Report) bool {
-	one, other := a.Config, b.Config
-	one.Load.Seed, other.Load.Seed = 0, 0
-	first, errOne := json.Marshal(one)
-	second, errOther := json.Marshal(other)
-	return errOne == nil && errOther == nil && bytes.Equal(first, second)
-}
-
 // added are the figures of a fleet that are counts of what happened.
 var added = []string{"objects", "copies", "lost", "duplicates", "early", "violations", "conflicts"}
 
@@ -104,11 +97,9 @@ func Longest(path string) bool { return slices.Contains(longest, last(path)) }
 
 func last(path string) string { return path[strings.LastIndexByte(path, '.')+1:] }
 
-// numbers are the figures of a report by their paths.
-func numbers(r *report.Report) (map[string]float64, error) {
-	data, err := json.Marshal(map[string]any{
-		"results": r.Results, "references": r.References, "scale_out": r.ScaleOut, "watch_cost": r.WatchCost, "knee": r.Knee,
-	})
+// Figures are the numbers in a report, or in parts of one, by their dotted paths.
+func Figures(parts any) (map[string]float64, error) {
+	data, err := json.Marshal(parts)
 	var tree any
 	if err == nil {
 		err = json.Unmarshal(data, &tree)

@@ -76,6 +76,11 @@ type Environment struct {
 	Others *float64 `json:"others_cpu_share,omitempty"`
 }
 
+// SameMachine reports whether two runs were taken on the same machine, as far as this says.
+func (e Environment) SameMachine(o Environment) bool {
+	return e.CPU == o.CPU && e.CPUs == o.CPUs && e.Kernel == o.Kernel
+}
+
 // MaxOthers is the share of the machine's processors that other programs may take during a run whose figures are
 // published: beyond it absolute figures are as much theirs as ours, and queues that never form on a free machine do.
 const MaxOthers = 0.10

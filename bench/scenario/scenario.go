@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -44,6 +45,14 @@ type Scenario struct {
 	Publish []string `json:"publish,omitempty"`
 	// Unwitnessed is why there are no writes for the witness to judge. Such a run can't be published.
 	Unwitnessed string `json:"unwitnessed,omitempty"`
+}
+
+// SameButSeed reports whether two scenarios are written alike, whatever their seeds.
+func (s Scenario) SameButSeed(other Scenario) bool {
+	s.Load.Seed, other.Load.Seed = 0, 0
+	one, errOne := json.Marshal(s)
+	two, errTwo := json.Marshal(other)
+	return errOne == nil && errTwo == nil && bytes.Equal(one, two)
 }
 
 // Fleet is what runs.
