@@ -1,7 +1,6 @@
 package load
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -19,18 +18,17 @@ type Cluster struct {
 	Name string
 	// Nodes says that the cluster has nodes, which run its Pods.
 	Nodes bool
-	http  *http.Client
-	host  string
+	Feed  *feed.Client
 	only  string // of a virtual cluster, the namespace that has all of its objects; else empty
 }
 
 // NewCluster makes a client of a cluster. Its requests share connections.
 func NewCluster(name string, config *rest.Config) (*Cluster, error) {
-	client, err := rest.HTTPClientFor(config)
+	client, err := feed.NewClient(config)
 	if err != nil {
 		return nil, fmt.Errorf("making a client of cluster %s: %w", name, err)
 	}
-	return &Cluster{Name: name, http: client, host: config.Host}, nil
+	return &Cluster{Name: name, Feed: client}, nil
 }
 
 // Virtual returns a client of a virtual cluster (package virtual) on this one. Its only namespace is "default". It
@@ -73,43 +71,17 @@ func (c *Cluster) path(namespace, name string) (path, called string) {
 	return feed.Ats.Path(c.only), namespace + "." + name
 }
 
-// statusError is an answer that is no success.
-type statusError struct {
-	code int
-	text string
-}
-
-func (e *statusError) Error() string { return fmt.Sprintf("%d: %s", e.code, e.text) }
-
 // send makes one request. into may be nil.
 func (c *Cluster) send(ctx context.Context, method, path, contentType string, body, into any) error {
-	var in io.Reader
-	if body != nil {
-		data, err := json.Marshal(body)
-		if err != nil {
-			return err
-		}
-		in = bytes.NewReader(data)
-	}
-	request, err := http.NewRequestWithContext(ctx, method, c.host+path, in)
+	answer, err := c.Feed.Do(ctx, method, path, contentType, body)
 	if err != nil {
 		return err
 	}
-	request.Header.Set("Content-Type", contentType)
-	request.Header.Set("Accept", "application/json")
-	response, err := c.http.Do(request)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	if response.StatusCode >= 300 {
-		text, _ := io.ReadAll(io.LimitReader(response.Body, 300))
-		return &statusError{response.StatusCode, string(text)}
-	}
+	defer answer.Close()
 	if into != nil {
-		return json.NewDecoder(response.Body).Decode(into)
+		return json.NewDecoder(answer).Decode(into)
 	}
-	_, err = io.Copy(io.Discard, response.Body)
+	_, err = io.Copy(io.Discard, answer)
 	return err
 }
 
@@ -138,7 +110,7 @@ func (c *Cluster) patchAt(ctx context.Context, namespace, name string, patch obj
 
 func (c *Cluster) deleteAt(ctx context.Context, namespace, name string) error {
 	path, name := c.path(namespace, name)
-	return c.send(ctx, http.MethodDelete, path+"/"+name, plainJSON, nil, nil)
+	return c.send(ctx, http.MethodDelete, path+"/"+name, "", nil, nil)
 }
 
 func (c *Cluster) endPod(ctx context.Context, namespace, name string) error {

@@ -23,7 +23,6 @@ import (
 // can do with less.
 type Floor struct {
 	Clusters []*Cluster
-	Feeds    map[string]*feed.Client
 	// Workers is how many Ats are worked on at a time.
 	Workers int
 	// This process is number Part, from 0, of Of processes. Each is sent only its part of the Ats and of the Pods.
@@ -56,16 +55,16 @@ func (f *Floor) Run(ctx context.Context, ready func()) error {
 	}
 	for _, c := range f.Clusters {
 		if f.Of > 1 {
-			f.Feeds[c.Name].Only = f.own()
+			c.Feed.Only = f.own()
 		}
 		for kind, on := range map[feed.Kind]func(*Cluster, feed.Event){feed.Ats: f.at, feed.Pods: f.pod} {
-			since, err := f.Feeds[c.Name].Now(ctx, kind)
+			since, err := c.Feed.Now(ctx, kind)
 			if err != nil {
 				group.Go(func() error { return fmt.Errorf("cluster %s: %w", c.Name, err) }) // it ends the workers, too
 				return group.Wait()
 			}
 			group.Go(func() error {
-				if err := f.Feeds[c.Name].Follow(ctx, kind, since, func(e feed.Event) { on(c, e) }); err != nil {
+				if err := c.Feed.Follow(ctx, kind, since, func(e feed.Event) { on(c, e) }); err != nil {
 					return fmt.Errorf("cluster %s: %w", c.Name, err)
 				}
 				return nil

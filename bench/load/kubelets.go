@@ -3,6 +3,7 @@ package load
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -15,7 +16,6 @@ import (
 // Kubelets end every Pod that appears in a cluster.
 type Kubelets struct {
 	Cluster *Cluster
-	Feed    *feed.Client
 	// Workers is how many Pods may be ended at a time.
 	Workers int
 	// Pod is called for each change of a Pod.
@@ -41,7 +41,7 @@ func (k *Kubelets) Run(ctx context.Context, since string) error {
 	}
 	group.Go(func() error {
 		defer queue.ShutDown()
-		return k.Feed.Follow(ctx, feed.Pods, since, func(e feed.Event) {
+		return k.Cluster.Feed.Follow(ctx, feed.Pods, since, func(e feed.Event) {
 			k.Pod(k.Cluster.Name, e)
 			if e.Type == "ADDED" && e.Object.Status.Phase == "Pending" && e.Object.OwnedBy("At") { // others' Pods stay
 				queue.Add(Ref{k.Cluster.Name, e.Object.Metadata.Namespace, e.Object.Metadata.Name})
@@ -58,7 +58,7 @@ const endAttempts = 5
 func (k *Kubelets) end(ctx context.Context, ref Ref) error {
 	for attempt := 1; ; attempt++ {
 		err := k.Cluster.endPod(ctx, ref.Namespace, ref.Name)
-		if err == nil || isNotFound(err) {
+		if err == nil || feed.IsStatus(err, http.StatusNotFound) {
 			return nil
 		}
 		if attempt == endAttempts {
@@ -68,9 +68,4 @@ func (k *Kubelets) end(ctx context.Context, ref Ref) error {
 			return err
 		}
 	}
-}
-
-func isNotFound(err error) bool {
-	e, ok := err.(*statusError)
-	return ok && e.code == 404
 }

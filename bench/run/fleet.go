@@ -101,59 +101,40 @@ func newFleet(ctx context.Context, as scenario.Reference, s scenario.Scenario, d
 
 // follow records what happens in the clusters, and plays the kubelets, until the context ends.
 func (f *fleet) follow(ctx context.Context) error {
-	type source struct {
-		name  string
-		kind  feed.Kind
-		since string
-		run   func(since string) error
-	}
-	sources := []source{{homeCluster, feed.Shards, "", func(since string) error {
-		return f.site.home.Follow(ctx, feed.Shards, since, f.timeline.Record)
-	}}}
-	for _, c := range f.site.clusters {
-		for kind, run := range f.followers(ctx, c) {
-			sources = append(sources, source{c.Name, kind, "", run})
-		}
-	}
-	for _, s := range sources {
-		since, err := f.site.feeds[s.name].Now(ctx, s.kind)
+	var errs []error
+	begin := func(c *load.Cluster, kind feed.Kind, run func(ctx context.Context, since string) error) {
+		since, err := c.Feed.Now(ctx, kind)
 		if err != nil {
-			return fmt.Errorf("cluster %s: %w", s.name, err)
+			errs = append(errs, fmt.Errorf("cluster %s: %w", c.Name, err))
+			return
 		}
 		f.wait.Go(func() {
-			if err := s.run(since); err != nil && ctx.Err() == nil {
-				f.failed(fmt.Errorf("recording cluster %s: %w", s.name, err))
+			if err := run(ctx, since); err != nil && ctx.Err() == nil {
+				f.failed(fmt.Errorf("recording cluster %s: %w", c.Name, err))
 			}
 		})
 	}
-	return nil
-}
-
-// followers record what happens to the objects of the load in one cluster.
-func (f *fleet) followers(ctx context.Context, c *load.Cluster) map[feed.Kind]func(since string) error {
-	client := f.site.feeds[c.Name]
-	if f.load.Kind == scenario.Deployments {
-		return map[feed.Kind]func(string) error{feed.Deployments: func(since string) error {
-			return client.Follow(ctx, feed.Deployments, since,
-				func(e feed.Event) { f.ledger.Copy(homeCluster, c.Name, len(f.site.clusters), e) })
-		}}
+	follow := func(c *load.Cluster, kind feed.Kind, on func(feed.Event)) {
+		begin(c, kind, func(ctx context.Context, since string) error { return c.Feed.Follow(ctx, kind, since, on) })
 	}
-	kubelets := &load.Kubelets{Cluster: c, Feed: client, Workers: 16, Pod: f.ledger.Pod}
-	return map[feed.Kind]func(string) error{
-		feed.Pods: func(since string) error {
-			if c.Nodes { // which have kubelets of their own
-				return client.Follow(ctx, feed.Pods, since, func(e feed.Event) { f.ledger.Pod(c.Name, e) })
+	follow(f.site.home, feed.Shards, f.timeline.Record)
+	for _, c := range f.site.clusters {
+		if f.load.Kind == scenario.Deployments {
+			follow(c, feed.Deployments, func(e feed.Event) { f.ledger.Copy(homeCluster, c.Name, len(f.site.clusters), e) })
+			continue
+		}
+		if c.Nodes { // which have kubelets of their own
+			follow(c, feed.Pods, func(e feed.Event) { f.ledger.Pod(c.Name, e) })
+		} else {
+			begin(c, feed.Pods, (&load.Kubelets{Cluster: c, Workers: 16, Pod: f.ledger.Pod}).Run)
+		}
+		follow(c, feed.Ats, func(e feed.Event) {
+			if f.ledger.At(c.Name, e) {
+				f.done(load.RefOf(c.Name, e.Object.Metadata.Namespace, e.Object.Metadata.Name))
 			}
-			return kubelets.Run(ctx, since)
-		},
-		feed.Ats: func(since string) error {
-			return client.Follow(ctx, feed.Ats, since, func(e feed.Event) {
-				if f.ledger.At(c.Name, e) {
-					f.done(load.RefOf(c.Name, e.Object.Metadata.Namespace, e.Object.Metadata.Name))
-				}
-			})
-		},
+		})
 	}
+	return errors.Join(errs...)
 }
 
 // whenDone has a function called for each At that becomes DONE from now on.

@@ -62,8 +62,7 @@ func (o Options) uses(s scenario.Scenario) (scenario.Scenario, error) {
 func newForeignSite(ctx context.Context, o Options, f scenario.Fleet) (_ *site, err error) {
 	s := &site{
 		foreign: &foreign{made: map[string][]string{}}, admins: map[string]client.Client{},
-		feeds: map[string]*feed.Client{}, kubeconfigs: o.Kubeconfigs,
-		namespace: fmt.Sprintf("tenure-bench-%x", time.Now().UnixNano()),
+		kubeconfigs: o.Kubeconfigs, namespace: fmt.Sprintf("tenure-bench-%x", time.Now().UnixNano()),
 	}
 	defer func() {
 		if err != nil {
@@ -91,22 +90,19 @@ func (s *site) reach(ctx context.Context, name string) error {
 	if s.admins[name], err = client.New(config, client.Options{Scheme: lab.Scheme()}); err != nil {
 		return err
 	}
-	if s.feeds[name], err = feed.NewClient(config); err != nil {
+	c, err := load.NewCluster(name, config)
+	if err != nil {
 		return err
 	}
 	kind, manifests := feed.Ats, "config/workload"
 	if name == homeCluster {
-		s.home, kind, manifests = s.feeds[name], feed.Shards, "config/crd"
+		s.home, kind, manifests = c, feed.Shards, "config/crd"
 	}
-	if _, err := s.feeds[name].Now(ctx, kind); err != nil {
+	if _, err := c.Feed.Now(ctx, kind); err != nil {
 		return fmt.Errorf("%w (kubectl apply -k %s installs what is needed)", err, manifests)
 	}
 	if name == homeCluster {
 		return nil
-	}
-	c, err := load.NewCluster(name, config)
-	if err != nil {
-		return err
 	}
 	nodes := &corev1.NodeList{}
 	if err := s.admins[name].List(ctx, nodes, client.Limit(1)); err != nil {

@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-dev/tenure/bench/load"
-	"github.com/tenure-dev/tenure/bench/load/feed"
 	"github.com/tenure-dev/tenure/bench/scenario"
 	"github.com/tenure-dev/tenure/pkg/replication"
 	"github.com/tenure-dev/tenure/test/lab"
@@ -38,10 +37,8 @@ type site struct {
 	foreign   *foreign
 	admins    map[string]client.Client
 	namespace string // of the records
-	home      *feed.Client
-	sources   *load.Cluster // home, as that of Deployments to be copied
+	home      *load.Cluster
 	clusters  []*load.Cluster
-	feeds     map[string]*feed.Client
 	// kubeconfigs of the replicas' account.
 	kubeconfigs map[string]string
 	told        int                 // number of clusters that the replicas know
@@ -78,7 +75,7 @@ func newSite(ctx context.Context, dir string, o Options, of scenario.Scenario, a
 	}
 	s := &site{
 		lab: fleet, planes: fleet.Planes, namespace: lab.Namespace, admins: map[string]client.Client{},
-		feeds: map[string]*feed.Client{}, kubeconfigs: map[string]string{},
+		kubeconfigs: map[string]string{},
 	}
 	defer func() {
 		if err != nil {
@@ -88,9 +85,6 @@ func newSite(ctx context.Context, dir string, o Options, of scenario.Scenario, a
 	for _, plane := range s.planes.Clusters() {
 		name, config := plane.Name(), plane.RESTConfig()
 		config.UserAgent = "bench"
-		if s.feeds[name], err = feed.NewClient(config); err != nil {
-			return nil, fmt.Errorf("cluster %s: %w", name, err)
-		}
 		c, err := load.NewCluster(name, config)
 		if err != nil {
 			return nil, err
@@ -100,12 +94,11 @@ func newSite(ctx context.Context, dir string, o Options, of scenario.Scenario, a
 		}
 		s.admins[name] = fleet.Client(name)
 		if name == homeCluster {
-			s.sources = c
+			s.home = c
 			continue
 		}
 		s.clusters = append(s.clusters, c)
 	}
-	s.home = s.feeds[homeCluster]
 	if apart {
 		if err := lab.AddHome(ctx, s.admins[homeCluster], apartNamespace); err != nil {
 			return nil, err
@@ -260,7 +253,7 @@ func (s *site) stop() error {
 // receivers returns the clusters in which the objects of a load are created.
 func (f *fleet) receivers() []*load.Cluster {
 	if f.load.Kind == scenario.Deployments {
-		return []*load.Cluster{f.site.sources}
+		return []*load.Cluster{f.site.home}
 	}
 	return f.site.receivers
 }

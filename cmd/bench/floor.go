@@ -11,7 +11,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/tenure-dev/tenure/bench/load"
-	"github.com/tenure-dev/tenure/bench/load/feed"
 )
 
 // newFloor is the bare client that `bench run` compares with. It runs until SIGTERM.
@@ -36,7 +35,7 @@ func newFloor() *cobra.Command {
 				}
 				go func() { _ = http.Serve(listener, nil) }() // until the process ends
 			}
-			f := &load.Floor{Workers: workers, Part: part, Of: of, Feeds: map[string]*feed.Client{}}
+			f := &load.Floor{Workers: workers, Part: part, Of: of}
 			for _, k := range files {
 				config, err := clientcmd.BuildConfigFromFlags("", k.path)
 				if err != nil {
@@ -48,9 +47,6 @@ func newFloor() *cobra.Command {
 					return err
 				}
 				f.Clusters = append(f.Clusters, c)
-				if f.Feeds[k.cluster], err = feed.NewClient(config); err != nil {
-					return err
-				}
 			}
 			return f.Run(cmd.Context(), func() { fmt.Fprintln(cmd.OutOrStdout(), "ready") })
 		},

@@ -3,6 +3,7 @@
 package feed
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -91,7 +92,7 @@ type Event struct {
 	At time.Time
 }
 
-// Client reads feeds of one cluster.
+// Client reads feeds of one cluster, and makes other requests to it.
 type Client struct {
 	// Only narrows what is followed of a kind: labelSelector or shardSelector, and its value.
 	Only map[Kind][2]string
@@ -144,25 +145,55 @@ func (c *Client) list(ctx context.Context, kind Kind, query url.Values) (objectL
 }
 
 func (c *Client) get(ctx context.Context, kind Kind, query url.Values) (io.ReadCloser, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.host+kind.Path("")+"?"+query.Encode(), nil)
+	body, err := c.Do(ctx, http.MethodGet, kind.Path("")+"?"+query.Encode(), "", nil)
+	if IsStatus(err, http.StatusGone) {
+		return nil, errGone
+	}
+	return body, err
+}
+
+// Do makes a request with a body in JSON, or without one if it is nil, and returns the answer's body.
+func (c *Client) Do(ctx context.Context, method, path, contentType string, body any) (io.ReadCloser, error) {
+	var in io.Reader
+	if body != nil {
+		data, err := json.Marshal(body)
+		if err != nil {
+			return nil, err
+		}
+		in = bytes.NewReader(data)
+	}
+	request, err := http.NewRequestWithContext(ctx, method, c.host+path, in)
 	if err != nil {
 		return nil, err
+	}
+	if body != nil {
+		request.Header.Set("Content-Type", contentType)
 	}
 	request.Header.Set("Accept", "application/json")
 	response, err := c.http.Do(request)
 	if err != nil {
 		return nil, err
 	}
-	if response.StatusCode == http.StatusGone {
-		response.Body.Close()
-		return nil, errGone
-	}
-	if response.StatusCode != http.StatusOK {
+	if response.StatusCode >= 300 {
 		defer response.Body.Close()
 		text, _ := io.ReadAll(io.LimitReader(response.Body, 500))
-		return nil, fmt.Errorf("%s: %s", response.Status, text)
+		return nil, &statusError{response.StatusCode, string(text)}
 	}
 	return response.Body, nil
+}
+
+// statusError is an answer that is no success.
+type statusError struct {
+	code int
+	text string
+}
+
+func (e *statusError) Error() string { return fmt.Sprintf("%d: %s", e.code, e.text) }
+
+// IsStatus reports whether an error is an answer with this status.
+func IsStatus(err error, code int) bool {
+	status, ok := errors.AsType[*statusError](err)
+	return ok && status.code == code
 }
 
 // Follow calls on for every change since a resourceVersion, until the context ends, which is no error. A watch that
