@@ -71,43 +71,36 @@ func (g *Generator) Run(ctx context.Context, start time.Time, offsets []time.Dur
 		return g.together(ctx, start, len(offsets))
 	}
 	o := &Outcome{Start: start, Arrivals: len(offsets)}
-	if g.Load.Edit > 0 {
-		edits := g.steps(start, offsets)
+	request := func(ctx context.Context, s step) error {
+		return s.cluster.createAt(ctx, g.Namespace, s.name, stamp(s.at))
+	}
+	var wg sync.WaitGroup
+	var createErr error
+	switch {
+	case g.Load.Kind == scenario.Deployments:
+		request = func(ctx context.Context, s step) error { return s.cluster.createDeployment(ctx, g.Namespace, s.name) }
+	case g.Load.Edit > 0:
 		creates := g.steps(start.Add(-g.Load.Edit.D()), offsets)
-		var wg sync.WaitGroup
-		var createErr error
 		wg.Go(func() {
 			createErr = g.each(ctx, creates, nil, func(ctx context.Context, s step) error {
 				return s.cluster.createAt(ctx, g.Namespace, s.name, stamp(s.at.Add(Far)))
 			})
 		})
-		err := g.each(ctx, edits, o, func(ctx context.Context, s step) error {
-			return g.arrive(s, s.at, func() error {
-				return s.cluster.patchAt(ctx, g.Namespace, s.name, object{"spec": object{"schedule": stamp(s.at)}})
-			})
-		})
-		wg.Wait()
-		o.End = time.Now()
-		return o, errors.Join(createErr, err)
+		request = func(ctx context.Context, s step) error {
+			return s.cluster.patchAt(ctx, g.Namespace, s.name, object{"spec": object{"schedule": stamp(s.at)}})
+		}
 	}
 	err := g.each(ctx, g.steps(start, offsets), o, func(ctx context.Context, s step) error {
-		return g.arrive(s, s.at, func() error {
-			if g.Load.Kind == scenario.Deployments {
-				return s.cluster.createDeployment(ctx, g.Namespace, s.name)
-			}
-			return s.cluster.createAt(ctx, g.Namespace, s.name, stamp(s.at))
-		})
+		return g.arrive(s, s.at, func() error { return request(ctx, s) })
 	})
+	wg.Wait()
 	o.End = time.Now()
-	return o, err
+	return o, errors.Join(createErr, err)
 }
 
 // together creates everything first, due at one whole second later on. The load starts then.
 func (g *Generator) together(ctx context.Context, due time.Time, n int) (*Outcome, error) {
-	steps := g.steps(time.Now(), make([]time.Duration, n))
-	err := g.each(ctx, steps, nil, func(ctx context.Context, s step) error {
-		return g.arrive(s, due, func() error { return s.cluster.createAt(ctx, g.Namespace, s.name, stamp(due)) })
-	})
+	err := g.createAll(ctx, n, due)
 	o := &Outcome{Start: due, End: due, Arrivals: n}
 	o.Lateness.Add(max(0, time.Since(due)))
 	if err == nil {
@@ -154,10 +147,14 @@ func (g *Generator) Change(ctx context.Context, start time.Time) (*Outcome, erro
 // Pile creates n Ats that are all due at one time, a moment after the last was created, and returns that time.
 func (g *Generator) Pile(ctx context.Context, n int) (due time.Time, err error) {
 	due = time.Now().Add(3*time.Second + time.Duration(n)*3*time.Millisecond).Truncate(time.Second)
-	err = g.each(ctx, g.steps(time.Now(), make([]time.Duration, n)), nil, func(ctx context.Context, s step) error {
+	return due, g.createAll(ctx, n, due)
+}
+
+// createAll creates n Ats at once, all due at one time.
+func (g *Generator) createAll(ctx context.Context, n int, due time.Time) error {
+	return g.each(ctx, g.steps(time.Now(), make([]time.Duration, n)), nil, func(ctx context.Context, s step) error {
 		return g.arrive(s, due, func() error { return s.cluster.createAt(ctx, g.Namespace, s.name, stamp(due)) })
 	})
-	return due, err
 }
 
 // step is one request at its time.
