@@ -3,6 +3,7 @@ package witness
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"path/filepath"
 	"slices"
@@ -62,7 +63,7 @@ func (l *ledger) hear(e *Event) {
 	if l.heard[folder] == nil {
 		l.heard[folder] = map[int64]bool{}
 	}
-	l.heard[folder][e.Completed/bucket.Microseconds()] = true
+	l.heard[folder][e.Completed-e.Completed%bucket.Microseconds()] = true
 	if e.IsLease() && e.Namespace == "kube-system" && strings.HasPrefix(e.Name, "apiserver-") && e.Body != nil {
 		if old := c.servers[e.Name]; old != "" && old != e.Body.Holder {
 			c.restarts = append(c.restarts, e.Received)
@@ -241,20 +242,26 @@ func (l *ledger) judgeLinks() {
 			first[name][era] = lowest(versions, 0)
 		}
 	}
-	anywhere := l.versionsOfAllEras()
-	for from := 0; from < len(l.links); {
-		to := from
+	type shown struct {
+		object object0
+		rv     uint64
+	}
+	anywhere := make(map[shown]bool) // in any era
+	for _, k := range l.links {
+		anywhere[shown{l.objects.list[k.object].anyEra(), k.rv}] = true
+	}
+	for links := range runs(l.links, func(a, b link) bool { return a.object == b.object }) {
 		versions := make(map[uint64]bool)
-		for ; to < len(l.links) && l.links[to].object == l.links[from].object; to++ {
-			versions[l.links[to].rv] = true
+		for _, k := range links {
+			versions[k.rv] = true
 		}
-		object := l.objects.list[l.links[from].object]
+		object := l.objects.list[links[0].object]
 		c, written := l.clusters[object.cluster], first[object.cluster][object.era]
 		all := made[object.cluster][object.era]
 		loose := 0 // writes whose versions aren't known: each may have made one
-		for i, k := range l.links[from:to] {
+		for i, k := range links {
 			known := k.base == 0 || k.base < written || versions[k.base]
-			if !known && k.loose && anywhere[object.anyEra()][k.base] {
+			if !known && k.loose && anywhere[shown{object.anyEra(), k.base}] {
 				continue // of a history that a restore ended: a request without an answer that can't have been carried out
 			}
 			excused := !known && loose > 0
@@ -268,7 +275,7 @@ func (l *ledger) judgeLinks() {
 				continue
 			}
 			restarted := slices.ContainsFunc(c.restarts, func(t int64) bool {
-				return k.start > t-restartFelt.Microseconds() && (i == 0 || l.links[from+i-1].end <= t) &&
+				return k.start > t-restartFelt.Microseconds() && (i == 0 || links[i-1].end <= t) &&
 					k.base < lowest(all, t) // a server that ends may lose its last lines, not one that begins
 			})
 			if restarted {
@@ -281,7 +288,7 @@ func (l *ledger) judgeLinks() {
 					k.base),
 			})
 		}
-		k := l.links[to-1]
+		k := links[len(links)-1]
 		stopped := slices.ContainsFunc(c.restarts, func(t int64) bool {
 			return t >= k.end && last[object] < lowest(all, t)
 		})
@@ -292,33 +299,14 @@ func (l *ledger) judgeLinks() {
 					rv),
 			})
 		}
-		from = to
 	}
-}
-
-// versionsOfAllEras returns the versions that lines show, by object, whether or not a restore came between.
-func (l *ledger) versionsOfAllEras() map[object0]map[uint64]bool {
-	all := map[object0]map[uint64]bool{}
-	for _, k := range l.links {
-		o := l.objects.list[k.object].anyEra()
-		if all[o] == nil {
-			all[o] = map[uint64]bool{}
-		}
-		all[o][k.rv] = true
-	}
-	return all
 }
 
 // judgeSilence finds API servers whose logs have a hole. A virtual cluster may well be silent for longer.
 func (l *ledger) judgeSilence() {
 	for folder, buckets := range l.heard {
 		name := filepath.Base(folder)
-		var heard []int64
-		for b := range buckets {
-			heard = append(heard, b*bucket.Microseconds())
-		}
-		slices.Sort(heard)
-		heard = append(heard, min(l.to, l.reads)) // it ends with the other logs, or when they were read
+		heard := append(slices.Sorted(maps.Keys(buckets)), min(l.to, l.reads)) // it ends with the other logs, or when they were read
 		for i := 1; i < len(heard); i++ {
 			from, to := heard[i-1]+bucket.Microseconds(), heard[i]
 			if to-from >= silence.Microseconds() && l.era(name, from) == l.era(name, to) {

@@ -59,7 +59,7 @@ type ledger struct {
 
 	links      []link
 	clusters   map[string]*clusterLog
-	heard      map[string]map[int64]bool // by folder of an API server's logs, buckets in which they have anything
+	heard      map[string]map[int64]bool // by folder of an API server's logs, starts of buckets in which they have anything
 	suspects   map[string]*suspect
 	stats      WriteStats
 	fenced     Fenced
@@ -139,6 +139,20 @@ func (t *table[T]) id(v T) int32 {
 	t.ids[v] = id
 	t.list = append(t.list, v)
 	return id
+}
+
+// runs cuts a list into its longest runs of neighbours that belong together.
+func runs[T any](list []T, together func(a, b T) bool) iter.Seq[[]T] {
+	return func(yield func([]T) bool) {
+		for from, to := 0, 0; from < len(list); from = to {
+			for to = from + 1; to < len(list) && together(list[from], list[to]); {
+				to++
+			}
+			if !yield(list[from:to]) {
+				return
+			}
+		}
+	}
 }
 
 func newLedger(facts Facts, rules Rules) *ledger {

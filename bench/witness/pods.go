@@ -64,13 +64,8 @@ func (l *ledger) settlePods(all map[int32][]*atLife, keyOf []int32) {
 	slices.SortStableFunc(l.podFacts, func(a, b podFact) int {
 		return cmp.Or(cmp.Compare(a.object, b.object), cmp.Compare(a.start, b.start))
 	})
-	for from := 0; from < len(l.podFacts); {
-		to := from
-		for to < len(l.podFacts) && l.podFacts[to].object == l.podFacts[from].object {
-			to++
-		}
-		l.settlePod(all[keyOf[l.podFacts[from].object]], l.podFacts[from:to])
-		from = to
+	for facts := range runs(l.podFacts, func(a, b podFact) bool { return a.object == b.object }) {
+		l.settlePod(all[keyOf[facts[0].object]], facts)
 	}
 }
 

@@ -3,6 +3,7 @@ package witness
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -84,13 +85,10 @@ func (l *ledger) history() *moves {
 	for _, shard := range sortedShards(l.records) {
 		ws := l.records[shard]
 		slices.SortStableFunc(ws, func(a, b recordWrite) int { return cmp.Compare(a.era, b.era) })
-		for from := 0; from < len(ws); {
-			to := from
-			for to < len(ws) && ws[to].era == ws[from].era {
-				to++
-			}
-			m.record(shard, m.ordered(shard, ws[from:to]), from == 0)
-			from = to
+		begins := true
+		for era := range runs(ws, func(a, b recordWrite) bool { return a.era == b.era }) {
+			m.record(shard, m.ordered(shard, era), begins)
+			begins = false
 		}
 	}
 	m.overlaps()
@@ -98,14 +96,9 @@ func (l *ledger) history() *moves {
 }
 
 func sortedShards(records map[Shard][]recordWrite) []Shard {
-	var shards []Shard
-	for shard := range records {
-		shards = append(shards, shard)
-	}
-	slices.SortFunc(shards, func(a, b Shard) int {
+	return slices.SortedFunc(maps.Keys(records), func(a, b Shard) int {
 		return cmp.Or(strings.Compare(a.Cluster, b.Cluster), strings.Compare(a.Prefix, b.Prefix))
 	})
-	return shards
 }
 
 // ordered sorts a record's writes in the order of commits. resourceVersions give it exactly, unless the home cluster

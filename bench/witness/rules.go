@@ -98,20 +98,12 @@ func (r Rules) waives(kind Kind) (reason string, ok bool) {
 // json`. cluster is the cluster of Ats that name none.
 func ParseAts(data []byte, cluster string) ([]At, error) {
 	var list struct {
-		Ats   []At `json:"ats"`
+		Ats   []At
 		Items []struct {
-			Metadata struct {
-				Namespace string `json:"namespace"`
-				Name      string `json:"name"`
-				UID       string `json:"uid"`
-			} `json:"metadata"`
-			Spec struct {
-				Schedule string `json:"schedule"`
-			} `json:"spec"`
-			Status struct {
-				Phase string `json:"phase"`
-			} `json:"status"`
-		} `json:"items"`
+			Metadata struct{ Namespace, Name, UID string }
+			Spec     struct{ Schedule string }
+			Status   struct{ Phase string }
+		}
 	}
 	if err := json.Unmarshal(data, &list); err != nil {
 		return nil, fmt.Errorf("reading the list of Ats: %w", err)

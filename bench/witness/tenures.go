@@ -87,15 +87,10 @@ func (s *sweep) pass(order []int32, group func(write) int32, kind Kind, sameObje
 		return cmp.Or(cmp.Compare(group(ws[a]), group(ws[b])), cmp.Compare(ws[b].epoch, ws[a].epoch),
 			cmp.Compare(ws[a].start, ws[b].start), cmp.Compare(a, b))
 	})
-	for from := 0; from < len(order); {
-		to := from + 1
-		for to < len(order) && group(ws[order[to]]) == group(ws[order[from]]) {
-			to++
+	for run := range runs(order, func(a, b int32) bool { return group(ws[a]) == group(ws[b]) }) {
+		if ws[run[0]].epoch != ws[run[len(run)-1]].epoch {
+			concurrent += s.run(run, kind, sameObject, skew)
 		}
-		if ws[order[from]].epoch != ws[order[to-1]].epoch {
-			concurrent += s.run(order[from:to], kind, sameObject, skew)
-		}
-		from = to
 	}
 	return concurrent
 }
@@ -106,21 +101,18 @@ func (s *sweep) run(run []int32, kind Kind, sameObject bool, skew int64) (concur
 		s.set = make([]bool, len(s.peaks))
 		s.told = make(map[int32]bool)
 	}
-	for from := 0; from < len(run); {
-		to := from
-		for to < len(run) && ws[run[to]].epoch == ws[run[from]].epoch {
-			inFlight, hi := s.above(run[to], sameObject, skew)
+	for equal := range runs(run, func(a, b int32) bool { return ws[a].epoch == ws[b].epoch }) {
+		for _, i := range equal {
+			inFlight, hi := s.above(i, sameObject, skew)
 			if hi >= 0 {
-				s.report(kind, run[to], hi)
+				s.report(kind, i, hi)
 			} else if inFlight {
 				concurrent++
 			}
-			to++
 		}
-		for _, i := range run[from:to] {
+		for _, i := range equal {
 			s.raise(i)
 		}
-		from = to
 	}
 	for _, shard := range s.touched {
 		s.set[shard] = false
