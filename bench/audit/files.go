@@ -98,16 +98,15 @@ func (l Log) age() int64 {
 func Missing(logs []Log) []string {
 	var missing []string
 	for i, l := range logs {
-		last := i == len(logs)-1 || filepath.Dir(logs[i+1].Path) != filepath.Dir(l.Path)
-		switch dir := filepath.Dir(l.Path); {
-		case !last && l.number > 0:
-			for n := l.number - 1; n > logs[i+1].number; n-- {
-				missing = append(missing, filepath.Join(dir, fmt.Sprintf("audit.log.%d", n)))
-			}
-		case last && (l.number > 0 || !l.Rotated.IsZero()):
-			for n := l.number - 1; n > 0; n-- {
-				missing = append(missing, filepath.Join(dir, fmt.Sprintf("audit.log.%d", n)))
-			}
+		dir, next := filepath.Dir(l.Path), 0
+		last := i == len(logs)-1 || filepath.Dir(logs[i+1].Path) != dir
+		if !last {
+			next = logs[i+1].number
+		}
+		for n := l.number - 1; n > next; n-- {
+			missing = append(missing, filepath.Join(dir, fmt.Sprintf("audit.log.%d", n)))
+		}
+		if last && (l.number > 0 || !l.Rotated.IsZero()) {
 			missing = append(missing, filepath.Join(dir, "audit.log"))
 		}
 	}

@@ -62,7 +62,7 @@ func Run(ctx context.Context, s scenario.Scenario, o Options) (_ *report.Report,
 		Environment: environment(s, o), Profiled: o.Profile != "",
 	}
 	defer r.progress.close()
-	before, known := usageNow()
+	before := usageNow()
 	points := s.Sweep
 	if len(points) == 0 {
 		points = []int{s.Fleet.Replicas}
@@ -85,7 +85,7 @@ func Run(ctx context.Context, s scenario.Scenario, o Options) (_ *report.Report,
 			}
 		}
 	}
-	r.judgeMachine(before, known)
+	r.judgeMachine(before)
 	r.finish()
 	return r.report, nil
 }
