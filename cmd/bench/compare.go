@@ -34,19 +34,6 @@ func readReport(path string) (*report.Report, error) {
 	return &r, nil
 }
 
-// readReports reads several.
-func readReports(paths []string) ([]*report.Report, error) {
-	var reports []*report.Report
-	for _, path := range paths {
-		r, err := readReport(path)
-		if err != nil {
-			return nil, err
-		}
-		reports = append(reports, r)
-	}
-	return reports, nil
-}
-
 // onReports returns a command that takes at least and at most so many reports; most 0 means no limit.
 func onReports(use, short string, least, most int, run func(io.Writer, []*report.Report) error) *cobra.Command {
 	return &cobra.Command{
@@ -58,9 +45,13 @@ func onReports(use, short string, least, most int, run func(io.Writer, []*report
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			reports, err := readReports(args)
-			if err != nil {
-				return err
+			var reports []*report.Report
+			for _, path := range args {
+				r, err := readReport(path)
+				if err != nil {
+					return err
+				}
+				reports = append(reports, r)
 			}
 			return run(cmd.OutOrStdout(), reports)
 		},

@@ -35,6 +35,10 @@ func TestBenchExitsAndSaysWhy(t *testing.T) {
 	clean := logDir(t, line("1", "1")+line("2", "2"))
 	fallen := logDir(t, line("2", "1")+line("1", "2"))
 	garbage := logDir(t, "garbage\n")
+	other := filepath.Join(t.TempDir(), "other.json")
+	if err := os.WriteFile(other, []byte(`{"schema":"x"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	waived := []string{"--unwitnessed", "a few lines", "--waive", "no-body=level Metadata"}
 	tests := []struct {
 		name           string
@@ -66,6 +70,20 @@ func TestBenchExitsAndSaysWhy(t *testing.T) {
 			"only missing evidence can be waived"},
 		{"a restore without its time", []string{"witness", clean, "--restored", "home"}, exitUsage, "", "want CLUSTER=TIME"},
 		{"a log with a violation", []string{"witness", fallen}, exitFindings, "falling-epoch", ""},
+
+		{"the scenarios", []string{"list"}, exitOK, "dead-cluster", ""},
+		{"list takes none", []string{"list", "x"}, exitUsage, "", `"x"`},
+		{"no scenario", []string{"run"}, exitUsage, "", "want a scenario"},
+		{"an unknown scenario", []string{"run", "at-brust"}, exitUsage, "", "at-burst"},
+		{"two scenarios", []string{"run", "crash", "churn"}, exitUsage, "", `"churn"`},
+		{"an unknown flag of run", []string{"run", "--jsno", "x"}, exitUsage, "", "jsno"},
+		{"an impossible value", []string{"run", "churn", "--set", "replicas=0"}, exitUsage, "", "fleet.replicas"},
+		{"tour takes none", []string{"tour", "x"}, exitUsage, "", `"x"`},
+		{"one report to compare", []string{"compare", other}, exitUsage, "", "compare A B"},
+		{"no report", []string{"check", other}, exitUsage, "", `"x"`},
+		{"no such file", []string{"check", "/no/such.json"}, exitUsage, "", "/no/such.json"},
+		{"a floor of no cluster", []string{"floor"}, exitUsage, "", "kubeconfig"},
+		{"not a number", []string{"algorithms", "--replicas", "1,x"}, exitUsage, "", `"x"`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

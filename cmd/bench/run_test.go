@@ -40,62 +40,24 @@ func write(t *testing.T, r report.Report) string {
 	return path
 }
 
-func TestWhatIsAskedInTheWrongWayIsSaidInOneLine(t *testing.T) {
-	other := filepath.Join(t.TempDir(), "other.json")
-	if err := os.WriteFile(other, []byte(`{"schema":"x"}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for name, c := range map[string]struct {
-		args []string
-		want string
-	}{
-		"no scenario":       {[]string{"run"}, "want a scenario"},
-		"unknown scenario":  {[]string{"run", "at-brust"}, "at-burst"},
-		"two scenarios":     {[]string{"run", "crash", "churn"}, `"churn"`},
-		"unknown flag":      {[]string{"run", "--jsno", "x"}, "jsno"},
-		"impossible value":  {[]string{"run", "crash", "--set", "replicas=0"}, "fleet.replicas"},
-		"list takes none":   {[]string{"list", "x"}, `"x"`},
-		"one report":        {[]string{"compare", other}, "compare A B"},
-		"no report":         {[]string{"check", other}, `"x"`},
-		"no such file":      {[]string{"check", "/no/such.json"}, "/no/such.json"},
-		"floor needs ones":  {[]string{"floor"}, "kubeconfig"},
-		"not a number":      {[]string{"algorithms", "--replicas", "1,x"}, `"x"`},
-		"tour takes no arg": {[]string{"tour", "x"}, `"x"`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var out, errs strings.Builder
-			if code := run(c.args, &out, &errs); code != exitUsage {
-				t.Errorf("exit code %d, want %d", code, exitUsage)
-			}
-			if !strings.Contains(errs.String(), c.want) {
-				t.Errorf("got %q, want %s", errs.String(), c.want)
-			}
-		})
-	}
-}
-
 func TestCheckTellsByItsExitCodeWhetherAllThresholdsHold(t *testing.T) {
-	for lost, want := range map[int]int{0: exitOK, 2: exitFindings} {
+	own := report.Report{Schema: report.Schema, Scenario: "own", Valid: true, Results: &report.Results{}}
+	invalid := own
+	invalid.Valid, invalid.Reasons = false, []string{"tenure: the witness found 1 violation"}
+	for name, c := range map[string]struct {
+		file string
+		code int
+		says string
+	}{
+		"all hold":      {writeReport(t, 0), exitOK, "results.lost"},
+		"one doesn't":   {writeReport(t, 2), exitFindings, "results.lost"},
+		"none is given": {write(t, own), exitOK, ""},
+		"not valid":     {write(t, invalid), exitFindings, "INVALID: tenure: the witness"},
+	} {
 		var out, errs strings.Builder
-		if code := run([]string{"check", writeReport(t, lost)}, &out, &errs); code != want {
-			t.Errorf("%d lost: exit code %d, want %d: %s%s", lost, code, want, out.String(), errs.String())
-		}
-		if !strings.Contains(out.String(), "results.lost") {
-			t.Errorf("no word about what was checked: %q", out.String())
-		}
-	}
-}
-
-func TestAReportThatIsNotValidIsAFinding(t *testing.T) {
-	for valid, want := range map[bool]int{true: exitOK, false: exitFindings} {
-		r := report.Report{Schema: report.Schema, Scenario: "own", Valid: valid, Results: &report.Results{}}
-		if !valid {
-			r.Reasons = []string{"tenure: the witness found 1 violation"}
-		}
-		var out, errs strings.Builder
-		if code := run([]string{"check", write(t, r)}, &out, &errs); code != want ||
-			strings.Contains(out.String(), "INVALID") == valid {
-			t.Errorf("valid %v: exit code %d: %s%s", valid, code, out.String(), errs.String())
+		if code := run([]string{"check", c.file}, &out, &errs); code != c.code || !strings.Contains(out.String(), c.says) ||
+			strings.Contains(out.String(), "INVALID") != (name == "not valid") {
+			t.Errorf("%s: exit code %d, want %d and %q: %s%s", name, code, c.code, c.says, out.String(), errs.String())
 		}
 	}
 }
@@ -144,12 +106,5 @@ func TestPoolHoldsTheTurnsOfAllRunsAgainstTheThresholds(t *testing.T) {
 		if !strings.Contains(out.String(), "2 runs") || !strings.Contains(out.String(), "results.lost") {
 			t.Errorf("got %q", out.String())
 		}
-	}
-}
-
-func TestListNamesEveryScenario(t *testing.T) {
-	var out, errs strings.Builder
-	if code := run([]string{"list"}, &out, &errs); code != exitOK || !strings.Contains(out.String(), "dead-cluster") {
-		t.Errorf("exit code %d: %q %q", code, out.String(), errs.String())
 	}
 }
