@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"sync"
@@ -225,25 +224,22 @@ func stateOf(r *lab.Replica, asked bool) string {
 	return starting
 }
 
-// endOf is when an incarnation ended: its lapse, else the killing of its process. The lock is held.
-func (b *board) endOf(incarnation string, kills map[string]time.Time) *time.Time {
+// endOf is when an incarnation ended: its lapse, else the killing of its process, else zero. The lock is held.
+func (b *board) endOf(incarnation string, kills map[string]time.Time) time.Time {
 	if at, ok := b.lapses[incarnation]; ok {
-		return &at
+		return at
 	}
-	if at, ok := kills[lab.ReplicaOf(incarnation)]; ok {
-		return &at
-	}
-	return nil
+	return kills[lab.ReplicaOf(incarnation)]
 }
 
 // clusterViews counts the Ats; the lock is held.
 func (b *board) clusterViews() []clusterView {
-	views := map[string]*clusterView{}
-	for _, name := range workloadClusters {
-		views[name] = &clusterView{name: name}
+	views := make([]clusterView, len(workloadClusters))
+	for i, name := range workloadClusters {
+		views[i].name = name
 	}
 	for id, phase := range b.phases {
-		v := views[id.cluster]
+		v := &views[slices.Index(workloadClusters, id.cluster)]
 		switch phase {
 		case cnatv1alpha1.AtDone:
 			v.done++
@@ -253,11 +249,5 @@ func (b *board) clusterViews() []clusterView {
 			v.pending++
 		}
 	}
-	list := make([]clusterView, 0, len(views))
-	for _, v := range slices.SortedFunc(maps.Values(views), func(x, y *clusterView) int {
-		return cmp.Compare(slices.Index(workloadClusters, x.name), slices.Index(workloadClusters, y.name))
-	}) {
-		list = append(list, *v)
-	}
-	return list
+	return views
 }

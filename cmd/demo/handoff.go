@@ -29,18 +29,18 @@ type handoff struct {
 // gap returns how long no replica served the shard, in milliseconds; nil while that isn't known. began is the first
 // tenure from this handoff on that was served: usually the one that the handoff made, a later one if that holder
 // lapsed before it served. If the old holder said when it stopped, the new holder's log has the gap since then. A
-// dead holder couldn't say it, so the gap of a crash counts from end, when the old holder lapsed or was killed; nil
+// dead holder couldn't say it, so the gap of a crash counts from end, when the old holder lapsed or was killed; zero
 // if it did neither.
-func gap(h handoff, began *lab.Line, end *time.Time) *float64 {
+func gap(h handoff, began *lab.Line, end time.Time) *float64 {
 	if began == nil {
 		return nil
 	}
 	ms := began.GapMS
 	switch {
-	case h.Kind == protocol.Crash && end == nil:
+	case h.Kind == protocol.Crash && end.IsZero():
 		return nil
 	case h.Kind == protocol.Crash:
-		ms = milli(began.Time.Sub(*end))
+		ms = milli(began.Time.Sub(end))
 	case began.Epoch != h.Epoch:
 		ms = milli(began.Time.Sub(h.time))
 	}

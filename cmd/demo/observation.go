@@ -68,14 +68,9 @@ func (st *story) gather(ctx context.Context) (*observation, error) {
 		return nil, err
 	}
 	for _, name := range workloadClusters {
-		if err := o.readWorkload(ctx, st.fleet, name); err != nil {
+		if err := o.readWorkload(ctx, st.fleet, name, discarded); err != nil {
 			return nil, err
 		}
-		w := o.watches[name]
-		if discarded != nil {
-			w.discarded = new(discarded[name])
-		}
-		o.watches[name] = w
 	}
 	if o.second, err = st.readSecond(o.creates); err != nil {
 		return nil, err
@@ -115,7 +110,7 @@ func (o *observation) readHome(ctx context.Context, home client.Client) error {
 	return nil
 }
 
-func (o *observation) readWorkload(ctx context.Context, f *lab.Fleet, name string) error {
+func (o *observation) readWorkload(ctx context.Context, f *lab.Fleet, name string, discarded map[string]int) error {
 	c := f.Client(name)
 	for _, ns := range atNamespaces {
 		ats, pods := &cnatv1alpha1.AtList{}, &corev1.PodList{}
@@ -134,6 +129,9 @@ func (o *observation) readWorkload(ctx context.Context, f *lab.Fleet, name strin
 	}
 	o.creates[name] = facts
 	w := watchFacts{selectors: len(facts.selectors), unfiltered: facts.unfiltered}
+	if discarded != nil {
+		w.discarded = new(discarded[name])
+	}
 	for _, selector := range facts.selectors {
 		covered, strangers, err := replay(ctx, c, selector)
 		if err != nil {

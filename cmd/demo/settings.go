@@ -97,7 +97,8 @@ func (s *settings) locate() error {
 	if entries, _ := os.ReadDir(s.dir); s.dir != "" && len(entries) > 0 {
 		return fmt.Errorf("folder %s is not empty: the demo needs fresh clusters; remove it or name another one", s.dir)
 	}
-	if s.json != "" && !isFolder(filepath.Dir(s.json)) { // better now than after the run
+	if info, err := os.Stat(filepath.Dir(s.json)); s.json != "" && (err != nil || !info.IsDir()) {
+		// better now than after the run
 		return fmt.Errorf("no folder for the result %s: make it, or name another file with DEMO_JSON", s.json)
 	}
 	if _, err := lab.Root(); err != nil {
@@ -105,9 +106,4 @@ func (s *settings) locate() error {
 	}
 	s.tenure, err = lab.FindTenure(s.tenure)
 	return err
-}
-
-func isFolder(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.IsDir()
 }

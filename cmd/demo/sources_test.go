@@ -140,15 +140,15 @@ func TestGapOfACrashCountsFromItsEnd(t *testing.T) {
 		name  string
 		h     handoff
 		began *lab.Line
-		end   *time.Time
+		end   time.Time
 		want  *float64
 	}{
-		{"a crash", crash, &a, &end, new(4500.0)},
-		{"a crash whose time nobody knows", crash, &a, nil, nil},
-		{"a crash that nobody has taken over yet", crash, nil, &end, nil},
-		{"a planned move", planned, &a, nil, new(0.5)},
-		{"a planned move that isn't through", planned, nil, nil, nil},
-		{"a planned move to one that lapsed before it began", skipped, &a, nil, new(3500.0)},
+		{"a crash", crash, &a, end, new(4500.0)},
+		{"a crash whose time nobody knows", crash, &a, time.Time{}, nil},
+		{"a crash that nobody has taken over yet", crash, nil, end, nil},
+		{"a planned move", planned, &a, time.Time{}, new(0.5)},
+		{"a planned move that isn't through", planned, nil, time.Time{}, nil},
+		{"a planned move to one that lapsed before it began", skipped, &a, time.Time{}, new(3500.0)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if diff := cmp.Diff(c.want, gap(c.h, c.began, c.end)); diff != "" {

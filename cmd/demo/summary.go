@@ -52,7 +52,7 @@ func look(s *settings, f *lab.Fleet, b *board) string {
 	}
 	kubectl := func(cluster, rest string) string {
 		return fmt.Sprintf("  %s kubectl --kubeconfig $D/%s %s\n", relative(s.controlplane),
-			inside(f, f.Planes.Cluster(cluster).Kubeconfig()), rest)
+			strings.TrimPrefix(f.Planes.Cluster(cluster).Kubeconfig(), dir+"/"), rest)
 	}
 	text := fmt.Sprintf("  D=%s    # look further, in another terminal:\n", dir) +
 		kubectl(homeCluster, "get shards -n "+namespace+" -o wide") +
@@ -89,14 +89,6 @@ func sights(s *settings, f *lab.Fleet, traces []traceFacts) string {
 			command+strings.Join(t.arguments, " "))
 	}
 	return text
-}
-
-// inside is a path below the folder of the control planes.
-func inside(f *lab.Fleet, path string) string {
-	if short, err := filepath.Rel(f.Planes.Dir(), path); err == nil {
-		return short
-	}
-	return path
 }
 
 // relative shortens a path for typing, where that is shorter.
