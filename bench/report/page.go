@@ -53,12 +53,6 @@ type ratioRow struct {
 	Interval        bool
 }
 
-// fleetRow is one fleet in the table of latencies.
-type fleetRow struct {
-	Name    string
-	Results *Results
-}
-
 // content is what the page shows.
 type content struct {
 	*Report
@@ -71,7 +65,6 @@ type content struct {
 	Bars      []bars
 	Ratios    []ratioRow
 	One       float64
-	Fleets    []fleetRow
 	ConfigRaw string
 }
 
@@ -99,15 +92,6 @@ func HTML(w io.Writer, r *Report) error {
 	}
 	c.Ratios, c.One = ratioRows(r.Ratios)
 	c.Ownership, c.Holders = ownershipPlot(r.Results)
-	if len(r.Sweep) == 0 {
-		c.Fleets = append(c.Fleets, fleetRow{"tenure", r.Results})
-	}
-	for _, s := range r.Sweep {
-		c.Fleets = append(c.Fleets, fleetRow{Count(s.Replicas, "replica"), s.Results})
-	}
-	for _, name := range slices.Sorted(maps.Keys(r.References)) {
-		c.Fleets = append(c.Fleets, fleetRow{name, r.References[name]})
-	}
 	c.Plots = plots(r, c)
 	if err := pageTemplate.Execute(w, c); err != nil {
 		return fmt.Errorf("writing the page: %w", err)
@@ -125,9 +109,9 @@ func plots(r *Report, c content) []*plot {
 	}
 	add(scalePlot(r))
 	add(kneePlot(r.Knee))
-	if len(c.Fleets) > 1 {
+	if fleets := r.Fleets(); len(fleets) > 1 {
 		var list []Latency
-		for _, f := range c.Fleets {
+		for _, f := range fleets {
 			if f.Results.Converge != nil {
 				list = append(list, Latency{Name: f.Name, Q: f.Results.Converge})
 			}

@@ -1,6 +1,8 @@
 package report
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/tenure-dev/tenure/bench/record"
@@ -56,6 +58,26 @@ type Report struct {
 
 	// Checks are the scenario's thresholds and what became of them.
 	Checks []Verdict `json:"checks"`
+}
+
+// Fleet is one fleet of a run.
+type Fleet struct {
+	Name    string
+	Results *Results
+}
+
+// Fleets lists ours, or all of a sweep, and then the references by their names.
+func (r *Report) Fleets() (all []Fleet) {
+	if len(r.Sweep) == 0 {
+		all = append(all, Fleet{"tenure", r.Results})
+	}
+	for _, s := range r.Sweep {
+		all = append(all, Fleet{Count(s.Replicas, "replica"), s.Results})
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.References)) {
+		all = append(all, Fleet{name, r.References[name]})
+	}
+	return all
 }
 
 // Environment is where it ran.

@@ -2,7 +2,6 @@ package run
 
 import (
 	"fmt"
-	"iter"
 	"slices"
 	"strconv"
 	"time"
@@ -58,25 +57,6 @@ func (r *runner) judgeWitness(name string, results *report.Results) {
 	if n := results.Violations; n != nil && *n > 0 {
 		r.invalid("%s: the witness found %s in the audit logs: %s", name, report.Count(*n, "violation"),
 			results.FirstViolation)
-	}
-}
-
-// everyResult lists all results of a report by a name.
-func everyResult(p *report.Report) iter.Seq2[string, *report.Results] {
-	return func(yield func(string, *report.Results) bool) {
-		if len(p.Sweep) == 0 && !yield(string(ours), p.Results) {
-			return
-		}
-		for _, s := range p.Sweep {
-			if !yield(report.Count(s.Replicas, "replica"), s.Results) {
-				return
-			}
-		}
-		for _, name := range sortedKeys(p.References) {
-			if !yield(name, p.References[name]) {
-				return
-			}
-		}
 	}
 }
 

@@ -279,8 +279,8 @@ func (r *runner) finish() {
 	p.Knee = knee(r.scenario.Load, p.Results.Rounds)
 	p.ScaleOut, p.WatchCost = scaleOut(r.scenario.Load, p.Sweep), watchCost(p.Sweep)
 	maps.Copy(p.Intervals, sweepIntervals(p))
-	for name, results := range everyResult(p) {
-		r.judgeGenerator(name, results)
+	for _, f := range p.Fleets() {
+		r.judgeGenerator(f.Name, f.Results)
 	}
 	p.Valid = len(p.Reasons) == 0
 }
