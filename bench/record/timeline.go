@@ -1,6 +1,7 @@
 package record
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"sync"
@@ -139,10 +140,7 @@ func (t *Timeline) Spans(start, end time.Time) []Span {
 		}
 	}
 	slices.SortFunc(spans, func(a, b Span) int {
-		if c := strings.Compare(a.Shard, b.Shard); c != 0 {
-			return c
-		}
-		return int(a.Epoch - b.Epoch)
+		return cmp.Or(strings.Compare(a.Shard, b.Shard), cmp.Compare(a.Epoch, b.Epoch))
 	})
 	return spans
 }

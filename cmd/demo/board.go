@@ -52,7 +52,6 @@ type snapshot struct {
 	wanted                  int // shards that there will be once all clusters are known
 	shards                  int // not retired
 	held                    int // by a replica that is alive and has begun to serve them
-	claims                  int // first holders of a shard
 	handoffs                []handoff
 }
 
@@ -93,7 +92,6 @@ type board struct {
 	figures     map[string]figures
 	phases      map[atID]cnatv1alpha1.AtPhase
 	shards      map[string]*tenurev1alpha1.Shard
-	claims      int
 	handoffs    []handoff
 	activations map[tenureID]lab.Line
 	lapses      map[string]time.Time // by incarnation
@@ -162,8 +160,7 @@ func (b *board) setShard(s *tenurev1alpha1.Shard) {
 		return
 	}
 	if protocol.MoveKind(move.Kind) == protocol.Join && move.From == "" {
-		b.claims++ // the shard had no holder before, so nothing was handed off
-		return
+		return // the shard had no holder before, so nothing was handed off
 	}
 	b.handoffs = append(b.handoffs, handoff{
 		Shard: s.Spec.Cluster + "/" + s.Spec.Prefix, Kind: protocol.MoveKind(move.Kind), From: move.From, To: move.To,
@@ -176,7 +173,7 @@ func (b *board) snapshot() snapshot {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := snapshot{
-		elapsed: time.Since(b.began), headline: b.headline, ats: b.ats, deployments: b.deployments, claims: b.claims,
+		elapsed: time.Since(b.began), headline: b.headline, ats: b.ats, deployments: b.deployments,
 		wanted: shardsPerCluster * (1 + len(workloadClusters)),
 	}
 	share, served := map[string]int{}, map[string]int{}

@@ -14,7 +14,7 @@ import (
 func midway() snapshot {
 	return snapshot{
 		elapsed: 73 * time.Second, headline: "r2 was killed", ats: 600, deployments: 12, replicated: 4, shards: 16,
-		held: 11, claims: 16,
+		held: 11,
 		replicas: []replicaView{
 			{name: "r1", state: alive, shards: 6, figures: figures{queue: 12, reconciled: 1581}, asked: true},
 			{name: "r2", state: killed, shards: 5, figures: figures{queue: 3, reconciled: 978}, asked: true},
