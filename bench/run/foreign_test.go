@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -24,21 +23,12 @@ import (
 
 func TestARunInClustersOfOthersLeavesNothingBehind(t *testing.T) {
 	o := options(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	defer cancel()
 	f := labtest.Fleet(t, lab.Options{Workloads: []string{"west"}, Bare: true, Untold: true,
 		Direct: true, Tenure: o.Tenure})
 	home, west := f.Planes.Cluster(homeCluster).Kubeconfig(), f.Planes.Cluster("west").Kubeconfig()
 	o.ControlPlane = ""
 	o.Kubeconfigs = map[string]string{homeCluster: home, "west": west}
-	s, err := scenario.Parse([]byte(smoke), []string{"compare=[]", "unwitnessed=a test"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := Run(ctx, s, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := carryOut(t, o, smoke, "compare=[]", "unwitnessed=a test")
 	if res := r.Results; !r.Valid || res.Objects != 20 || res.Lost != 0 || res.QueueLatency == nil {
 		t.Errorf("valid %v %v, %d objects, %d lost, queue latency %v; want all of 20", r.Valid, r.Reasons, res.Objects,
 			res.Lost, res.QueueLatency)
@@ -48,7 +38,7 @@ func TestARunInClustersOfOthersLeavesNothingBehind(t *testing.T) {
 	}
 	for cluster := range o.Kubeconfigs {
 		list := &corev1.NamespaceList{}
-		if err := f.Client(cluster).List(ctx, list); err != nil {
+		if err := f.Client(cluster).List(t.Context(), list); err != nil {
 			t.Fatal(err)
 		}
 		for _, n := range list.Items {

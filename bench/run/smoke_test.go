@@ -56,21 +56,28 @@ thresholds:
 - {figure: references.floor.api_writes_per_object, max: 3, min: 3, why: what the floor is}
 `
 
-func TestARunOfEverythingAsSmallAsCanBe(t *testing.T) {
-	s, err := scenario.Parse([]byte(smoke), nil)
+// carryOut runs a scenario.
+func carryOut(t *testing.T, o Options, text string, settings ...string) *report.Report {
+	t.Helper()
+	s, err := scenario.Parse([]byte(text), settings)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
-	r, err := Run(ctx, s, options(t))
+	r, err := Run(ctx, s, o)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return r
+}
+
+func TestARunOfEverythingAsSmallAsCanBe(t *testing.T) {
+	r := carryOut(t, options(t), smoke)
 	if !r.Valid {
 		t.Errorf("not valid: %v", r.Reasons)
 	}
-	verdicts, err := check.Check(r, s.Thresholds, nil)
+	verdicts, err := check.Check(r, r.Config.Thresholds, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,16 +138,7 @@ load: {arrivals: closed, clients: 8, count: 2400}
 `
 
 func TestARunInTurns(t *testing.T) {
-	s, err := scenario.Parse([]byte(turning), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	defer cancel()
-	r, err := Run(ctx, s, options(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := carryOut(t, options(t), turning)
 	if !r.Valid || r.Results.Lost > 0 || len(r.Results.Turns[samples.Untraced]) == 0 {
 		t.Errorf("valid %v (%v), %d lost, turns %v", r.Valid, r.Reasons, r.Results.Lost, r.Results.Turns)
 	}
