@@ -343,18 +343,11 @@ func (t *tally) results() (*report.Results, error) {
 
 // meanOf is the mean of a figure over the rounds, nil if a round doesn't have it.
 func meanOf(rounds []report.Round, figure string) *float64 {
-	var total float64
-	for _, r := range rounds {
-		value, ok := r.Figures[figure]
-		if !ok {
-			return nil
-		}
-		total += value
-	}
-	if len(rounds) == 0 {
+	values := report.Column(rounds, figure)
+	if len(values) == 0 {
 		return nil
 	}
-	return new(total / float64(len(rounds)))
+	return new(sum(values) / float64(len(values)))
 }
 
 // addHandoffs reads from the replicas' logs what moves cost.

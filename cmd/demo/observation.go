@@ -75,7 +75,7 @@ func (st *story) gather(ctx context.Context) (*observation, error) {
 	if o.second, err = st.readSecond(o.creates); err != nil {
 		return nil, err
 	}
-	if o.traces, err = st.findTraces(ctx, o.handoffs); err != nil {
+	if o.traces, err = st.findTraces(ctx); err != nil {
 		return nil, err
 	}
 	o.witness, err = witness.Read(st.fleet.Planes.Dir(),

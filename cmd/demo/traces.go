@@ -65,17 +65,11 @@ func queryPort() int {
 
 // findTraces looks in Jaeger for the three things worth seeing. It repeats that until their traces are complete, or
 // time is up.
-func (st *story) findTraces(ctx context.Context, handoffs []handoff) ([]traceFacts, error) {
+func (st *story) findTraces(ctx context.Context) ([]traceFacts, error) {
 	client := &jaeger.Client{URL: st.fleet.Jaeger.QueryURL()}
 	var found []traceFacts
-	for _, find := range []func(context.Context, *jaeger.Client) (traceFacts, error){
-		st.traceAt,
-		func(ctx context.Context, c *jaeger.Client) (traceFacts, error) {
-			return st.traceHandoff(ctx, c, handoffs)
-		},
-		st.traceSlowest,
-	} {
-		facts, err := findTrace(ctx, func(ctx context.Context) (traceFacts, error) { return find(ctx, client) })
+	for _, find := range []finder{st.traceAt, st.traceHandoff, st.traceSlowest} {
+		facts, err := find.until(ctx, client)
 		if err != nil {
 			return nil, err
 		}
@@ -84,12 +78,15 @@ func (st *story) findTraces(ctx context.Context, handoffs []handoff) ([]traceFac
 	return found, nil
 }
 
-// findTrace asks until nothing is missing, or time is up.
-func findTrace(ctx context.Context, find func(context.Context) (traceFacts, error)) (traceFacts, error) {
+// finder looks for one of them.
+type finder func(context.Context, *jaeger.Client) (traceFacts, error)
+
+// until asks until nothing is missing, or time is up.
+func (find finder) until(ctx context.Context, client *jaeger.Client) (traceFacts, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, tracesWithin, errTimeUp)
 	defer cancel()
 	for {
-		facts, err := find(ctx)
+		facts, err := find(ctx, client)
 		if err != nil && !errors.Is(context.Cause(ctx), errTimeUp) {
 			return facts, err
 		}
@@ -124,9 +121,9 @@ func (st *story) traceAt(ctx context.Context, client *jaeger.Client) (traceFacts
 }
 
 // traceHandoff finds the planned move with the longest gap, of the shards of workload clusters, once they had Ats.
-func (st *story) traceHandoff(ctx context.Context, client *jaeger.Client, handoffs []handoff) (traceFacts, error) {
+func (st *story) traceHandoff(ctx context.Context, client *jaeger.Client) (traceFacts, error) {
 	facts := traceFacts{what: "a handoff", about: "a planned move", missing: "there was none"}
-	moved := longestPlanned(handoffs, st.loaded)
+	moved := longestPlanned(st.board.snapshot().handoffs, st.loaded)
 	if moved == nil {
 		return facts, nil
 	}
