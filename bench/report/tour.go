@@ -10,7 +10,7 @@ import (
 //go:embed tour.html
 var tourText string
 
-var tourTemplate = template.Must(template.New("tour").Parse(tourText))
+var tourTemplate = template.Must(template.Must(pageTemplate.Clone()).New("tour").Parse(tourText))
 
 // Stop is one scenario of a tour.
 type Stop struct {
