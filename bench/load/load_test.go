@@ -130,13 +130,17 @@ func (n *notes) generator(l scenario.Load, clusters ...*Cluster) *Generator {
 	}
 }
 
+// ofOne makes a generator of a load for one cluster, with the cluster's server and with what is called.
+func ofOne(t *testing.T, l scenario.Load) (*server, *notes, *Generator) {
+	t.Helper()
+	s, n := newServer(t), &notes{}
+	return s, n, n.generator(l, s.cluster(t, "west"))
+}
+
 func TestAClosedLoadDoesNotWaitForEver(t *testing.T) {
-	s := newServer(t)
-	var n notes
-	l := scenario.Load{Arrivals: scenario.Closed, Count: 2, Due: scenario.DueNow, Clients: 1}
-	g := n.generator(l, s.cluster(t, "west"))
+	_, _, g := ofOne(t, scenario.Load{Arrivals: scenario.Closed, Count: 2, Due: scenario.DueNow, Clients: 1})
 	g.Window, g.Patience = make(chan struct{}, 1), 50*time.Millisecond
-	_, err := g.Run(t.Context(), g.Begin(2), Offsets(l, rng()))
+	_, err := g.Run(t.Context(), g.Begin(2), Offsets(g.Load, rng()))
 	if err == nil || !strings.Contains(err.Error(), "became DONE") {
 		t.Errorf("the second At of two, the first of which is never DONE: %v", err)
 	}
@@ -144,17 +148,14 @@ func TestAClosedLoadDoesNotWaitForEver(t *testing.T) {
 
 func TestAClosedLoadWaitsForTheEndOfWhatIsUnderWay(t *testing.T) {
 	const window, count = 3, 40
-	s := newServer(t)
-	var n notes
-	l := scenario.Load{Arrivals: scenario.Closed, Count: count, Due: scenario.DueNow, Clients: window}
-	g := n.generator(l, s.cluster(t, "west"))
+	s, n, g := ofOne(t, scenario.Load{Arrivals: scenario.Closed, Count: count, Due: scenario.DueNow, Clients: window})
 	g.Window = make(chan struct{}, window)
 	most, ended := 0, 0
 	stop := time.AfterFunc(time.Minute, func() { t.Error("it never ends"); close(g.Window) })
 	defer stop.Stop()
 	done := make(chan error, 1)
 	go func() {
-		_, err := g.Run(t.Context(), g.Begin(count), Offsets(l, rng()))
+		_, err := g.Run(t.Context(), g.Begin(count), Offsets(g.Load, rng()))
 		done <- err
 	}()
 	for ended < count {
@@ -179,14 +180,11 @@ func TestAClosedLoadWaitsForTheEndOfWhatIsUnderWay(t *testing.T) {
 }
 
 func TestAStallingServerMakesTheGeneratorLateAndDoesNotMoveTheIntendedTimes(t *testing.T) {
-	s := newServer(t)
+	s, n, g := ofOne(t, scenario.Load{Arrivals: scenario.Constant, Rate: 100,
+		Duration: scenario.Duration(200 * time.Millisecond), Due: scenario.DueNow, Clients: 2})
 	s.delay = 100 * time.Millisecond
-	var n notes
-	l := scenario.Load{Arrivals: scenario.Constant, Rate: 100, Duration: scenario.Duration(200 * time.Millisecond),
-		Due: scenario.DueNow, Clients: 2}
-	g := n.generator(l, s.cluster(t, "west"))
 	start := g.Begin(20)
-	o, err := g.Run(t.Context(), start, Offsets(l, rng()))
+	o, err := g.Run(t.Context(), start, Offsets(g.Load, rng()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -292,12 +290,9 @@ func TestWhatWasPreloadedIsChangedInTurnsAtItsRate(t *testing.T) {
 }
 
 func TestAtsThatAreDueTogetherAreAllThereBefore(t *testing.T) {
-	s := newServer(t)
-	var n notes
-	l := scenario.Load{Arrivals: scenario.Burst, Count: 20, Due: scenario.DueTogether, Clients: 8}
-	g := n.generator(l, s.cluster(t, "west"))
+	_, n, g := ofOne(t, scenario.Load{Arrivals: scenario.Burst, Count: 20, Due: scenario.DueTogether, Clients: 8})
 	start := g.Begin(1000) // 4 s ahead at least: a busy machine has made all by then
-	o, err := g.Run(t.Context(), start, Offsets(l, rng()))
+	o, err := g.Run(t.Context(), start, Offsets(g.Load, rng()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -312,13 +307,11 @@ func TestAtsThatAreDueTogetherAreAllThereBefore(t *testing.T) {
 }
 
 func TestAnEditedAtCountsFromItsEdit(t *testing.T) {
-	s := newServer(t)
-	var n notes
-	l := scenario.Load{Arrivals: scenario.Constant, Rate: 50, Duration: scenario.Duration(100 * time.Millisecond),
-		Edit: scenario.Duration(150 * time.Millisecond), Due: scenario.DueNow, Clients: 8}
-	g := n.generator(l, s.cluster(t, "west"))
+	s, n, g := ofOne(t, scenario.Load{Arrivals: scenario.Constant, Rate: 50,
+		Duration: scenario.Duration(100 * time.Millisecond), Edit: scenario.Duration(150 * time.Millisecond),
+		Due: scenario.DueNow, Clients: 8})
 	start := g.Begin(5)
-	if _, err := g.Run(t.Context(), start, Offsets(l, rng())); err != nil {
+	if _, err := g.Run(t.Context(), start, Offsets(g.Load, rng())); err != nil {
 		t.Fatal(err)
 	}
 	posts, patches := 0, 0
@@ -341,12 +334,9 @@ func TestAnEditedAtCountsFromItsEdit(t *testing.T) {
 }
 
 func TestARefusalEndsTheLoadWithTheAtNamed(t *testing.T) {
-	s := newServer(t)
+	s, _, g := ofOne(t, scenario.Load{Arrivals: scenario.Burst, Count: 500, Due: scenario.DueNow, Clients: 2})
 	s.status = http.StatusForbidden
-	var n notes
-	l := scenario.Load{Arrivals: scenario.Burst, Count: 500, Due: scenario.DueNow, Clients: 2}
-	g := n.generator(l, s.cluster(t, "west"))
-	_, err := g.Run(t.Context(), g.Begin(500), Offsets(l, rng()))
+	_, err := g.Run(t.Context(), g.Begin(500), Offsets(g.Load, rng()))
 	if err == nil || !strings.Contains(err.Error(), "At at-00") || !strings.Contains(err.Error(), "403") {
 		t.Errorf("got %v", err)
 	}
