@@ -148,7 +148,7 @@ type story struct {
 	sent     map[atID]time.Time
 	loaded   time.Time     // when all Ats had been created
 	took     time.Duration // until the Ats were DONE
-	second   secondAct
+	second   secondFacts   // as far as we did it or saw it on the watches
 }
 
 func (st *story) tell(ctx context.Context) error {

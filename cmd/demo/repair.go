@@ -7,11 +7,14 @@ import (
 	"github.com/tenure-dev/tenure/test/lab"
 )
 
-// secondFacts is what the API servers and the conditions show of the second act.
+// secondFacts is what we did in the second act, and what the API servers and the conditions show of it.
 type secondFacts struct {
 	deployments int
 	within      time.Duration // until all were Replicated
-	repairs     []repair
+	// deletedName and scaledName are the copies that we changed.
+	deletedName, scaledName string
+	repairs                 []repair
+	frozenAt                time.Time
 	// frozen is how long one cluster was frozen. shownBy is how many conditions showed that, the last of them after
 	// shownAfter.
 	frozen, shownAfter time.Duration
@@ -31,21 +34,18 @@ type repair struct {
 
 // readSecond reads the second act from the audit logs.
 func (st *story) readSecond(logs map[string]auditFacts) (secondFacts, error) {
-	act, n := st.second, st.settings.deployments
+	f := st.second
 	home, err := readAudit(st.fleet.Planes.Cluster(homeCluster).AuditLog(), lab.AccountUser)
 	if err != nil {
 		return secondFacts{}, err
 	}
-	f := secondFacts{
-		deployments: n, within: act.replicated.Sub(act.created), shownBy: act.shownBy,
-		frozen: act.woken.Sub(act.frozen), shownAfter: act.shown.Sub(act.frozen), caught: act.caught.Sub(act.woken),
-		repairs: []repair{
-			{"copy deleted in " + deletedIn, logs[deletedIn].repaired("delete", act.deletedName)},
-			{"copy scaled in " + scaledIn, logs[scaledIn].repaired("update", act.scaledName)},
-		},
+	f.deployments = st.settings.deployments
+	f.repairs = []repair{
+		{"copy deleted in " + deletedIn, logs[deletedIn].repaired("delete", f.deletedName)},
+		{"copy scaled in " + scaledIn, logs[scaledIn].repaired("update", f.scaledName)},
 	}
 	for _, change := range home.meddling {
-		if change.verb != "patch" || change.received.Before(act.frozen) {
+		if change.verb != "patch" || change.received.Before(f.frozenAt) {
 			continue
 		}
 		for _, name := range workloadClusters {

@@ -19,21 +19,12 @@ const (
 	scaledTo                      = 5
 )
 
-// secondAct is what happened to the Deployments, as far as we did it or saw it on the watches.
-type secondAct struct {
-	created, replicated          time.Time
-	deletedName, scaledName      string
-	frozen, shown, woken, caught time.Time
-	shownBy                      int // sources whose condition showed the frozen cluster
-}
-
 // replicate is the second act: Deployments in all clusters, two copies that somebody meddles with, and a cluster that
 // freezes.
 func (st *story) replicate(ctx context.Context) error {
 	b, n := st.board, st.settings.deployments
 	b.say(fmt.Sprintf("all %d Ats are DONE; %d Deployments are created, to be kept in all clusters", st.settings.ats, n))
-	st.second.created = time.Now()
-	sources := planDeployments(n)
+	began, sources := time.Now(), planDeployments(n)
 	for _, d := range sources {
 		if err := st.fleet.Client(homeCluster).Create(ctx, d); err != nil {
 			return fmt.Errorf("creating Deployment %s: %w", d.Name, err)
@@ -43,7 +34,7 @@ func (st *story) replicate(ctx context.Context) error {
 	if err := st.until(ctx, replicateWithin, "all Deployments are Replicated", all); err != nil {
 		return err
 	}
-	st.second.replicated = time.Now()
+	st.second.within = time.Since(began)
 	if err := st.meddle(ctx, sources[0].Name, sources[1].Name); err != nil {
 		return err
 	}
@@ -53,7 +44,7 @@ func (st *story) replicate(ctx context.Context) error {
 	if err := st.until(ctx, replicateWithin, "all Deployments are Replicated again", all); err != nil {
 		return err
 	}
-	st.second.caught = time.Now()
+	st.second.caught = time.Since(st.second.frozenAt) - st.second.frozen
 	b.say(fmt.Sprintf("%s has caught up: everything is as wanted again", frozenIn))
 	return nil
 }
@@ -88,13 +79,13 @@ func (st *story) meddle(ctx context.Context, deleted, scaled string) error {
 func (st *story) freeze(ctx context.Context, sources []*appsv1.Deployment) (err error) {
 	b, plane := st.board, st.fleet.Planes.Cluster(frozenIn)
 	b.say(fmt.Sprintf("both are repaired; %s is frozen (SIGSTOP), and all get another image", frozenIn))
-	st.second.frozen = time.Now()
+	st.second.frozenAt = time.Now()
 	if err := plane.Pause(); err != nil {
 		return err
 	}
 	b.freeze(frozenIn)
 	defer func() {
-		st.second.woken = time.Now()
+		st.second.frozen = time.Since(st.second.frozenAt)
 		b.freeze("")
 		err = errors.Join(err, plane.Resume())
 	}()
@@ -118,7 +109,7 @@ func (st *story) freeze(ctx context.Context, sources []*appsv1.Deployment) (err 
 			st.second.shownBy = b.countSources(shows)
 			return st.second.shownBy == len(sources)
 		})
-	st.second.shown = time.Now()
+	st.second.shownAfter = time.Since(st.second.frozenAt)
 	if err == nil {
 		b.say(fmt.Sprintf("the other clusters are through, the conditions show %s; it goes on", frozenIn))
 	}
