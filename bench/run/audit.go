@@ -59,9 +59,7 @@ func (f *fleet) addAudit(out *report.Results, from, to time.Time) error {
 	violations := judged.Count()
 	if err := judged.Err(); err != nil {
 		f.say("fleet %s: %d violations: %v", f.as, violations, err)
-		first := judged.Violations[0]
-		out.FirstViolation = strings.TrimSpace(fmt.Sprintf("%s %s %s %s: %s", first.Invariant, first.Kind, first.Object,
-			first.Shard, first.Detail))
+		out.FirstViolation, _, _ = strings.Cut(judged.Violations[0].String(), "\n") // without the lines of evidence
 	}
 	out.Violations = &violations
 	out.Moves = map[protocol.MoveKind]int{
