@@ -30,37 +30,68 @@ import (
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 )
 
+// kubeconfigOf leads to a server. Those of tests have no TLS, so only an insecure policy takes it.
+func kubeconfigOf(server string) string {
+	return fmt.Sprintf("clusters: [{name: c, cluster: {server: %q}}]\nusers: [{name: u, user: {token: t}}]\n"+
+		"contexts: [{name: x, context: {cluster: c, user: u}}]\ncurrent-context: x", server)
+}
+
+func secretOf(name, text string) *corev1.Secret {
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name, UID: "u"},
+		Data:       map[string][]byte{kubeconfig.Key: []byte(text)},
+	}
+}
+
+func newHealth(t *testing.T, home client.Client, cfg Config) *Health {
+	t.Helper()
+	cfg.Namespace = "n"
+	h := New(cfg)
+	h.client, h.log = home, logr.Discard()
+	t.Cleanup(func() { // its metrics are the process's
+		for name := range h.states {
+			h.forget(name)
+		}
+	})
+	return h
+}
+
+// reconcile looks at the cluster of a Secret.
+func reconcile(t *testing.T, h *Health, name string) ctrl.Result {
+	t.Helper()
+	request := ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "n", Name: name}}
+	result, err := h.Reconcile(t.Context(), request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result
+}
+
+func eventsIn(t *testing.T, home client.Client) []eventsv1.Event {
+	t.Helper()
+	list := &eventsv1.EventList{}
+	if err := home.List(t.Context(), list); err != nil {
+		t.Fatal(err)
+	}
+	return list.Items
+}
+
 // Each replica finds the same trouble. It is one event, told anew only after a while.
 func TestOneCauseIsOneEventWhoeverFindsIt(t *testing.T) {
-	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "west", UID: "u"},
-		Data:       map[string][]byte{kubeconfig.Key: []byte("current-context: x")},
-	}
+	secret := secretOf("west", "current-context: x")
 	home := fake.NewClientBuilder().WithObjects(secret).Build()
-	events := func() []eventsv1.Event {
-		t.Helper()
-		list := &eventsv1.EventList{}
-		if err := home.List(t.Context(), list); err != nil {
-			t.Fatal(err)
-		}
-		return list.Items
-	}
-	request := ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "n", Name: "west"}}
 	var all []*Health
 	for _, replica := range []string{"r1", "r2", "r3"} {
-		h := New(Config{Namespace: "n", Replica: replica})
-		h.client, h.log = home, logr.Discard()
-		all = append(all, h)
+		all = append(all, newHealth(t, home, Config{Replica: replica}))
 	}
 	for range 3 {
 		for _, h := range all {
-			result, err := h.Reconcile(t.Context(), request)
-			if err != nil || result.RequeueAfter != eventEvery {
-				t.Fatalf("%v, %v; want to be asked again after %v, to tell it anew", result, err, eventEvery)
+			if result := reconcile(t, h, "west"); result.RequeueAfter != eventEvery {
+				t.Fatalf("%v; want to be asked again after %v, to tell it anew", result, eventEvery)
 			}
 		}
 	}
-	told := events()
+	told := eventsIn(t, home)
 	if len(told) < 1 || len(told) > 2 { // two where the time of one ended in between
 		t.Fatalf("%d events: %v", len(told), told)
 	}
@@ -68,7 +99,6 @@ func TestOneCauseIsOneEventWhoeverFindsIt(t *testing.T) {
 		!strings.Contains(e.Note, "cluster west: kubeconfig: current-context must name one of contexts") {
 		t.Errorf("the event: %v", e)
 	}
-	t.Cleanup(func() { all[0].forget("west") }) // its metrics are the process's
 	// Later, it is another one: events are kept for an hour only.
 	first := Event{Replica: "r1"}.object(secret, time.Now())
 	later := Event{Replica: "r2"}.object(secret, time.Now().Add(eventEvery))
@@ -87,9 +117,7 @@ func TestOneCauseIsOneEventWhoeverFindsIt(t *testing.T) {
 	was := h.states["west"]
 	was.told = was.told.Add(-eventEvery)
 	h.states["west"] = was
-	if _, err := h.Reconcile(t.Context(), request); err != nil {
-		t.Fatal(err)
-	}
+	reconcile(t, h, "west")
 	if time.Since(h.states["west"].told) > time.Minute || h.states["west"].since != was.since {
 		t.Errorf("it isn't told again, or counts as new: %v, was %v", h.states["west"], was)
 	}
@@ -98,24 +126,30 @@ func TestOneCauseIsOneEventWhoeverFindsIt(t *testing.T) {
 	if err := home.Update(t.Context(), secret); err != nil {
 		t.Fatal(err)
 	}
-	before := len(events())
-	if _, err := h.Reconcile(t.Context(), request); err != nil {
-		t.Fatal(err)
-	}
-	if n := len(events()); n != before+1 {
+	before := len(eventsIn(t, home))
+	reconcile(t, h, "west")
+	if n := len(eventsIn(t, home)); n != before+1 {
 		t.Errorf("%d events after another mistake, %d before", n, before)
 	}
 }
 
-// server is an API server that answers /version with a code.
-func server(t *testing.T, code *atomic.Int64) *rest.Config {
+// apiServer answers /version with a code, and counts how often it is asked.
+type apiServer struct {
+	*rest.Config
+	code, asked atomic.Int64
+}
+
+func newAPIServer(t *testing.T) *apiServer {
 	t.Helper()
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter,
-		_ *http.Request) {
-		w.WriteHeader(int(code.Load()))
+	a := &apiServer{}
+	a.code.Store(http.StatusOK)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		a.asked.Add(1)
+		w.WriteHeader(int(a.code.Load()))
 	}))
 	t.Cleanup(s.Close)
-	return &rest.Config{Host: s.URL}
+	a.Config = &rest.Config{Host: s.URL}
+	return a
 }
 
 // over asks over a connection.
@@ -125,18 +159,11 @@ func over(cfg *rest.Config) func(context.Context) error {
 
 // A file that a Secret names may come at any time, and changes no Secret.
 func TestASecretWhoseFileIsMissingIsLookedAtAgainSoon(t *testing.T) {
-	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "later", UID: "u"},
-		Data: map[string][]byte{kubeconfig.Key: []byte(fmt.Sprintf(
-			"clusters: [{name: c, cluster: {server: 'https://one'}}]\nusers: [{name: u, user: {tokenFile: %q}}]\n"+
-				"contexts: [{name: x, context: {cluster: c, user: u}}]\ncurrent-context: x", filepath.Join(t.TempDir(), "token")))},
-	}
-	h := New(Config{Namespace: "n", Policy: kubeconfig.Policy{Files: true}})
-	h.client, h.log = fake.NewClientBuilder().WithObjects(secret).Build(), logr.Discard()
-	t.Cleanup(func() { h.forget("later") })
-	result, err := h.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(secret)})
-	if err != nil || result.RequeueAfter != lookEvery {
-		t.Errorf("%v, %v; want to be asked again after %v", result, err, lookEvery)
+	missing := fmt.Sprintf("tokenFile: %q", filepath.Join(t.TempDir(), "token"))
+	secret := secretOf("later", strings.Replace(kubeconfigOf("https://one"), "token: t", missing, 1))
+	h := newHealth(t, fake.NewClientBuilder().WithObjects(secret).Build(), Config{Policy: kubeconfig.Policy{Files: true}})
+	if result := reconcile(t, h, "later"); result.RequeueAfter != lookEvery {
+		t.Errorf("%v; want to be asked again after %v", result, lookEvery)
 	}
 	if ok, _ := h.Usable("later"); ok {
 		t.Error("it is usable without its token")
@@ -144,13 +171,8 @@ func TestASecretWhoseFileIsMissingIsLookedAtAgainSoon(t *testing.T) {
 }
 
 func TestWhatAnAnswerSaysOfACluster(t *testing.T) {
-	code := &atomic.Int64{}
-	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "west"},
-		Data: map[string][]byte{kubeconfig.Key: []byte(
-			fmt.Sprintf("clusters: [{name: c, cluster: {server: %q}}]\nusers: [{name: u, user: {token: t}}]\n"+
-				"contexts: [{name: x, context: {cluster: c, user: u}}]\ncurrent-context: x", server(t, code).Host))},
-	}
+	api := newAPIServer(t)
+	secret := secretOf("west", kubeconfigOf(api.Host))
 	for status, want := range map[int][2]string{ // what it says of the cluster, and of new credentials
 		http.StatusOK:                 {ReasonUsable, ReasonUsable},
 		http.StatusTooManyRequests:    {ReasonUsable, ReasonUnreachable},
@@ -158,7 +180,7 @@ func TestWhatAnAnswerSaysOfACluster(t *testing.T) {
 		http.StatusForbidden:          {ReasonRefused, ReasonRefused},
 		http.StatusServiceUnavailable: {ReasonUnreachable, ReasonUnreachable},
 	} {
-		code.Store(int64(status))
+		api.code.Store(int64(status))
 		cluster, note := Look(t.Context(), secret, kubeconfig.Policy{Insecure: true}, time.Second)
 		credentials, _ := Prove(t.Context(), secret, kubeconfig.Policy{Insecure: true}, time.Second)
 		if got := [2]string{cluster, credentials}; got != want {
@@ -168,25 +190,18 @@ func TestWhatAnAnswerSaysOfACluster(t *testing.T) {
 }
 
 func TestABrokenSecretLeavesItsClusterUsable(t *testing.T) {
-	ok := &atomic.Int64{}
-	ok.Store(http.StatusOK)
-	working := server(t, ok)
-	secret := &corev1.Secret{
-		// It can't go at once, and is gone for us all the same.
-		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "kept", UID: "u", Finalizers: []string{"example.com/slow"}},
-		Data:       map[string][]byte{kubeconfig.Key: []byte("current-context: x")},
-	}
+	api := newAPIServer(t)
+	secret := secretOf("kept", "current-context: x")
+	secret.Finalizers = []string{"example.com/slow"} // it can't go at once, and is gone for us all the same
 	home := fake.NewClientBuilder().WithObjects(secret).Build()
-	inUse, refused := working, ""
-	h := New(Config{Namespace: "n", InUse: func(string) (Use, bool) {
-		return Use{Ask: over(inUse), Given: working, Refused: refused, Needed: true}, inUse != nil
+	inUse, refused := api.Config, ""
+	h := newHealth(t, home, Config{InUse: func(string) (Use, bool) {
+		return Use{Ask: over(inUse), Given: api.Config, Refused: refused, Needed: true}, inUse != nil
 	}})
-	h.client, h.log = home, logr.Discard()
-	request := ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "n", Name: "kept"}}
 	look := func(what string, wantUsable bool, wantReason string) time.Time {
 		t.Helper()
-		if result, err := h.Reconcile(t.Context(), request); err != nil || result.RequeueAfter > lookEvery {
-			t.Fatalf("%s: %v, and the next look after %v", what, err, result.RequeueAfter)
+		if result := reconcile(t, h, "kept"); result.RequeueAfter > lookEvery {
+			t.Fatalf("%s: the next look after %v", what, result.RequeueAfter)
 		}
 		got, since := h.Usable("kept")
 		if got != wantUsable {
@@ -213,13 +228,11 @@ func TestABrokenSecretLeavesItsClusterUsable(t *testing.T) {
 	if again := look("garbage still", true, ReasonBadConfig); again != since {
 		t.Error("it counts as usable anew")
 	}
-	ok.Store(http.StatusUnauthorized)
+	api.code.Store(http.StatusUnauthorized)
 	look("garbage, and what was in use has expired", false, ReasonBadConfig)
-	ok.Store(http.StatusOK)
+	api.code.Store(http.StatusOK)
 	look("garbage, and what was in use serves again", true, ReasonBadConfig)
-	secret.Data[kubeconfig.Key] = []byte(fmt.Sprintf(
-		"clusters: [{name: c, cluster: {server: %q}}]\nusers: [{name: u, user: {token: t}}]\n"+
-			"contexts: [{name: x, context: {cluster: c, user: u}}]\ncurrent-context: x", working.Host))
+	secret.Data[kubeconfig.Key] = []byte(kubeconfigOf(api.Host))
 	h.cfg.Policy.Insecure = true
 	if err := home.Update(t.Context(), secret); err != nil {
 		t.Fatal(err)
@@ -234,48 +247,28 @@ func TestABrokenSecretLeavesItsClusterUsable(t *testing.T) {
 	}
 	look("deleted just now", true, ReasonUsable)
 	inUse = nil
-	if _, err := h.Reconcile(t.Context(), request); err != nil {
-		t.Fatal(err)
-	}
+	reconcile(t, h, "kept")
 	if got, since := h.Usable("kept"); got || !since.IsZero() || testutil.CollectAndCount(usable) != 0 {
 		t.Errorf("after its removal it is usable: %t since %v, in %d series", got, since, testutil.CollectAndCount(usable))
 	}
 }
 
 func TestAClusterThatNothingHereDependsOnIsAskedRarely(t *testing.T) {
-	var asked atomic.Int64
-	code := &atomic.Int64{}
-	code.Store(http.StatusOK)
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		asked.Add(1)
-		w.WriteHeader(int(code.Load()))
-	}))
-	t.Cleanup(s.Close)
-	config := &rest.Config{Host: s.URL}
-	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "rare", UID: "u"},
-		Data: map[string][]byte{kubeconfig.Key: []byte(
-			fmt.Sprintf("clusters: [{name: c, cluster: {server: %q}}]\nusers: [{name: u, user: {token: t}}]\n"+
-				"contexts: [{name: x, context: {cluster: c, user: u}}]\ncurrent-context: x", s.URL))},
-	}
+	api := newAPIServer(t)
+	secret := secretOf("rare", kubeconfigOf(api.Host))
 	home := fake.NewClientBuilder().WithObjects(secret).Build()
-	use := Use{Ask: over(config), Given: config}
-	h := New(Config{Namespace: "n", Policy: kubeconfig.Policy{Insecure: true},
+	use := Use{Ask: over(api.Config), Given: api.Config}
+	h := newHealth(t, home, Config{Policy: kubeconfig.Policy{Insecure: true},
 		InUse: func(string) (Use, bool) { return use, true }})
-	h.client, h.log = home, logr.Discard()
-	t.Cleanup(func() { h.forget("rare") })
 	asks := func(what string, want int64) {
 		t.Helper()
-		asked.Store(0)
+		api.asked.Store(0)
 		for range 3 {
-			result, err := h.Reconcile(t.Context(), ctrl.Request{
-				NamespacedName: types.NamespacedName{Namespace: "n", Name: "rare"},
-			})
-			if err != nil || result.RequeueAfter != lookEvery {
-				t.Fatalf("%s: %v, %v", what, result, err)
+			if result := reconcile(t, h, "rare"); result.RequeueAfter != lookEvery {
+				t.Fatalf("%s: %v", what, result)
 			}
 		}
-		if got := asked.Load(); got != want {
+		if got := api.asked.Load(); got != want {
 			t.Errorf("%s: asked %d times in three turns, want %d", what, got, want)
 		}
 	}
@@ -291,43 +284,53 @@ func TestAClusterThatNothingHereDependsOnIsAskedRarely(t *testing.T) {
 	asks("not long ago", 0)
 	use.Needed = true
 	asks("needed", 3)
-	code.Store(http.StatusServiceUnavailable)
+	api.code.Store(http.StatusServiceUnavailable)
 	asks("needed and down", 3)
 	use.Needed = false
 	asks("down", 3)
-	code.Store(http.StatusOK)
+	api.code.Store(http.StatusOK)
 	asks("up again", 1)
 }
 
-func TestTheConnectionInUseIsAskedWhereItIsTheSecrets(t *testing.T) {
-	var opened atomic.Int64
+// connections is an API server that counts connections.
+func connections(t *testing.T) (server string, opened, closed *atomic.Int64) {
+	t.Helper()
+	opened, closed = &atomic.Int64{}, &atomic.Int64{}
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
-		if state == http.StateNew {
+		switch state {
+		case http.StateNew:
 			opened.Add(1)
+		case http.StateClosed:
+			closed.Add(1)
 		}
 	}
 	s.Start()
 	t.Cleanup(s.Close)
+	return s.URL, opened, closed
+}
+
+func TestTheConnectionInUseIsAskedWhereItIsTheSecrets(t *testing.T) {
+	server, opened, _ := connections(t)
 	policy := kubeconfig.Policy{Insecure: true}
-	secret, given := insecure(t, s.URL)
+	secret, given := insecure(t, server)
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
-	use := &Use{Ask: over(&rest.Config{Host: s.URL, Transport: transport}), Given: given}
-	for range 3 {
-		if f := look(t.Context(), secret, policy, time.Minute, use, true); f.reason != ReasonUsable {
-			t.Fatal(f.reason, f.note)
+	use := &Use{Ask: over(&rest.Config{Host: server, Transport: transport}), Given: given}
+	askThrice := func() {
+		t.Helper()
+		for range 3 {
+			if f := look(t.Context(), secret, policy, time.Minute, use, true); f.reason != ReasonUsable {
+				t.Fatal(f.reason, f.note)
+			}
 		}
 	}
+	askThrice()
 	if n := opened.Swap(0); n < 1 || n > 2 { // net/http doesn't use a connection again whose writer was 50 ms late
 		t.Errorf("%d connections for three questions over the one in use", n)
 	}
-	use.Given = &rest.Config{Host: s.URL, BearerToken: "before it was rotated"}
-	for range 3 {
-		if f := look(t.Context(), secret, policy, time.Minute, use, true); f.reason != ReasonUsable {
-			t.Fatal(f.reason, f.note)
-		}
-	}
+	use.Given = &rest.Config{Host: server, BearerToken: "before it was rotated"}
+	askThrice()
 	if n := opened.Load(); n != 3 {
 		t.Errorf("%d connections for three questions with other credentials, each to be closed", n)
 	}
@@ -335,11 +338,11 @@ func TestTheConnectionInUseIsAskedWhereItIsTheSecrets(t *testing.T) {
 
 // Such a Secret is refused, and home is in use without it.
 func TestASecretThatIsCalledHomeLimitsNothingAndIsForgotten(t *testing.T) {
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: kubeconfig.HomeName, UID: "u"}}
+	secret := secretOf(kubeconfig.HomeName, "")
 	home := fake.NewClientBuilder().WithObjects(secret).Build()
 	limits := 0
-	h := New(Config{
-		Namespace: "n", InUse: func(string) (Use, bool) { return Use{Needed: true}, true },
+	h := newHealth(t, home, Config{
+		InUse: func(string) (Use, bool) { return Use{Needed: true}, true },
 		Limit: func(_ string, secret *corev1.Secret) error {
 			if secret != nil {
 				limits++
@@ -347,18 +350,7 @@ func TestASecretThatIsCalledHomeLimitsNothingAndIsForgotten(t *testing.T) {
 			return nil
 		},
 	})
-	h.client, h.log = home, logr.Discard()
-	reconcile := func() ctrl.Result {
-		t.Helper()
-		result, err := h.Reconcile(t.Context(), ctrl.Request{
-			NamespacedName: types.NamespacedName{Namespace: "n", Name: kubeconfig.HomeName},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return result
-	}
-	reconcile()
+	reconcile(t, h, secret.Name)
 	if limits > 0 {
 		t.Error("it limits the home cluster")
 	}
@@ -371,17 +363,17 @@ func TestASecretThatIsCalledHomeLimitsNothingAndIsForgotten(t *testing.T) {
 	if err := home.Delete(t.Context(), secret); err != nil {
 		t.Fatal(err)
 	}
-	if result := reconcile(); result.RequeueAfter > 0 || testutil.CollectAndCount(rejected) > 0 {
+	if result := reconcile(t, h, secret.Name); result.RequeueAfter > 0 || testutil.CollectAndCount(rejected) > 0 {
 		t.Errorf("it is looked at again (%v), or still counts as refused", result)
 	}
 }
 
 func TestLimitsThatCannotBeUsedAreToldOnceAndAgainAfterAWhile(t *testing.T) {
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "bounded", UID: "u"}}
+	secret := secretOf("bounded", "")
 	home := fake.NewClientBuilder().WithObjects(secret).Build()
 	var problem error
 	given, taken := 0, 0
-	h := New(Config{Namespace: "n", Limit: func(cluster string, secret *corev1.Secret) error {
+	h := newHealth(t, home, Config{Limit: func(cluster string, secret *corev1.Secret) error {
 		if cluster != "bounded" {
 			t.Errorf("asked for %s", cluster)
 		}
@@ -390,26 +382,17 @@ func TestLimitsThatCannotBeUsedAreToldOnceAndAgainAfterAWhile(t *testing.T) {
 		}
 		return problem
 	}})
-	h.client, h.log = home, logr.Discard()
 	look := func(want int) {
 		t.Helper()
-		if _, err := h.Reconcile(t.Context(), ctrl.Request{
-			NamespacedName: types.NamespacedName{Namespace: "n", Name: "bounded"},
-		}); err != nil {
-			t.Fatal(err)
-		}
-		list := &eventsv1.EventList{}
-		if err := home.List(t.Context(), list); err != nil {
-			t.Fatal(err)
-		}
-		told := 0
-		for _, e := range list.Items {
+		reconcile(t, h, "bounded")
+		told, events := 0, eventsIn(t, home)
+		for _, e := range events {
 			if e.Reason == ReasonBadLimits {
 				told++
 			}
 		}
 		if told != want {
-			t.Errorf("%d events, want %d: %v", told, want, list.Items)
+			t.Errorf("%d events, want %d: %v", told, want, events)
 		}
 	}
 	look(0)
@@ -433,27 +416,13 @@ func TestLimitsThatCannotBeUsedAreToldOnceAndAgainAfterAWhile(t *testing.T) {
 }
 
 func TestAQuestionLeavesNoConnectionOpen(t *testing.T) {
-	var open atomic.Int64
-	s := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
-		switch state {
-		case http.StateNew:
-			open.Add(1)
-		case http.StateClosed:
-			open.Add(-1)
-		}
-	}
-	s.Start()
-	t.Cleanup(s.Close)
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "west"},
-		Data: map[string][]byte{kubeconfig.Key: fmt.Appendf(nil,
-			"clusters: [{name: c, cluster: {server: %q}}]\nusers: [{name: u, user: {token: t}}]\n"+
-				"contexts: [{name: x, context: {cluster: c, user: u}}]\ncurrent-context: x", s.URL)}}
+	server, opened, closed := connections(t)
+	secret := secretOf("west", kubeconfigOf(server))
 	reason, note := Look(t.Context(), secret, kubeconfig.Policy{Insecure: true}, time.Minute)
 	if reason != ReasonUsable {
 		t.Fatal(reason, note)
 	}
-	for until := time.Now().Add(time.Minute); open.Load() > 0; time.Sleep(10 * time.Millisecond) {
+	for until := time.Now().Add(time.Minute); opened.Load() > closed.Load(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(until) {
 			t.Fatal("the connection stays open")
 		}
@@ -466,14 +435,12 @@ func TestAKubeconfigIsParsedOnceForEachVersionOfItsSecret(t *testing.T) {
 	secret, given := insecure(t, "http://127.0.0.1:1")
 	var trouble error
 	use := Use{Ask: func(context.Context) error { return trouble }, Given: given, Needed: true}
-	h := New(Config{Namespace: "n", Replica: "r1", Policy: policy, InUse: func(string) (Use, bool) { return use, true }})
-	h.client, h.log = fake.NewClientBuilder().WithObjects(secret).Build(), logr.Discard()
-	t.Cleanup(func() { h.forget("west") }) // all tests share the metrics
+	h := newHealth(t, fake.NewClientBuilder().WithObjects(secret).Build(),
+		Config{Policy: policy, InUse: func(string) (Use, bool) { return use, true }})
 	look := func(want string) {
 		t.Helper()
-		request := ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "n", Name: "west"}}
-		if _, err := h.Reconcile(t.Context(), request); err != nil || h.states["west"].reason != want {
-			t.Errorf("%v, %v; want %s", h.states["west"].reason, err, want)
+		if reconcile(t, h, "west"); h.states["west"].reason != want {
+			t.Errorf("%v; want %s", h.states["west"].reason, want)
 		}
 	}
 	look(ReasonUsable)
@@ -498,13 +465,10 @@ func TestAKubeconfigIsParsedOnceForEachVersionOfItsSecret(t *testing.T) {
 	look(ReasonBadConfig)
 }
 
-// insecure is a Secret of a cluster without TLS, which only an insecure policy takes, and the connection that it gives.
+// insecure is a Secret of a cluster, and the connection that it gives.
 func insecure(t *testing.T, server string) (*corev1.Secret, *rest.Config) {
 	t.Helper()
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "west", UID: "u"},
-		Data: map[string][]byte{kubeconfig.Key: []byte(
-			fmt.Sprintf("clusters: [{name: c, cluster: {server: %q}}]\nusers: [{name: u, user: {token: t}}]\n"+
-				"contexts: [{name: x, context: {cluster: c, user: u}}]\ncurrent-context: x", server))}}
+	secret := secretOf("west", kubeconfigOf(server))
 	access, err := kubeconfig.OfSecret(secret, kubeconfig.Policy{Insecure: true})
 	if err != nil {
 		t.Fatal(err)
