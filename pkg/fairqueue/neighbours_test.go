@@ -32,35 +32,25 @@ func (c crowd) waits(t *testing.T, good, bad bool, seed uint64) (waits []time.Du
 		q := newQueue(t, workers, perCluster)
 		began := time.Now()
 		var mu sync.Mutex // guards what is returned
-		var all sync.WaitGroup
-		for range workers {
-			all.Go(func() {
-				for {
-					key, end := q.Get()
-					if end {
-						return
-					}
-					cluster := 0
-					_, _ = fmt.Sscanf(key, "c%d/", &cluster)
-					wait := time.Since(q.Taken(key).Ready)
-					if c.isBad(cluster) && time.Since(began) >= c.from {
-						time.Sleep(c.badTakes[cluster%len(c.badTakes)])
-					} else {
-						time.Sleep(c.takes)
-					}
-					mu.Lock()
-					switch {
-					case time.Since(began) > long:
-					case c.isBad(cluster):
-						done++
-					default:
-						waits = append(waits, wait)
-					}
-					mu.Unlock()
-					q.Done(key)
-				}
-			})
-		}
+		all := work(q, workers, func(key string) {
+			cluster := 0
+			_, _ = fmt.Sscanf(key, "c%d/", &cluster)
+			wait := time.Since(q.Taken(key).Ready)
+			if c.isBad(cluster) && time.Since(began) >= c.from {
+				time.Sleep(c.badTakes[cluster%len(c.badTakes)])
+			} else {
+				time.Sleep(c.takes)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case time.Since(began) > long:
+			case c.isBad(cluster):
+				done++
+			default:
+				waits = append(waits, wait)
+			}
+		})
 		for cluster := range c.clusters {
 			every := c.every
 			if c.isBad(cluster) {

@@ -38,6 +38,13 @@ func newQueue(t testing.TB, workers, perCluster int) *Queue[string] {
 	return q
 }
 
+// fill adds as many keys, whose format takes their numbers from 0.
+func fill(q *Queue[string], keys int, format string) {
+	for i := range keys {
+		q.Add(fmt.Sprintf(format, i))
+	}
+}
+
 // take returns what workers would get that come one after the other until one has to wait, or none is left.
 func take(q *Queue[string]) (keys []string) {
 	q.mu.Lock()
@@ -52,6 +59,39 @@ func take(q *Queue[string]) (keys []string) {
 		}
 		keys = append(keys, i.key)
 	}
+}
+
+func wantTaken(t *testing.T, q *Queue[string], why string, want ...string) {
+	t.Helper()
+	if got := take(q); !slices.Equal(got, want) {
+		t.Fatalf("workers get %v, want %v: %s", got, want, why)
+	}
+}
+
+// wantWorkers expects that so many workers get keys.
+func wantWorkers(t *testing.T, q *Queue[string], want int) {
+	t.Helper()
+	if got := take(q); len(got) != want {
+		t.Fatalf("%d workers get keys, want %d", len(got), want)
+	}
+}
+
+// work runs workers, which handle keys until the queue is shut down.
+func work(q *Queue[string], workers int, handle func(key string)) *sync.WaitGroup {
+	var all sync.WaitGroup
+	for range workers {
+		all.Go(func() {
+			for {
+				key, shutdown := q.Get()
+				if shutdown {
+					return
+				}
+				handle(key)
+				q.Done(key)
+			}
+		})
+	}
+	return &all
 }
 
 var low, high = -100, 100
@@ -71,36 +111,22 @@ func TestClustersAndNamespacesTakeTurnsAndPriorityOrdersWithin(t *testing.T) {
 
 func TestASlowClusterHoldsNoMoreWorkersThanAreItsOwn(t *testing.T) {
 	q := newQueue(t, 16, 4)
-	for i := range 100 {
-		q.Add(fmt.Sprintf("slow/ns/%02d", i))
-	}
-	if got := take(q); len(got) != 4 {
-		t.Fatalf("%d workers for one cluster, want 4", len(got))
-	}
+	fill(q, 100, "slow/ns/%02d")
+	wantWorkers(t, q, 4)
 	q.Add("quick/ns/1")
-	if got := take(q); !slices.Equal(got, []string{"quick/ns/1"}) {
-		t.Fatalf("got %v, want the other cluster's key", got)
-	}
+	wantTaken(t, q, "the other cluster has workers left", "quick/ns/1")
 	q.Done("slow/ns/02")
-	if got := take(q); !slices.Equal(got, []string{"slow/ns/04"}) {
-		t.Errorf("got %v, want the slow cluster's next", got)
-	}
+	wantTaken(t, q, "the slow cluster's next", "slow/ns/04")
 }
 
 func TestTheLastWorkersAreForThoseWithLessThanTheirShare(t *testing.T) {
 	q := newQueue(t, 16, 16)
-	for i := range 100 {
-		q.Add(fmt.Sprintf("a/ns/%d", i))
-	}
-	if got := take(q); len(got) != 16 {
-		t.Fatalf("one cluster alone got %d of 16 workers", len(got))
-	}
+	fill(q, 100, "a/ns/%d")
+	wantWorkers(t, q, 16) // one cluster alone gets all
 	for i := range 8 {
 		q.Done(fmt.Sprintf("a/ns/%d", i))
 	}
-	for i := range 100 {
-		q.Add(fmt.Sprintf("b/ns/%d", i))
-	}
+	fill(q, 100, "b/ns/%d")
 	count := map[string]int{}
 	for _, key := range take(q) {
 		count[key[:1]]++
@@ -113,35 +139,21 @@ func TestTheLastWorkersAreForThoseWithLessThanTheirShare(t *testing.T) {
 
 func TestASlowNamespaceLeavesWorkersToTheOthersOfItsCluster(t *testing.T) {
 	q := newQueue(t, 64, 8) // and two more
-	for i := range 100 {
-		q.Add(fmt.Sprintf("c/slow/%02d", i))
-	}
-	if got := take(q); len(got) != 8 {
-		t.Fatalf("a namespace that is alone got %d workers, want 8", len(got))
-	}
+	fill(q, 100, "c/slow/%02d")
+	wantWorkers(t, q, 8) // a namespace that is alone
 	q.Add("c/a/1")
 	q.Add("c/a/2")
-	if got := take(q); !slices.Equal(got, []string{"c/a/1"}) {
-		t.Fatalf("beside a slow namespace got %v, want the first key of the other, and no second one", got)
-	}
+	wantTaken(t, q, "beside a slow namespace the other one gets one worker, not two", "c/a/1")
 	q.Add("c/b/1")
 	q.Add("c/d/1")
-	if got := take(q); !slices.Equal(got, []string{"c/b/1"}) {
-		t.Fatalf("got %v, want one key of the two namespaces: there are ten workers, not more", got)
-	}
+	wantTaken(t, q, "one key of the two namespaces: there are ten workers, not more", "c/b/1")
 	q.Done("c/slow/01")
-	if got := take(q); !slices.Equal(got, []string{"c/d/1"}) {
-		t.Fatalf("got %v, want that of the namespace that has none", got)
-	}
+	wantTaken(t, q, "that of the namespace that has none", "c/d/1")
 	q.Done("c/a/1")
-	if got := take(q); !slices.Equal(got, []string{"c/a/2"}) {
-		t.Fatalf("got %v, want the second key of a namespace that has none again", got)
-	}
+	wantTaken(t, q, "the second key of a namespace that has none again", "c/a/2")
 	q.Done("c/a/2")
 	q.Done("c/b/1")
-	if got := take(q); got != nil {
-		t.Fatalf("got %v with eight workers busy, want nothing: they are of namespaces with ready keys", got)
-	}
+	wantTaken(t, q, "eight workers are busy, and are of namespaces with ready keys")
 	q.Done("c/d/1")
 	if got := take(q); len(got) != 1 || !strings.HasPrefix(got[0], "c/slow/") {
 		t.Errorf("got %v with seven workers busy, want one key of the slow namespace", got)
@@ -151,15 +163,11 @@ func TestASlowNamespaceLeavesWorkersToTheOthersOfItsCluster(t *testing.T) {
 func TestByDefaultAClusterLeavesAQuarterOfTheWorkers(t *testing.T) {
 	for workers, want := range map[int]int{1: 1, 2: 2, 3: 3, 4: 3, 16: 12, 128: 96} {
 		q := newQueue(t, workers, 0)
-		for i := range 200 {
-			q.Add(fmt.Sprintf("c/ns/%d", i))
-		}
+		fill(q, 200, "c/ns/%d")
 		if got := take(q); len(got) != want {
 			t.Errorf("one cluster got %d of %d workers, want %d", len(got), workers, want)
 		}
-		for i := range 200 {
-			q.Add(fmt.Sprintf("c/n%d/1", i))
-		}
+		fill(q, 200, "c/n%d/1")
 		if take(q); workers > 3 && len(q.book.taken) >= workers {
 			t.Errorf("with many namespaces, one cluster got all %d workers", workers)
 		}
@@ -176,27 +184,17 @@ func TestNoWorkerWaitsBesideAKeyThatItMayHave(t *testing.T) {
 		for _, cluster := range []string{"slow", "b", "c", "d"} {
 			end[cluster] = make(chan struct{})
 		}
-		var all sync.WaitGroup
 		count := func(key string, by int) {
 			mu.Lock()
 			defer mu.Unlock()
 			held[key[:strings.LastIndex(key, "/")]] += by
 		}
-		for range workers {
-			all.Go(func() {
-				for {
-					key, shutdown := q.Get()
-					if shutdown {
-						return
-					}
-					count(key, 1)
-					cluster, _ := tenant(key)
-					<-end[cluster]
-					count(key, -1)
-					q.Done(key)
-				}
-			})
-		}
+		all := work(q, workers, func(key string) {
+			count(key, 1)
+			cluster, _ := tenant(key)
+			<-end[cluster]
+			count(key, -1)
+		})
 		expect := func(when string, want map[string]int) {
 			t.Helper()
 			synctest.Wait() // no time passes
@@ -211,21 +209,16 @@ func TestNoWorkerWaitsBesideAKeyThatItMayHave(t *testing.T) {
 				t.Errorf("%s, workers by namespace (-want +got):\n%s", when, diff)
 			}
 		}
-		add := func(namespace string, keys int) {
-			for i := range keys {
-				q.Add(fmt.Sprintf("%s/%d", namespace, i))
-			}
-		}
-		add("slow/a", 10)
+		fill(q, 10, "slow/a/%d")
 		expect("one namespace", map[string]int{"slow/a": 4})
-		add("slow/b", 2)
+		fill(q, 2, "slow/b/%d")
 		expect("two namespaces", map[string]int{"slow/a": 4, "slow/b": 1})
-		add("slow/c", 2)
+		fill(q, 2, "slow/c/%d")
 		expect("three namespaces", map[string]int{"slow/a": 4, "slow/b": 1})
-		add("b/n", 10)
-		add("c/n", 10)
+		fill(q, 10, "b/n/%d")
+		fill(q, 10, "c/n/%d")
 		expect("three clusters", map[string]int{"slow/a": 4, "slow/b": 1, "b/n": 4, "c/n": 4})
-		add("d/n", 10)
+		fill(q, 10, "d/n/%d")
 		expect("four clusters", map[string]int{"slow/a": 4, "slow/b": 1, "b/n": 4, "c/n": 4, "d/n": 3})
 		select {
 		case end["b"] <- struct{}{}:
@@ -266,23 +259,11 @@ func TestTheNamespacesThatWaitLongestAreNamed(t *testing.T) {
 	})
 }
 
-func TestOneClusterAloneGetsAllWorkers(t *testing.T) {
-	q := newQueue(t, 128, 128)
-	for i := range 200 {
-		q.Add(fmt.Sprintf("a/ns/%d", i))
-	}
-	if got := take(q); len(got) != 128 {
-		t.Errorf("%d of 128 workers have keys, though more are ready", len(got))
-	}
-}
-
 // As a controller's MaxConcurrentReconciles: what isn't above zero asks for a default.
 func TestFewerWorkersThanNoneAreAsMayBe(t *testing.T) {
 	q := newQueue(t, -1, -1)
 	q.Add("c/n/1")
-	if got := take(q); len(got) != 1 {
-		t.Errorf("got %v, want the key", got)
-	}
+	wantTaken(t, q, "no bound is set", "c/n/1")
 }
 
 func TestWhatIsRequiredIsAskedForAtOnce(t *testing.T) {
@@ -379,13 +360,9 @@ func TestTheLongestWaitIsNotAtOnce(t *testing.T) {
 		time.Sleep(time.Second) // the sum of the queue's age and the wait is too much
 		q.AddAfter("c/n/1", math.MaxInt64)
 		time.Sleep(time.Hour)
-		if got := take(q); got != nil {
-			t.Errorf("got %v within an hour, want nothing for 292 years", got)
-		}
+		wantTaken(t, q, "an hour is over, and 292 years aren't")
 		q.Add("c/n/1")
-		if got := take(q); len(got) != 1 {
-			t.Errorf("got %v, want the key that changed meanwhile", got)
-		}
+		wantTaken(t, q, "it has changed meanwhile", "c/n/1")
 	})
 }
 
@@ -421,19 +398,13 @@ func TestAKeyIsWithOneWorkerAtATime(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		q.Done("c/n/1")
-		if got := take(q); len(got) != 1 {
-			t.Fatalf("got %v after the first worker was done", got)
-		}
+		wantTaken(t, q, "the first worker is done", "c/n/1")
 		q.AddAfter("c/n/1", time.Minute)
 		time.Sleep(time.Hour) // its time comes while a worker has it
 		q.Done("c/n/1")
-		if got := take(q); len(got) != 1 {
-			t.Fatalf("got %v, want the key once more", got)
-		}
+		wantTaken(t, q, "its time has come", "c/n/1")
 		q.Done("c/n/1")
-		if got := take(q); got != nil {
-			t.Errorf("got %v, which nobody had added", got)
-		}
+		wantTaken(t, q, "nobody has added it again")
 	})
 }
 
