@@ -42,16 +42,14 @@ func TestAClusterOfTwoNamesIsOneTarget(t *testing.T) {
 			if west := b.get("west"); west == nil || *west.Spec.Replicas != c.west || (b.get("east") != nil) != c.east {
 				t.Errorf("west has %+v, east %+v", west, b.get("east"))
 			}
-			if got := b.get("home").Annotations[AnnotationCopies]; got != c.copies {
+			if got := b.recorded(); got != c.copies {
 				t.Errorf("copies in %q, want %q", got, c.copies)
 			}
-			if got := b.condition(); got != "True Replicated" {
-				t.Error(got)
-			}
+			b.wantReason("", ReasonReplicated)
 			b.edit("home", "user", unlabelled)
 			b.live()
-			if b.get("west") != nil || b.get("home").Annotations[AnnotationCopies] != "" {
-				t.Errorf("afterwards there is a copy, or the record names %q", b.get("home").Annotations[AnnotationCopies])
+			if b.get("west") != nil || b.recorded() != "" {
+				t.Errorf("afterwards there is a copy, or the record names %q", b.recorded())
 			}
 		})
 	}
@@ -113,13 +111,14 @@ func TestASourcesOwnClusterIsNoTargetUnderAnotherName(t *testing.T) {
 	b := newBench(t, aSource(annotated(AnnotationClusters, "*")))
 	b.clusters["also"] = b.clusters["home"]
 	b.live()
-	if b.get("home").Annotations[AnnotationCopies] != "also,east,west" {
-		t.Fatalf("the record is %q", b.get("home").Annotations[AnnotationCopies])
+	if b.recorded() != "also,east,west" {
+		t.Fatalf("the record is %q", b.recorded())
 	}
 	b.aliases = map[multicluster.ClusterName]multicluster.ClusterName{"also": "home"}
 	b.live()
-	if got := b.get("home").Annotations[AnnotationCopies]; got != "east,west" || b.condition() != "True Replicated" {
-		t.Errorf("copies in %q, condition %s", got, b.condition())
+	b.wantReason("", ReasonReplicated)
+	if got := b.recorded(); got != "east,west" {
+		t.Errorf("copies in %q", got)
 	}
 	b.delete("home")
 	b.live()

@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	gocmp "github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -70,10 +72,6 @@ type bench struct {
 	// putOff says whether work on a target is put off; nil: on none.
 	putOff func(multicluster.ClusterName) (wait time.Duration, trial bool)
 	asked  time.Duration // what each target asks for
-	// closed leaves namespaces that are missing to others.
-	closed bool
-	// forbidden are Config.ForbiddenNamespaces.
-	forbidden []string
 	// acting is set while the subject acts; what the test itself writes isn't counted.
 	acting bool
 }
@@ -170,6 +168,14 @@ func newBench(t *testing.T, source *appsv1.Deployment) *bench {
 	if err := b.clusters["home"].client.Create(t.Context(), source); err != nil {
 		t.Fatal(err)
 	}
+	return b
+}
+
+// settled is a bench of aSource with these options, once all is quiet.
+func settled(t *testing.T, options ...func(*appsv1.Deployment)) *bench {
+	t.Helper()
+	b := newBench(t, aSource(options...))
+	b.live()
 	return b
 }
 
@@ -271,10 +277,13 @@ func (b *bench) write(what string, commit func() error) error {
 	return b.fault(b.sent, counted)
 }
 
-// restart is a new process: the memory is gone.
-func (b *bench) restart() {
-	subject, err := NewReconciler(Config{Clusters: b, Targets: b, Clock: b.clock, FanOut: 1,
-		CreateNamespaces: !b.closed, ForbiddenNamespaces: b.forbidden})
+// restart is a new process, which may be configured otherwise: the memory is gone.
+func (b *bench) restart(changes ...func(*Config)) {
+	config := Config{Clusters: b, Targets: b, Clock: b.clock, FanOut: 1, CreateNamespaces: true}
+	for _, change := range changes {
+		change(&config)
+	}
+	subject, err := NewReconciler(config)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -312,6 +321,23 @@ func (b *bench) reconcile() (ctrl.Result, error) {
 	b.acting = true
 	defer func() { b.acting = false }()
 	return b.subject.Reconcile(context.Background(), testRequest)
+}
+
+func (b *bench) mustReconcile() ctrl.Result {
+	b.Helper()
+	result, err := b.reconcile()
+	if err != nil {
+		b.Fatal(err)
+	}
+	return result
+}
+
+// comesBack reconciles. The source must then be reconciled again, after least to most.
+func (b *bench) comesBack(least, most time.Duration) {
+	b.Helper()
+	if after := b.mustReconcile().RequeueAfter; after == 0 || after < least || after > most {
+		b.Errorf("it comes back after %v, want %v to %v", after, least, most)
+	}
 }
 
 // live plays everybody else's part until all is quiet: events and retries bring the key back, Deployments roll out.
@@ -376,6 +402,47 @@ func (b *bench) get(name multicluster.ClusterName) *appsv1.Deployment {
 	return d
 }
 
+// image is that of the Deployment in a cluster.
+func (b *bench) image(name multicluster.ClusterName) string {
+	b.Helper()
+	return b.get(name).Spec.Template.Spec.Containers[0].Image
+}
+
+// copies names the clusters that have one.
+func (b *bench) copies() string {
+	b.Helper()
+	var all []string
+	for _, name := range sortedKeys(b.clusters) {
+		if name != "home" && b.get(name) != nil {
+			all = append(all, string(name))
+		}
+	}
+	return strings.Join(all, ",")
+}
+
+// recorded names the clusters that may have a copy, as the source says.
+func (b *bench) recorded() string {
+	b.Helper()
+	return b.get("home").Annotations[AnnotationCopies]
+}
+
+func (b *bench) wantWritten(want ...string) {
+	b.Helper()
+	if diff := gocmp.Diff(want, b.written); diff != "" {
+		b.Errorf("writes (-want +got):\n%s", diff)
+	}
+}
+
+// wrote counts the writes whose names begin like this.
+func (b *bench) wrote(what string) (n int) {
+	for _, w := range b.written {
+		if strings.HasPrefix(w, what) {
+			n++
+		}
+	}
+	return n
+}
+
 // namespace makes that of the source or its copies in a cluster, or gives it other labels.
 func (b *bench) namespace(cluster multicluster.ClusterName, labels map[string]string) {
 	b.Helper()
@@ -429,6 +496,18 @@ func (b *bench) condition() string {
 	return ""
 }
 
+// wantReason checks the condition, which is true for one reason only.
+func (b *bench) wantReason(when, reason string) {
+	b.Helper()
+	want := "False " + reason
+	if reason == ReasonReplicated {
+		want = "True " + reason
+	}
+	if got := b.condition(); got != want {
+		b.Errorf("condition %q, want %q %s: %s", got, want, when, b.message())
+	}
+}
+
 // message is that of the condition.
 func (b *bench) message() string {
 	b.Helper()
@@ -445,4 +524,12 @@ func (b *bench) events() string {
 		text += <-b.recorder.Events + "\n"
 	}
 	return text
+}
+
+// wantOneEvent checks that a reason was told exactly once.
+func (b *bench) wantOneEvent(reason string) {
+	b.Helper()
+	if text := b.events(); strings.Count(text, reason) != 1 {
+		b.Errorf("events %q, want one %s", text, reason)
+	}
 }

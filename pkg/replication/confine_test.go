@@ -14,6 +14,8 @@ import (
 
 func open(value string) map[string]string { return map[string]string{LabelTarget: value} }
 
+func makesNoNamespace(c *Config) { c.CreateNamespaces = false }
+
 func serviceAccount(name string) func(*appsv1.Deployment) {
 	return func(d *appsv1.Deployment) { d.Spec.Template.Spec.ServiceAccountName = name }
 }
@@ -101,43 +103,32 @@ func TestNothingIsWrittenWhereNobodyOpenedTheNamespace(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, aSource())
-			b.closed = true
-			b.restart()
+			b.restart(makesNoNamespace)
 			b.namespace("east", open(TargetConfined))
 			if c.labels != nil {
 				b.namespace("west", c.labels)
 			}
 			b.live()
-			message := findCondition(b.get("home")).Message
-			if b.get("west") != nil || b.get("east") == nil || b.condition() != "False "+ReasonNotTarget ||
-				!strings.Contains(message, "west: "+c.want) {
-				t.Errorf("west %v, east %v, condition %s: %s", b.get("west") != nil, b.get("east") != nil, b.condition(), message)
+			b.wantReason("", ReasonNotTarget)
+			if copies, message := b.copies(), b.message(); copies != "east" || !strings.Contains(message, "west: "+c.want) {
+				t.Errorf("copies in %q, condition: %s", copies, message)
 			}
-			if text := b.events(); strings.Count(text, ReasonNotTarget) != 1 {
-				t.Errorf("events %q, want one", text)
-			}
-			for _, written := range b.written {
-				if strings.HasSuffix(written, "west") {
-					t.Errorf("written: %s", written)
-				}
+			b.wantOneEvent(ReasonNotTarget)
+			if strings.Contains(strings.Join(b.written, ", "), "west") {
+				t.Errorf("written: %v", b.written)
 			}
 			b.namespace("west", open(TargetConfined))
-			if result, err := b.reconcile(); err != nil || result.RequeueAfter == 0 || result.RequeueAfter > spaceAgain {
-				t.Errorf("looked at again after %v, %v", result.RequeueAfter, err)
-			}
+			b.comesBack(0, spaceAgain)
 			b.clock.Step(spaceAgain)
 			b.live()
-			if b.condition() != "True "+ReasonReplicated {
-				t.Errorf("once it was labelled: %s", b.condition())
-			}
+			b.wantReason("once it was labelled", ReasonReplicated)
 		})
 	}
 }
 
 func TestANamespaceThatIsClosedAgainKeepsItsCopyAsItIs(t *testing.T) {
 	b := newBench(t, aSource())
-	b.closed = true
-	b.restart()
+	b.restart(makesNoNamespace)
 	b.namespace("west", open(TargetConfined))
 	b.namespace("east", open(TargetConfined))
 	b.live()
@@ -146,13 +137,10 @@ func TestANamespaceThatIsClosedAgainKeepsItsCopyAsItIs(t *testing.T) {
 	before := b.get("west")
 	b.edit("home", "kubectl", image("web:2"))
 	b.live()
-	if diff := cmp.Diff(before, b.get("west")); diff != "" ||
-		b.get("east").Spec.Template.Spec.Containers[0].Image != "web:2" {
+	if diff := cmp.Diff(before, b.get("west")); diff != "" || b.image("east") != "web:2" {
 		t.Errorf("the copy has changed, or the other hasn't (-before +after):\n%s", diff)
 	}
-	if b.condition() != "False "+ReasonNotTarget {
-		t.Errorf("condition %s", b.condition())
-	}
+	b.wantReason("", ReasonNotTarget)
 	b.delete("home")
 	b.live()
 	if b.get("west") != nil || b.get("home") != nil {
@@ -161,8 +149,7 @@ func TestANamespaceThatIsClosedAgainKeepsItsCopyAsItIs(t *testing.T) {
 }
 
 func TestANamespaceIsMadeAsConfinedAsTheSources(t *testing.T) {
-	b := newBench(t, aSource())
-	b.live()
+	b := settled(t)
 	ns := &corev1.Namespace{}
 	if err := b.clusters["west"].client.Get(t.Context(), client.ObjectKey{Name: key.Namespace}, ns); err != nil {
 		t.Fatal(err)
@@ -174,48 +161,41 @@ func TestANamespaceIsMadeAsConfinedAsTheSources(t *testing.T) {
 }
 
 func TestNoNamespaceIsMadeForPodsThatItWouldNotLetIn(t *testing.T) {
-	b := newBench(t, aSource(serviceAccount("admin")))
-	b.live()
-	if b.condition() != "False "+ReasonNotAllowed || strings.Contains(strings.Join(b.written, " "), "Namespace") {
-		t.Errorf("condition %s; written %v", b.condition(), b.written)
+	b := settled(t, serviceAccount("admin"))
+	b.wantReason("", ReasonNotAllowed)
+	if strings.Contains(strings.Join(b.written, " "), "Namespace") {
+		t.Errorf("written %v", b.written)
 	}
 }
 
 func TestAnOverrideOpensNothing(t *testing.T) {
-	b := newBench(t, aSource(serviceAccount("admin"), annotated(AnnotationOverrides,
-		`{"west":{"replicas":1,"images":{"web":"web:2"}}}`)))
-	b.live()
-	if b.get("west") != nil || b.get("east") != nil || b.condition() != "False "+ReasonNotAllowed {
-		t.Errorf("west %v, east %v, condition %s", b.get("west") != nil, b.get("east") != nil, b.condition())
-	}
+	b := settled(t, serviceAccount("admin"), annotated(AnnotationOverrides,
+		`{"west":{"replicas":1,"images":{"web":"web:2"}}}`))
+	b.wantReason("", ReasonNotAllowed)
 	b.edit("home", "kubectl", annotated(AnnotationOverrides, `{"west":{"serviceAccountName":"default"}}`))
 	b.live()
-	if b.get("west") != nil || b.condition() != "False "+ReasonInvalidAnnotation {
-		t.Errorf("west %v, condition %s", b.get("west") != nil, b.condition())
+	b.wantReason("", ReasonInvalidAnnotation)
+	if copies := b.copies(); copies != "" {
+		t.Errorf("copies in %s", copies)
 	}
 }
 
 func TestNothingIsCopiedFromOrToAForbiddenNamespace(t *testing.T) {
 	for name, patterns := range map[string][]string{"by name": {"tenure-system", "shop"}, "by its beginning": {"sh*"}} {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t, aSource())
-			b.live() // from before it was forbidden
-			b.forbidden = patterns
-			b.restart()
+			b := settled(t) // before it was forbidden
+			b.restart(func(c *Config) { c.ForbiddenNamespaces = patterns })
 			b.edit("home", "kubectl", image("web:2"))
 			b.edit("west", "kubectl", image("evil"))
 			b.written = nil
 			b.live()
-			if diff := cmp.Diff([]string{"status home"}, b.written); diff != "" || b.condition() != "False "+ReasonForbidden {
-				t.Errorf("condition %s, written (-want +got):\n%s", b.condition(), diff)
-			}
-			if text := b.events(); strings.Count(text, ReasonForbidden) != 1 {
-				t.Errorf("events %q, want one", text)
-			}
-			b.edit("home", "kubectl", func(d *appsv1.Deployment) { delete(d.Labels, LabelReplicate) })
+			b.wantReason("", ReasonForbidden)
+			b.wantWritten("status home")
+			b.wantOneEvent(ReasonForbidden)
+			b.edit("home", "kubectl", unlabelled)
 			b.live()
-			if b.get("west") != nil || b.get("east") != nil || b.condition() != "" {
-				t.Errorf("label removed: west %v, east %v, condition %s", b.get("west") != nil, b.get("east") != nil, b.condition())
+			if b.copies() != "" || b.condition() != "" {
+				t.Errorf("label removed: copies in %q, condition %s", b.copies(), b.condition())
 			}
 		})
 	}

@@ -57,7 +57,7 @@ var acts = []struct {
 	}},
 	{"a target is removed", func(b *bench) { b.edit("home", "kubectl", annotated(AnnotationClusters, "west")) }},
 	{"the label is removed", func(b *bench) {
-		b.edit("home", "kubectl", func(d *appsv1.Deployment) { delete(d.Labels, LabelReplicate) })
+		b.edit("home", "kubectl", unlabelled)
 	}},
 	{"the label is back", func(b *bench) {
 		b.edit("home", "kubectl", func(d *appsv1.Deployment) {
@@ -151,22 +151,15 @@ func checkStory(t *testing.T, states []state) {
 }
 
 func TestAnUndisturbedLifeHasTheFewestWrites(t *testing.T) {
-	b := newBench(t, aSource())
-	b.live()
-	want := []string{
-		"patch home",
-		"create *v1.Namespace east", "apply east",
-		"create *v1.Namespace west", "apply west",
-		"status home", "status home",
-	}
-	if diff := cmp.Diff(want, b.written); diff != "" {
-		t.Errorf("writes (-want +got):\n%s", diff)
-	}
+	b := settled(t)
+	b.wantWritten("patch home", "create *v1.Namespace east", "apply east", "create *v1.Namespace west", "apply west",
+		"status home", "status home")
+	sent := b.sent
 	b.written = nil
 	b.restart()
 	b.live()
-	if len(b.written) > 0 || b.sent != len(want) {
-		t.Errorf("%d writes sent, a new process without anything to do wrote %v", b.sent, b.written)
+	if sent != 7 || b.sent != sent {
+		t.Errorf("%d writes sent, and a new process without anything to do sent %d", sent, b.sent-sent)
 	}
 }
 
@@ -181,65 +174,48 @@ func TestAForeignDeploymentIsNeverTouched(t *testing.T) {
 	}
 	before := b.get("west")
 	for range 5 {
-		if _, err := b.reconcile(); err != nil {
-			t.Fatal(err)
-		}
+		b.mustReconcile()
 		b.clock.Step(cacheGrace)
 	}
 	if diff := cmp.Diff(before, b.get("west")); diff != "" {
 		t.Errorf("the stranger has changed:\n%s", diff)
 	}
-	if got := b.condition(); got != "False "+ReasonForeign {
-		t.Errorf("condition %q", got)
-	}
+	b.wantReason("", ReasonForeign)
 	if b.get("east") == nil {
 		t.Error("the other target has no copy")
 	}
-	if text := b.events(); strings.Count(text, ReasonForeign) != 1 {
-		t.Errorf("events %q, want one %s", text, ReasonForeign)
-	}
+	b.wantOneEvent(ReasonForeign)
 	b.delete("west")
 	b.live()
-	if got := b.condition(); got != "True "+ReasonReplicated {
-		t.Errorf("once it was gone: condition %q", got)
-	}
+	b.wantReason("once it was gone", ReasonReplicated)
 }
 
 func TestRemovingTheLabelLeavesAForeignDeploymentAlone(t *testing.T) {
-	b := newBench(t, aSource())
-	b.live()
+	b := settled(t)
 	b.edit("west", "somebody", func(d *appsv1.Deployment) { d.Annotations[AnnotationSource] = "else/shop/web" })
-	b.edit("home", "kubectl", func(d *appsv1.Deployment) { delete(d.Labels, LabelReplicate) })
+	b.edit("home", "kubectl", unlabelled)
 	b.live()
-	if b.get("west") == nil || b.get("east") != nil || len(b.get("home").Finalizers) > 0 {
-		t.Errorf("west %v, east %v, finalizers %v", b.get("west") != nil, b.get("east") != nil, b.get("home").Finalizers)
+	if b.copies() != "west" || len(b.get("home").Finalizers) > 0 {
+		t.Errorf("Deployments in %q, want west's; finalizers %v", b.copies(), b.get("home").Finalizers)
 	}
 }
 
 func TestBadAnnotationsWriteNothingButTheCondition(t *testing.T) {
-	b := newBench(t, aSource(annotated(AnnotationReplicas, "share")))
-	b.live()
-	if diff := cmp.Diff([]string{"status home"}, b.written); diff != "" {
-		t.Errorf("writes (-want +got):\n%s", diff)
-	}
-	condition := findCondition(b.get("home"))
-	for _, text := range []string{condition.Message, b.events()} {
+	b := settled(t, annotated(AnnotationReplicas, "share"))
+	b.wantWritten("status home")
+	for _, text := range []string{b.message(), b.events()} {
 		if !strings.Contains(text, AnnotationReplicas) || !strings.Contains(text, "share") {
 			t.Errorf("%q doesn't name the annotation and its value", text)
 		}
 	}
 	b.edit("home", "kubectl", annotated(AnnotationReplicas, "duplicate"))
 	b.live()
-	if got := b.condition(); got != "True "+ReasonReplicated {
-		t.Errorf("corrected: condition %q", got)
-	}
+	b.wantReason("corrected", ReasonReplicated)
 	b.edit("home", "kubectl", annotated(AnnotationClusters, "???"))
 	b.edit("home", "kubectl", image("web:9"))
 	b.written = nil
 	b.live()
-	if diff := cmp.Diff([]string{"status home"}, b.written); diff != "" {
-		t.Errorf("writes with copies (-want +got):\n%s", diff)
-	}
+	b.wantWritten("status home") // though there are copies
 }
 
 func TestASourceWhoseRecordIsRefusedIsTold(t *testing.T) {
@@ -262,19 +238,20 @@ func TestASourceWhoseRecordIsRefusedIsTold(t *testing.T) {
 func TestTheConditionGoesWithTheLabelWhereNothingWasCopied(t *testing.T) {
 	for name, spoil := range map[string]func(b *bench){
 		ReasonInvalidAnnotation: func(b *bench) { b.edit("home", "kubectl", annotated(AnnotationReplicas, "share")) },
-		ReasonForbidden:         func(b *bench) { b.forbidden = []string{key.Namespace}; b.restart() },
+		ReasonForbidden: func(b *bench) {
+			b.restart(func(c *Config) { c.ForbiddenNamespaces = []string{key.Namespace} })
+		},
 	} {
 		b := newBench(t, aSource())
 		spoil(b)
 		b.live()
-		if got := b.condition(); got != "False "+name {
-			t.Fatalf("condition %q, want %s", got, name)
-		}
+		b.wantReason("", name)
 		b.edit("home", "kubectl", unlabelled)
 		b.written = nil
 		b.live()
-		if diff := cmp.Diff([]string{"status home"}, b.written); diff != "" || b.condition() != "" {
-			t.Errorf("%s: without the label: condition %q, writes (-want +got):\n%s", name, b.condition(), diff)
+		b.wantWritten("status home")
+		if b.condition() != "" {
+			t.Errorf("%s: without the label: condition %q", name, b.condition())
 		}
 		b.wantQuiet()
 	}
@@ -296,8 +273,8 @@ func TestAPanicInTheWorkOnOneCopyHoldsUpNoOther(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "cluster west: the work on the copy panicked: a defect") {
 		t.Errorf("got %v", err)
 	}
-	if b.get("east") == nil || b.get("west") != nil {
-		t.Errorf("copies: east %v, west %v, want only east", b.get("east") != nil, b.get("west") != nil)
+	if copies := b.copies(); copies != "east" {
+		t.Errorf("copies in %q, want only east", copies)
 	}
 }
 
@@ -305,7 +282,7 @@ func TestAClusterThatIsAwayIsCleanedUpWhenItComesBack(t *testing.T) {
 	for name, end := range map[string]func(b *bench){
 		"source deleted": func(b *bench) { b.delete("home") },
 		"label removed": func(b *bench) {
-			b.edit("home", "kubectl", func(d *appsv1.Deployment) { delete(d.Labels, LabelReplicate) })
+			b.edit("home", "kubectl", unlabelled)
 		},
 		"list of copies lost": func(b *bench) {
 			b.edit("home", "kubectl", func(d *appsv1.Deployment) { delete(d.Annotations, AnnotationCopies) })
@@ -313,16 +290,14 @@ func TestAClusterThatIsAwayIsCleanedUpWhenItComesBack(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t, aSource())
-			b.live()
+			b := settled(t)
 			b.down["west"] = b.clock.Now()
 			end(b)
 			b.live()
-			if b.get("east") != nil || b.get("west") == nil || !slices.Contains(b.get("home").Finalizers, Finalizer) {
-				t.Fatalf("east %v, west %v, want only west; finalizers %v", b.get("east") != nil, b.get("west") != nil,
-					b.get("home").Finalizers)
+			if b.copies() != "west" || !slices.Contains(b.get("home").Finalizers, Finalizer) {
+				t.Fatalf("copies in %q, want only west; finalizers %v", b.copies(), b.get("home").Finalizers)
 			}
-			if message := findCondition(b.get("home")).Message; !strings.Contains(message, "west (to be removed): away since") {
+			if message := b.message(); !strings.Contains(message, "west (to be removed): away since") {
 				t.Errorf("message %q", message)
 			}
 			b.restart()
@@ -345,11 +320,10 @@ func TestAClusterThatIsGoneForGoodIsTakenOffTheListByHand(t *testing.T) {
 	b.live()
 	b.delete("home")
 	b.live()
-	source := b.get("home")
-	if source == nil || b.get("west") != nil || b.get("east") != nil {
-		t.Fatalf("source %v, west %v, east %v", source != nil, b.get("west") != nil, b.get("east") != nil)
+	if b.get("home") == nil || b.copies() != "" {
+		t.Fatalf("source %v, copies in %q", b.get("home") != nil, b.copies())
 	}
-	if message := findCondition(source).Message; !strings.Contains(message, "gone (to be removed): isn't known") ||
+	if message := b.message(); !strings.Contains(message, "gone (to be removed): isn't known") ||
 		!strings.Contains(message, AnnotationCopies) {
 		t.Errorf("%q doesn't say what to do", message)
 	}
@@ -361,8 +335,7 @@ func TestAClusterThatIsGoneForGoodIsTakenOffTheListByHand(t *testing.T) {
 }
 
 func TestDivideMovesAShareAfterTheGraceAndBack(t *testing.T) {
-	b := newBench(t, aSource(annotated(AnnotationReplicas, "divide"), annotated(AnnotationTotal, "10"),
-		annotated(AnnotationWeights, "west=3")))
+	b := newBench(t, divided(annotated(AnnotationWeights, "west=3")))
 	b.live()
 	wantShares := func(when string, west, east int32) {
 		t.Helper()
@@ -372,14 +345,9 @@ func TestDivideMovesAShareAfterTheGraceAndBack(t *testing.T) {
 	}
 	wantShares("at first", 7, 3) // 7.5 and 2.5: of equal remainders the first by name is rounded up
 	b.down["west"] = b.clock.Now()
-	result, err := b.reconcile()
-	if err != nil || result.RequeueAfter > unknownAgain {
-		t.Fatal(result, err)
-	}
+	b.comesBack(0, unknownAgain)
 	b.clock.Step(b.subject.config.Grace - 1)
-	if result, err = b.reconcile(); err != nil || result.RequeueAfter != 1 {
-		t.Fatalf("%v, %v, want the exact end of the grace", result, err)
-	}
+	b.comesBack(1, 1) // at the exact end of the grace
 	wantShares("within the grace", 7, 3)
 	b.clock.Step(1)
 	b.live()
@@ -390,7 +358,5 @@ func TestDivideMovesAShareAfterTheGraceAndBack(t *testing.T) {
 	delete(b.down, "west")
 	b.live()
 	wantShares("back", 7, 3)
-	if got := b.condition(); got != "True "+ReasonReplicated {
-		t.Errorf("condition %q", got)
-	}
+	b.wantReason("", ReasonReplicated)
 }

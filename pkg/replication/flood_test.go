@@ -29,49 +29,41 @@ func (b *bench) told() []string {
 }
 
 func TestInventedClustersCostNothing(t *testing.T) {
-	b := newBench(t, aSource(annotated(AnnotationClusters, "west,east,"+invented(maxListed-2, 200))))
-	b.live()
+	b := settled(t, annotated(AnnotationClusters, "west,east,"+invented(maxListed-2, 200)))
 	b.clock.Step(connectGrace)
 	b.live()
-	condition := findCondition(b.get("home"))
-	if b.get("west") == nil || b.get("east") == nil || b.condition() != "False "+ReasonAway ||
-		!strings.HasPrefix(condition.Message, "generation 1: 2 of 500 clusters available; c000") ||
-		!strings.Contains(condition.Message, "isn't known") || !strings.Contains(condition.Message, "more") ||
-		len(condition.Message) > text.Note {
-		t.Errorf("%s, %d bytes: %s", b.condition(), len(condition.Message), condition.Message)
+	b.wantReason("", ReasonAway)
+	if message := b.message(); !strings.HasPrefix(message, "generation 1: 2 of 500 clusters available; c000") ||
+		!strings.Contains(message, "isn't known") || !strings.Contains(message, "more") || len(message) > text.Note {
+		t.Errorf("%d bytes: %s", len(message), message)
 	}
 	if told := b.told(); len(told) != 1 || !strings.Contains(told[0], ReasonAway) {
 		t.Errorf("events %q, want one", told)
 	}
-	if got := b.get("home").Annotations[AnnotationCopies]; got != "east,west" {
-		t.Errorf("may have a copy: %s", got)
+	if copies, recorded := b.copies(), b.recorded(); copies != "east,west" || recorded != copies {
+		t.Errorf("copies in %s, recorded %s", copies, recorded)
 	}
 	if n, m := len(b.subject.notes.copies), len(b.subject.connections.missed); n > 2 || m > 0 {
 		t.Errorf("remembered: %d copies, %d connections", n, m)
 	}
 	b.edit("home", "kubectl", annotated(AnnotationClusters, "west,"+invented(3, 8)))
 	b.live()
-	if b.get("east") != nil || b.get("home").Annotations[AnnotationCopies] != "west" {
-		t.Errorf("without east: its copy is left: %v, may have a copy: %s", b.get("east") != nil,
-			b.get("home").Annotations[AnnotationCopies])
+	if copies, recorded := b.copies(), b.recorded(); copies != "west" || recorded != copies {
+		t.Errorf("without east: copies in %s, recorded %s", copies, recorded)
 	}
 }
 
 func TestAProcessThatHasJustBegunDoesNotTellOfClustersItHasNotHeardOf(t *testing.T) {
 	b := newBench(t, aSource(annotated(AnnotationClusters, "west,north")))
 	for range 3 {
-		if _, err := b.reconcile(); err != nil {
-			t.Fatal(err)
-		}
+		b.mustReconcile()
 	}
 	if b.condition() != "" || b.events() != "" {
 		t.Errorf("condition %q before it can know", b.condition())
 	}
 	b.clock.Step(connectGrace)
 	b.live()
-	if b.condition() != "False "+ReasonAway {
-		t.Errorf("condition %q, want it to tell of north", b.condition())
-	}
+	b.wantReason("since north isn't known", ReasonAway)
 }
 
 func TestBadAnnotationsAreToldInBoundedWords(t *testing.T) {
@@ -94,13 +86,11 @@ func TestBadAnnotationsAreToldInBoundedWords(t *testing.T) {
 			AnnotationOverrides: `{"west":{"` + strings.Repeat("x\\u001b", 10_000) + `":1}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t, aSource(func(d *appsv1.Deployment) { d.Annotations = annotations }))
-			b.live()
-			message, told := findCondition(b.get("home")).Message, b.told()
-			if b.condition() != "False "+ReasonInvalidAnnotation || len(message) > text.Note ||
-				text.Line(message, text.Note) != message ||
-				!strings.Contains(message, prefix) {
-				t.Errorf("%s, %d bytes: %q", b.condition(), len(message), message)
+			b := settled(t, func(d *appsv1.Deployment) { d.Annotations = annotations })
+			b.wantReason("", ReasonInvalidAnnotation)
+			message, told := b.message(), b.told()
+			if text.Line(message, text.Note) != message || !strings.Contains(message, prefix) {
+				t.Errorf("%d bytes: %q", len(message), message)
 			}
 			if len(told) != 1 || len(told[0]) > text.Note+100 || len(b.written) != 1 {
 				t.Errorf("events %q, written %v, want one each", told, b.written)
@@ -133,13 +123,11 @@ func TestWhatAServerSaysIsShownInBoundedWords(t *testing.T) {
 		return apierrors.NewForbidden(schema.GroupResource{Resource: "deployments"}, "web",
 			errors.New("\x1b[2Jno\n"+strings.Repeat("very long ", 100_000)))
 	}
-	if _, err := b.reconcile(); err != nil {
-		t.Fatal(err)
-	}
-	message := findCondition(b.get("home")).Message
-	if b.condition() != "False "+ReasonRefused || len(message) > 2*maxText+200 ||
-		text.Line(message, text.Note) != message || !strings.Contains(message, "[2Jno very long") {
-		t.Errorf("%s, %d bytes: %q", b.condition(), len(message), message)
+	b.mustReconcile()
+	b.wantReason("", ReasonRefused)
+	if message := b.message(); len(message) > 2*maxText+200 || text.Line(message, text.Note) != message ||
+		!strings.Contains(message, "[2Jno very long") {
+		t.Errorf("%d bytes: %q", len(message), message)
 	}
 }
 

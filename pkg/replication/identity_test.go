@@ -23,19 +23,16 @@ func (b *bench) beside() *bench {
 func unidentified(d *appsv1.Deployment) { delete(d.Annotations, AnnotationSourceCluster) }
 
 func TestTwoHomesOfOneNameLeaveEachOthersCopiesAlone(t *testing.T) {
-	b := newBench(t, aSource())
-	b.live()
+	b := settled(t)
 	before := b.get("west")
 	other := b.beside()
 	other.live()
-	message := findCondition(other.get("home")).Message
-	if other.condition() != "False "+ReasonForeign || !strings.Contains(message, "copy of home/shop/web") ||
+	other.wantReason("", ReasonForeign)
+	if message := other.message(); !strings.Contains(message, "copy of home/shop/web") ||
 		!strings.Contains(message, string(homeUID)) || !strings.Contains(message, AnnotationSourceCluster) {
-		t.Errorf("condition %s: %s, want it to name the copy, its cluster and the way out", other.condition(), message)
+		t.Errorf("%s: want it to name the copy, its cluster and the way out", message)
 	}
-	if text := other.events(); strings.Count(text, ReasonForeign) != 1 {
-		t.Errorf("events %q, want one %s", text, ReasonForeign)
-	}
+	other.wantOneEvent(ReasonForeign)
 	other.delete("home")
 	other.live()
 	if other.get("home") != nil {
@@ -46,33 +43,28 @@ func TestTwoHomesOfOneNameLeaveEachOthersCopiesAlone(t *testing.T) {
 	}
 	sent := b.sent
 	b.live()
-	if got := b.condition(); got != "True "+ReasonReplicated || b.sent != sent {
-		t.Errorf("condition %q, %d writes, want all as before", got, b.sent-sent)
+	b.wantReason("as before", ReasonReplicated)
+	if b.sent != sent {
+		t.Errorf("%d writes, want none", b.sent-sent)
 	}
 }
 
 func TestACopyIsHandedOverByRemovingTheAnnotationOfItsCluster(t *testing.T) {
-	b := newBench(t, aSource())
-	b.live()
+	b := settled(t)
 	other := b.beside()
 	other.live()
 	for _, name := range []multicluster.ClusterName{"west", "east"} {
 		b.edit(name, "kubectl", unidentified)
 	}
 	other.live()
-	if got := other.condition(); got != "True "+ReasonReplicated {
-		t.Errorf("taken over: condition %q", got)
-	}
+	other.wantReason("taken over", ReasonReplicated)
 	b.live()
-	if got := b.condition(); got != "False "+ReasonForeign {
-		t.Errorf("given away: condition %q", got)
-	}
+	b.wantReason("given away", ReasonForeign)
 }
 
 // Earlier versions made copies that don't say of which cluster.
 func TestACopyOfAnEarlierVersionGetsItsClusterInOneWrite(t *testing.T) {
-	b := newBench(t, aSource())
-	b.live()
+	b := settled(t)
 	before := b.get("west")
 	for _, name := range []multicluster.ClusterName{"west", "east"} {
 		b.edit(name, FieldManager, func(d *appsv1.Deployment) {
@@ -84,7 +76,7 @@ func TestACopyOfAnEarlierVersionGetsItsClusterInOneWrite(t *testing.T) {
 	b.written = nil
 	b.restart()
 	b.live()
-	applies := strings.Count(strings.Join(b.written, "\n"), "apply ")
+	applies := b.wrote("apply ")
 	if diff := cmp.Diff(sideOf(before), sideOf(b.get("west"))); diff != "" || applies != 2 {
 		t.Errorf("%d applies, want one each; the copy (-want +got):\n%s", applies, diff)
 	}
@@ -94,33 +86,27 @@ func TestACopyOfAnEarlierVersionGetsItsClusterInOneWrite(t *testing.T) {
 }
 
 func TestAClusterOfSourcesThatIsRebuiltIsAnotherOne(t *testing.T) {
-	b := newBench(t, aSource())
-	b.live()
+	b := settled(t)
 	b.identify("uid-of-the-new-one")
 	b.clock.Step(identityLife)
 	b.live()
-	if got := b.condition(); got != "False "+ReasonForeign {
-		t.Errorf("condition %q", got)
-	}
+	b.wantReason("", ReasonForeign)
 }
 
 // While it is being rebuilt it doesn't answer, and that isn't a reason to go on by what it was.
 func TestAClusterOfSourcesThatWasAwayIsAskedSoonWhichItIs(t *testing.T) {
-	b := newBench(t, aSource())
-	b.live()
+	b := settled(t)
 	b.clusters["home"].refuses = errors.New("no route")
 	b.clock.Step(identityLife)
-	if _, err := b.reconcile(); err != nil {
-		t.Fatal(err)
-	}
+	b.mustReconcile()
 	b.clusters["home"].refuses = nil
 	b.identify("uid-of-the-new-one")
 	b.clock.Step(identityAgain)
 	b.edit("home", "kubectl", image("web:2"))
 	b.live()
-	image := b.get("west").Spec.Template.Spec.Containers[0].Image
-	if image != "web:1" || b.condition() != "False "+ReasonForeign {
-		t.Errorf("the copy of the old one has %s; condition %q", image, b.condition())
+	b.wantReason("", ReasonForeign)
+	if image := b.image("west"); image != "web:1" {
+		t.Errorf("the copy of the old one has %s", image)
 	}
 }
 
@@ -137,9 +123,8 @@ func TestWhichClusterItIsMustBeKnownOnceAndIsRememberedThen(t *testing.T) {
 	b.live()
 	b.clusters["home"].refuses = errors.New("no route")
 	b.clock.Step(identityLife)
-	if _, err := b.reconcile(); err != nil || b.condition() != "True "+ReasonReplicated {
-		t.Errorf("%v, condition %q: nothing is left to do, and nothing has to be asked", err, b.condition())
-	}
+	b.mustReconcile() // nothing is left to do, and nothing has to be asked
+	b.wantReason("", ReasonReplicated)
 }
 
 // A request may name a shard of the source's cluster. A provider's own names may have slashes, too.

@@ -27,9 +27,7 @@ func TestATargetThatComesBackDuringAReconcileIsNotEmptied(t *testing.T) {
 		delete(b.down, "west") // after it was looked at, and before anything is done
 		return commit()
 	}
-	if _, err := b.reconcile(); err != nil {
-		t.Fatal(err)
-	}
+	b.mustReconcile()
 	if n := *b.get("west").Spec.Replicas; n != 5 {
 		t.Errorf("it has %d replicas", n)
 	}
@@ -71,16 +69,15 @@ func TestCopiesOfASourceWhoseRecordWasLostAreFound(t *testing.T) {
 	for name, c := range map[string]struct {
 		broken bool // nothing was done when it was lost, since an annotation was invalid
 		change func(*appsv1.Deployment)
-		west   bool
+		copies string
 	}{
-		"one target less":                {false, oneLess, true},
-		"no label":                       {false, unlabelled, false},
-		"corrected, and one target less": {true, func(d *appsv1.Deployment) { mended(d); oneLess(d) }, true},
-		"corrected, and no label":        {true, func(d *appsv1.Deployment) { mended(d); unlabelled(d) }, false},
+		"one target less":                {false, oneLess, "west"},
+		"no label":                       {false, unlabelled, ""},
+		"corrected, and one target less": {true, func(d *appsv1.Deployment) { mended(d); oneLess(d) }, "west"},
+		"corrected, and no label":        {true, func(d *appsv1.Deployment) { mended(d); unlabelled(d) }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t, aSource())
-			b.live()
+			b := settled(t)
 			if c.broken {
 				b.edit("home", "kubectl", annotated(AnnotationReplicas, "share"))
 				b.live()
@@ -89,11 +86,11 @@ func TestCopiesOfASourceWhoseRecordWasLostAreFound(t *testing.T) {
 			}
 			b.edit("home", "kubectl", func(d *appsv1.Deployment) { forgotten(d); c.change(d) })
 			b.live()
-			if west, east := b.get("west") != nil, b.get("east") != nil; west != c.west || east {
-				t.Errorf("copies: west %v, east %v", west, east)
+			if copies := b.copies(); copies != c.copies {
+				t.Errorf("copies in %q, want %q", copies, c.copies)
 			}
 			source := b.get("home")
-			if held := len(source.Finalizers) > 0; held != c.west || source.Annotations[AnnotationCopies] != "west" && c.west {
+			if held := len(source.Finalizers) > 0; held != (c.copies != "") || held && b.recorded() != c.copies {
 				t.Errorf("finalizers %v, annotations %v", source.Finalizers, source.Annotations)
 			}
 		})
@@ -126,8 +123,7 @@ func TestALateCopyOfASourceThatWasReleasedHereIsDeleted(t *testing.T) {
 		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t, aSource())
-			b.live()
+			b := settled(t)
 			late := b.get("west")
 			b.delete("home")
 			b.live()
@@ -139,9 +135,7 @@ func TestALateCopyOfASourceThatWasReleasedHereIsDeleted(t *testing.T) {
 				t.Fatal(err)
 			}
 			c.meanwhile(b)
-			if _, err := b.reconcile(); err != nil {
-				t.Fatal(err)
-			}
+			b.mustReconcile()
 			if stays := b.get("west") != nil; stays != c.stays {
 				t.Errorf("the late copy stays: %v, want %v", stays, c.stays)
 			}
@@ -149,29 +143,22 @@ func TestALateCopyOfASourceThatWasReleasedHereIsDeleted(t *testing.T) {
 	}
 }
 
-// Whoever applies an export of an earlier day writes the list of that day, too.
+// onlyWest is an export of an earlier day, with the list of copies of that day.
+func onlyWest(d *appsv1.Deployment) {
+	d.Annotations[AnnotationClusters], d.Annotations[AnnotationCopies] = "west", "west"
+}
+
 func TestACopyThatAnOldListDoesNotNameIsNotForgotten(t *testing.T) {
-	for name, c := range map[string]struct {
-		change func(*appsv1.Deployment)
-		west   bool
-	}{
-		"one target less": {func(d *appsv1.Deployment) {
-			d.Annotations[AnnotationClusters], d.Annotations[AnnotationCopies] = "west", "west"
-		}, true},
-		"no label": {func(d *appsv1.Deployment) {
-			delete(d.Labels, LabelReplicate)
-			d.Annotations[AnnotationCopies] = "west"
-		}, false},
+	for copies, change := range map[string]func(*appsv1.Deployment){
+		"west": onlyWest,
+		"":     func(d *appsv1.Deployment) { onlyWest(d); unlabelled(d) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			b := newBench(t, aSource())
-			b.live()
-			b.edit("home", "kubectl", c.change)
-			b.live()
-			if west, east := b.get("west") != nil, b.get("east") != nil; west != c.west || east {
-				t.Errorf("copies: west %v, east %v", west, east)
-			}
-		})
+		b := settled(t)
+		b.edit("home", "kubectl", change)
+		b.live()
+		if got := b.copies(); got != copies {
+			t.Errorf("copies in %q, want %q", got, copies)
+		}
 	}
 }
 
@@ -180,13 +167,10 @@ func TestACacheThatIsNotFilledDelaysLittleAndHidesNoCopyElsewhere(t *testing.T) 
 }
 
 func lookBehindAnUnfilledCache(t *testing.T) {
-	b := newBench(t, aSource())
-	b.live()
+	b := settled(t)
 	away := b.newCluster("away") // the first that is looked at
 	b.clusters["away"], away.unfilled = away, true
-	b.edit("home", "kubectl", func(d *appsv1.Deployment) {
-		d.Annotations[AnnotationClusters], d.Annotations[AnnotationCopies] = "west", "west"
-	})
+	b.edit("home", "kubectl", onlyWest)
 	began := time.Now()
 	b.live()
 	if took := time.Since(began); b.get("east") != nil || took > 2*time.Second {
@@ -196,12 +180,9 @@ func lookBehindAnUnfilledCache(t *testing.T) {
 
 // A copy from another source is none of ours, whatever its name.
 func TestACopyOfAnotherOwnerIsNotTakenForAStray(t *testing.T) {
-	b := newBench(t, aSource())
-	b.live()
+	b := settled(t)
 	b.edit("east", "kubectl", func(d *appsv1.Deployment) { d.Annotations[AnnotationOwnerUID] = "uid-of-another" })
-	b.edit("home", "kubectl", func(d *appsv1.Deployment) {
-		d.Annotations[AnnotationClusters], d.Annotations[AnnotationCopies] = "west", "west"
-	})
+	b.edit("home", "kubectl", onlyWest)
 	b.live()
 	if b.get("east") == nil {
 		t.Error("it was deleted")
@@ -210,19 +191,16 @@ func TestACopyOfAnotherOwnerIsNotTakenForAStray(t *testing.T) {
 
 // Two that change other fields each, in turn, are as endless as one.
 func TestRepairsOfEverOtherFieldsAreHeldBackToo(t *testing.T) {
-	b := newBench(t, aSource())
-	b.live()
+	b := settled(t)
 	b.written = nil
 	for range 30 {
 		for _, change := range []func(*appsv1.Deployment){scaled(9), image("evil")} {
 			b.edit("west", fmt.Sprintf("bot-%p", change), change)
-			if _, err := b.reconcile(); err != nil {
-				t.Fatal(err)
-			}
+			b.mustReconcile()
 			b.clock.Step(time.Second)
 		}
 	}
-	applied := strings.Count(strings.Join(b.written, "\n"), "apply west")
+	applied := b.wrote("apply west")
 	if applied < freeRepairsOfAny || applied > 20 || !strings.Contains(b.condition(), ReasonContested) {
 		t.Errorf("%d repairs of 60 changes in a minute; condition %q", applied, b.condition())
 	}
@@ -232,15 +210,12 @@ func TestRepairsOfEverOtherFieldsAreHeldBackToo(t *testing.T) {
 func TestACopyThatIsDeletedEachTimeIsMadeEverMoreSeldom(t *testing.T) {
 	for name, scaledFirst := range map[string]bool{"as it was made": false, "scaled by an autoscaler": true} {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t, aSource())
-			b.live()
+			b := settled(t)
 			b.written = nil
 			step := func() {
 				t.Helper()
 				b.clock.Step(time.Second)
-				if _, err := b.reconcile(); err != nil {
-					t.Fatal(err)
-				}
+				b.mustReconcile()
 			}
 			made := 0
 			for range 60 {
@@ -260,17 +235,14 @@ func TestACopyThatIsDeletedEachTimeIsMadeEverMoreSeldom(t *testing.T) {
 			}
 			b.clock.Step(longestDelay)
 			b.live()
-			if got := b.condition(); got != "True "+ReasonReplicated {
-				t.Errorf("left in peace: condition %q", got)
-			}
+			b.wantReason("left in peace", ReasonReplicated)
 		})
 	}
 }
 
 // A copy that goes and comes back as its owner asks wasn't deleted by a stranger.
 func TestACopyThatItsOwnerTakesAwayAndWantsAgainIsNoDrift(t *testing.T) {
-	b := newBench(t, aSource())
-	b.live()
+	b := settled(t)
 	b.edit("home", "kubectl", annotated(AnnotationClusters, "east"))
 	b.live()
 	b.edit("home", "kubectl", annotated(AnnotationClusters, "east,west"))

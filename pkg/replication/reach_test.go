@@ -20,14 +20,11 @@ import (
 )
 
 func TestACopyThatIsDeletedSoonAfterItWasMadeIsMadeAgainAtOnce(t *testing.T) {
-	b := newBench(t, aSource())
-	b.live()
+	b := settled(t)
 	for range 3 {
 		b.delete("west")
 		for range 2 { // of its deletion, and of its creation
-			if _, err := b.reconcile(); err != nil {
-				t.Fatal(err)
-			}
+			b.mustReconcile()
 		}
 		if b.get("west") == nil {
 			t.Fatal("it waits for a cache that has shown all there is")
@@ -38,38 +35,30 @@ func TestACopyThatIsDeletedSoonAfterItWasMadeIsMadeAgainAtOnce(t *testing.T) {
 // A provider that replaces a cluster takes it off its list for a moment. A lookup right afterwards finds it.
 func TestNothingIsDoneInAClusterThatIsListedOnlyAfterAReconcileHasBegun(t *testing.T) {
 	t.Run("its copy stays though * doesn't stand for it", func(t *testing.T) {
-		b := newBench(t, aSource(annotated(AnnotationClusters, "*")))
-		b.live()
+		b := settled(t, annotated(AnnotationClusters, "*"))
 		before := b.get("west")
 		b.hidden, b.written = "west", nil
-		result, err := b.reconcile()
-		if err != nil || result.RequeueAfter <= 0 || result.RequeueAfter > connectGrace {
-			t.Errorf("%v, %v, want another look soon", result, err)
-		}
+		b.comesBack(0, connectGrace)
 		if diff := cmp.Diff(before, b.get("west")); diff != "" || slices.Contains(b.written, "delete west") {
 			t.Errorf("written %v; the copy (-before +after):\n%s", b.written, diff)
 		}
 		b.hidden = ""
 		b.live()
-		if got := b.condition(); got != "True "+ReasonReplicated {
-			t.Errorf("listed again: condition %q", got)
-		}
+		b.wantReason("listed again", ReasonReplicated)
 	})
 	t.Run("no copy is made that isn't recorded", func(t *testing.T) {
 		b := newBench(t, aSource(annotated(AnnotationClusters, "west")))
 		b.hidden = "west"
 		for range 3 {
-			if _, err := b.reconcile(); err != nil {
-				t.Fatal(err)
-			}
+			b.mustReconcile()
 		}
-		if recorded := b.get("home").Annotations[AnnotationCopies]; b.get("west") != nil || recorded != "" {
-			t.Errorf("a copy %v, recorded %q, want neither", b.get("west") != nil, recorded)
+		if copies, recorded := b.copies(), b.recorded(); copies+recorded != "" {
+			t.Errorf("copies in %q, recorded %q, want neither", copies, recorded)
 		}
 		b.hidden = ""
 		b.live()
-		if recorded := b.get("home").Annotations[AnnotationCopies]; b.get("west") == nil || recorded != "west" {
-			t.Errorf("listed: a copy %v, recorded %q", b.get("west") != nil, recorded)
+		if copies, recorded := b.copies(), b.recorded(); copies != "west" || recorded != "west" {
+			t.Errorf("listed: copies in %q, recorded %q", copies, recorded)
 		}
 	})
 }
@@ -96,25 +85,12 @@ func TestNineTargetsConvergeBesideABadOneAsWithoutIt(t *testing.T) {
 		spoil(b)
 		b.edit("home", "kubectl", image("web:2"))
 		for reconciles = 1; reconciles < 20; reconciles++ {
-			if _, err := b.reconcile(); err != nil {
-				t.Fatal(err)
-			}
-			left := 0
-			for _, name := range names[1:] {
-				if b.get(name).Spec.Template.Spec.Containers[0].Image != "web:2" {
-					left++
-				}
-			}
-			if left == 0 {
+			b.mustReconcile()
+			if !slices.ContainsFunc(names[1:], func(name multicluster.ClusterName) bool { return b.image(name) != "web:2" }) {
 				break
 			}
 		}
-		for _, w := range b.written {
-			if strings.HasPrefix(w, "apply t") && w != "apply t0" {
-				writes++
-			}
-		}
-		return reconciles, writes
+		return reconciles, b.wrote("apply t") - b.wrote("apply t0")
 	}
 	reconciles, writes := converge(t, func(*bench) {})
 	if writes != 9 {
@@ -157,24 +133,18 @@ func TestATargetIsLeftAloneForAsLongAsItAsksFor(t *testing.T) {
 		"busy, and no more": {apierrors.NewTooManyRequests("later", 1), 0, firstDelay},
 		"away for ages":     {apierrors.NewServiceUnavailable("later"), time.Hour, longestSilence}, // it may be back sooner
 	} {
-		b := newBench(t, aSource())
-		b.live()
+		b := settled(t)
 		b.asked, b.clusters["west"].refuses = c.asked, c.says
 		b.edit("home", "kubectl", image("web:2"))
-		result, err := b.reconcile()
-		if err != nil || result.RequeueAfter < c.want || result.RequeueAfter > c.want*5/4 {
-			t.Errorf("%s: comes back after %v, want %v (%v)", name, result.RequeueAfter, c.want, err)
-		}
+		b.comesBack(c.want, c.want*5/4)
 		b.clusters["west"].refuses = nil
 		for _, step := range []struct {
 			after time.Duration
 			image string
 		}{{c.want - firstDelay/2, "web:1"}, {firstDelay, "web:2"}} {
 			b.clock.Step(step.after)
-			if _, err := b.reconcile(); err != nil {
-				t.Fatal(err)
-			}
-			if got := b.get("west").Spec.Template.Spec.Containers[0].Image; got != step.image {
+			b.mustReconcile()
+			if got := b.image("west"); got != step.image {
 				t.Errorf("%s: around %v its image is %s, want %s", name, c.want, got, step.image)
 			}
 		}
@@ -183,26 +153,21 @@ func TestATargetIsLeftAloneForAsLongAsItAsksFor(t *testing.T) {
 
 // What a target asks for holds for all sources until it serves one of them, which may be soon.
 func TestACopyThatIsPutOffLooksForTheTargetNowAndThen(t *testing.T) {
-	b := newBench(t, aSource())
-	b.live()
+	b := settled(t)
 	b.putOff = func(name multicluster.ClusterName) (time.Duration, bool) { return 5 * time.Minute, false }
 	b.edit("home", "kubectl", image("web:2"))
-	if result, err := b.reconcile(); err != nil || result.RequeueAfter == 0 || result.RequeueAfter > longestSilence*5/4 {
-		t.Errorf("comes back after %v (%v)", result.RequeueAfter, err)
-	}
+	b.comesBack(0, longestSilence*5/4)
 }
 
 // TestOneCopyOnTrialFindsOutForAll has a target put off by what it answered. Its cache shows the copy as it should be,
 // so only a live read can show whether it serves again.
 func TestOneCopyOnTrialFindsOutForAll(t *testing.T) {
-	b := newBench(t, aSource())
-	b.live()
+	b := settled(t)
 	asked := 0
 	b.putOff = func(name multicluster.ClusterName) (time.Duration, bool) { asked++; return 0, name == "west" }
 	b.clusters["west"].refuses = fmt.Errorf("giving up: %w", context.DeadlineExceeded)
-	if _, err := b.reconcile(); err != nil || b.condition() != "False "+ReasonAway {
-		t.Fatalf("%s, %v, want the trial to find that west doesn't answer", b.condition(), err)
-	}
+	b.mustReconcile()
+	b.wantReason("since the trial finds that west doesn't answer", ReasonAway)
 	if asked = 0; len(b.subject.notes.copies) == 0 {
 		t.Fatal("nothing is noted")
 	}
@@ -211,37 +176,30 @@ func TestOneCopyOnTrialFindsOutForAll(t *testing.T) {
 	}
 	b.clusters["west"].refuses = nil
 	b.live()
-	if b.condition() != "True "+ReasonReplicated {
-		t.Errorf("condition %q", b.condition())
-	}
+	b.wantReason("", ReasonReplicated)
 }
 
 func TestWhatATargetFailsWithIsShownUntilItIsTriedAgain(t *testing.T) {
-	b := newBench(t, aSource())
-	b.live()
+	b := settled(t)
 	b.clusters["west"].refuses = apierrors.NewInternalError(errors.New(`failed calling webhook "gate.example.com"`))
 	b.edit("home", "kubectl", image("web:2"))
 	for range 3 { // the last of these don't ask
-		if _, err := b.reconcile(); err != nil {
-			t.Fatal(err)
-		}
-		if got, message := b.condition(), findCondition(b.get("home")).Message; got != "False "+ReasonRefused ||
-			!strings.Contains(message, "failed calling webhook") {
-			t.Errorf("%s: %s", got, message)
+		b.mustReconcile()
+		b.wantReason("", ReasonRefused)
+		if message := b.message(); !strings.Contains(message, "failed calling webhook") {
+			t.Error(message)
 		}
 	}
 	b.clusters["west"].refuses = fmt.Errorf("giving up: %w", context.DeadlineExceeded)
 	b.clock.Step(longestSilence)
-	if _, err := b.reconcile(); err != nil || b.condition() != "False "+ReasonAway {
-		t.Errorf("silent: condition %q, %v", b.condition(), err)
-	}
+	b.mustReconcile()
+	b.wantReason("when it is silent", ReasonAway)
 	b.clusters["west"].refuses = apierrors.NewTooManyRequests("later", 1)
 	b.clock.Step(longestSilence)
 	for i := range 3 {
 		before := b.sent
-		if _, err := b.reconcile(); err != nil || b.condition() != "False "+ReasonProgressing {
-			t.Errorf("it answers, if not what it is asked: condition %q, %v", b.condition(), err)
-		}
+		b.mustReconcile()
+		b.wantReason("when it answers, if not what it is asked", ReasonProgressing)
 		if b.sent != before && i > 0 {
 			t.Error("each reconcile writes another condition")
 		}
@@ -249,28 +207,21 @@ func TestWhatATargetFailsWithIsShownUntilItIsTriedAgain(t *testing.T) {
 	b.clock.Step(longestSilence)
 	b.clusters["west"].refuses = nil
 	b.live()
-	if got := b.condition(); got != "True "+ReasonReplicated {
-		t.Errorf("it serves again: condition %q", got)
-	}
+	b.wantReason("it serves again", ReasonReplicated)
 }
 
 // An older API server refuses what it doesn't know by an error of its own, and would each time.
 func TestATargetThatDoesNotKnowAFieldIsAskedEverMoreSeldom(t *testing.T) {
 	asked := func(refusal error) int {
-		b := newBench(t, aSource())
-		b.live()
+		b := settled(t)
 		b.edit("home", "kubectl", image("web:2"))
 		before := b.refused
 		b.clusters["west"].refusesApply = refusal
 		for range 600 {
 			b.clock.Step(time.Second)
-			if _, err := b.reconcile(); err != nil {
-				t.Fatal(err)
-			}
+			b.mustReconcile()
 		}
-		if got := b.condition(); got != "False "+ReasonRefused {
-			t.Errorf("%v: condition %q", refusal, got)
-		}
+		b.wantReason("", ReasonRefused)
 		return b.refused - before
 	}
 	unknown := &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: 500,
@@ -284,27 +235,21 @@ func TestATargetThatDoesNotKnowAFieldIsAskedEverMoreSeldom(t *testing.T) {
 // TestATargetThatWaitsForOurOwnLimitIsNotAway has the client of a target say so, in the middle of an edit and of a
 // removal.
 func TestATargetThatWaitsForOurOwnLimitIsNotAway(t *testing.T) {
-	b := newBench(t, aSource())
-	b.live()
+	b := settled(t)
 	b.clusters["west"].refuses = fmt.Errorf("asking west: %w: %w", kubeconfig.ErrLimited, context.DeadlineExceeded)
 	b.edit("home", "kubectl", image("web:2"))
-	result, err := b.reconcile()
-	if err != nil || result.RequeueAfter <= 0 || result.RequeueAfter > limitedAgain {
-		t.Errorf("%v, %v, want another try soon", result, err)
-	}
-	if got, message := b.condition(), findCondition(b.get("home")).Message; got != "False "+ReasonProgressing ||
-		!strings.Contains(message, "west: waits for its turn: "+kubeconfig.ErrLimited.Error()) {
-		t.Errorf("%s: %s", got, message)
+	b.comesBack(0, limitedAgain)
+	b.wantReason("", ReasonProgressing)
+	if message := b.message(); !strings.Contains(message, "west: waits for its turn: "+kubeconfig.ErrLimited.Error()) {
+		t.Error(message)
 	}
 	b.clusters["west"].refuses = nil
-	if _, err := b.reconcile(); err != nil || b.get("west").Spec.Template.Spec.Containers[0].Image != "web:2" {
+	if _, err := b.reconcile(); err != nil || b.image("west") != "web:2" {
 		t.Errorf("%v: the copy is put off, as that in a silent cluster is", err)
 	}
 	b.clusters["west"].refuses = fmt.Errorf("asking west: %w: %w", kubeconfig.ErrLimited, context.DeadlineExceeded)
-	b.edit("home", "kubectl", func(d *appsv1.Deployment) { delete(d.Labels, LabelReplicate) })
-	if _, err := b.reconcile(); err != nil {
-		t.Error(err)
-	}
+	b.edit("home", "kubectl", unlabelled)
+	b.mustReconcile()
 	if source := b.get("home"); len(source.Finalizers) == 0 {
 		t.Error("the source is let go before its copies are gone")
 	}

@@ -12,7 +12,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
@@ -52,66 +51,44 @@ func TestWhatIsRememberedOfACopyIsVoidOnceItsClusterHasGoneBack(t *testing.T) {
 	}
 }
 
-func TestStoryANewHoldersCacheShowsASourceThatIsDoneWith(t *testing.T) {
-	b := newBench(t, aSource())
-	b.live()
-	b.clusters["home"].freeze() // labelled, finalizer, both clusters listed
-	shown := b.clusters["home"].shown
-	b.clusters["home"].stale = false
-	b.edit("home", "kubectl", unlabelled)
-	b.live()
-	b.restart()
-	b.clusters["home"].shown, b.clusters["home"].stale = shown, true
-	b.wantQuiet()
-	if b.get("west") != nil || b.get("east") != nil {
-		t.Error("a copy was made for a source that isn't one any more")
-	}
-}
-
-func TestStoryANewHoldersCacheShowsAnOldImage(t *testing.T) {
-	b := newBench(t, aSource())
-	b.live()
-	b.clusters["home"].freeze()
-	shown := b.clusters["home"].shown
-	b.clusters["home"].stale = false
-	b.edit("home", "kubectl", image("web:2"))
-	b.live()
-	b.restart()
-	b.clusters["home"].shown, b.clusters["home"].stale = shown, true
-	b.wantQuiet()
-}
-
-func TestStoryACacheShowsAnOldCopyOrNone(t *testing.T) {
-	for name, show := range map[string]func(*bench){
-		"an old one": func(b *bench) { b.clusters["west"].freeze() },
-		"none":       func(b *bench) { b.clusters["west"].stale = true },
+func TestStoryANewHoldersCacheShowsWhatWasBefore(t *testing.T) {
+	for name, c := range map[string]struct {
+		cluster multicluster.ClusterName
+		nothing bool // is shown
+		change  func(*appsv1.Deployment)
+	}{
+		"a source that is done with": {"home", false, unlabelled},
+		"an old image":               {"home", false, image("web:2")},
+		"an old copy":                {"west", false, image("web:2")},
+		"no copy":                    {"west", true, image("web:2")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t, aSource())
-			b.live()
-			show(b)
-			shown := b.clusters["west"].shown
-			b.clusters["west"].stale = false
-			b.edit("home", "kubectl", image("web:2"))
+			b := settled(t)
+			cache, before := b.clusters[c.cluster], b.get(c.cluster)
+			b.edit("home", "kubectl", c.change)
 			b.live()
 			b.restart()
-			b.clusters["west"].shown, b.clusters["west"].stale = shown, true
-			b.wantQuiet()
+			if cache.stale = true; !c.nothing {
+				cache.shown = before
+			}
+			copies := b.copies()
+			if b.wantQuiet(); b.copies() != copies {
+				t.Errorf("there were copies in %q, and there are in %q", copies, b.copies())
+			}
 		})
 	}
 }
 
 // Lists may fail at a target that serves single requests.
 func TestStoryACacheNeverShowsACopy(t *testing.T) {
-	b := newBench(t, aSource())
-	b.live()
+	b := settled(t)
 	b.clusters["west"].stale = true
 	b.restart()
 	b.sent = 0
 	for end := b.clock.Now().Add(time.Hour); b.clock.Now().Before(end); {
-		result, err := b.reconcile()
-		if err != nil || result.RequeueAfter == 0 {
-			t.Fatalf("%+v, %v: want a look at it later", result, err)
+		result := b.mustReconcile()
+		if result.RequeueAfter == 0 {
+			t.Fatalf("%+v: want a look at it later", result)
 		}
 		b.clock.Step(result.RequeueAfter)
 	}
@@ -123,39 +100,13 @@ func TestStoryACacheNeverShowsACopy(t *testing.T) {
 }
 
 func TestStoryAClusterWhoseCacheIsNeverFilledHoldsUpNoEnd(t *testing.T) {
-	b := newBench(t, aSource())
-	b.live()
+	b := settled(t)
 	b.delete("home")
 	b.live()
 	away := b.newCluster("away")
 	b.clusters["away"], away.unfilled = away, true
-	if result, err := b.reconcile(); err != nil || !result.IsZero() {
-		t.Errorf("%+v, %v: want the end", result, err)
-	}
-}
-
-func TestStoryACreateOfAnEarlierHolderArrivesAfterTheEnd(t *testing.T) {
-	for name, uid := range map[string]types.UID{"of the source that was let go": "uid-of-web",
-		"of one that nobody knows": "uid-of-another"} {
-		t.Run(name, func(t *testing.T) {
-			b := newBench(t, aSource())
-			b.live()
-			b.delete("home")
-			b.live()
-			late, err := toDeployment(mustWant(t, aSource(func(d *appsv1.Deployment) { d.UID = uid }), nil).Full)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := b.clusters["west"].client.Create(t.Context(), late); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := b.reconcile(); err != nil {
-				t.Fatal(err)
-			}
-			if left := b.get("west") != nil; left != (uid == "uid-of-another") {
-				t.Errorf("the copy is there: %v", left)
-			}
-		})
+	if result := b.mustReconcile(); !result.IsZero() {
+		t.Errorf("%+v: want the end", result)
 	}
 }
 
@@ -164,44 +115,31 @@ func TestOneFrozenClusterHoldsUpNeitherTheOthersNorTheNextReconcile(t *testing.T
 }
 
 func oneIsFrozen(t *testing.T) {
-	b := newBench(t, aSource())
-	b.live()
-	config := b.subject.config
-	config.FanOut, config.TargetTimeout = 8, 3*time.Second
-	subject, err := NewReconciler(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.subject = subject
+	b := settled(t)
+	b.restart(func(c *Config) { c.FanOut, c.TargetTimeout = 8, 3*time.Second })
 	b.clusters["west"].frozen.Store(true)
 	b.edit("home", "kubectl", image("web:2"))
 	began := time.Now()
-	result, err := b.reconcile()
-	if err != nil || result.RequeueAfter != firstDelay {
-		t.Fatalf("%v, %v, want another try of west after %s", result, err, firstDelay)
-	}
+	b.comesBack(firstDelay, firstDelay)
 	if took := time.Since(began); took > 20*time.Second {
 		t.Errorf("it took %s", took)
 	}
-	if b.get("east").Spec.Template.Spec.Containers[0].Image != "web:2" || b.condition() != "False "+ReasonAway {
-		t.Errorf("east has %s, condition %q", b.get("east").Spec.Template.Spec.Containers[0].Image, b.condition())
+	b.wantReason("", ReasonAway)
+	if b.image("east") != "web:2" {
+		t.Errorf("east has %s", b.image("east"))
 	}
 	b.edit("east", "kubectl", image("evil"))
 	began = time.Now()
-	if _, err := b.reconcile(); err != nil {
-		t.Fatal(err)
-	}
+	b.mustReconcile()
 	if took := time.Since(began); took > 2*time.Second {
 		t.Errorf("it waited for the frozen cluster again: %s", took)
 	}
-	if b.get("east").Spec.Template.Spec.Containers[0].Image != "web:2" {
+	if b.image("east") != "web:2" {
 		t.Error("east wasn't repaired")
 	}
 	b.clusters["west"].frozen.Store(false)
 	b.live()
-	if b.condition() != "True "+ReasonReplicated {
-		t.Errorf("condition %q", b.condition())
-	}
+	b.wantReason("", ReasonReplicated)
 }
 
 func TestATargetWhoseWebhooksTakeLongGetsItsCopyAtTheSecondTry(t *testing.T) {
@@ -209,8 +147,7 @@ func TestATargetWhoseWebhooksTakeLongGetsItsCopyAtTheSecondTry(t *testing.T) {
 }
 
 func webhookIsSlow(t *testing.T) {
-	b := newBench(t, aSource())
-	b.live()
+	b := settled(t)
 	west := b.clusters["west"]
 	west.webhook = 10 * time.Second // Kubernetes' default for one that doesn't answer
 	b.edit("home", "kubectl", image("web:2"))
@@ -222,16 +159,14 @@ func webhookIsSlow(t *testing.T) {
 		{"web:2", "True " + ReasonReplicated, 10 * time.Second},
 	} {
 		began := time.Now()
-		if _, err := b.reconcile(); err != nil {
-			t.Fatal(err)
-		}
+		b.mustReconcile()
 		if took := time.Since(began); took < want.took || took > want.took+time.Second {
 			t.Errorf("it took %s, want %s", took, want.took)
 		}
 		b.rollOut("west")
 		b.rollOut("east")
 		b.clock.Step(firstDelay)
-		if got := b.get("west").Spec.Template.Spec.Containers[0].Image; got != want.image {
+		if got := b.image("west"); got != want.image {
 			t.Errorf("west has %s, want %s", got, want.image)
 		}
 		if want.image == "web:1" && b.condition() != want.condition {
@@ -240,9 +175,7 @@ func webhookIsSlow(t *testing.T) {
 	}
 	west.reads = 0
 	for range 3 {
-		if _, err := b.reconcile(); err != nil {
-			t.Fatal(err)
-		}
+		b.mustReconcile()
 	}
 	if west.reads > 0 {
 		t.Errorf("%d live reads where there was nothing to write", west.reads)
@@ -250,30 +183,27 @@ func webhookIsSlow(t *testing.T) {
 	b.edit("home", "kubectl", image("web:3"))
 	west.frozen.Store(true)
 	began := time.Now()
-	if _, err := b.reconcile(); err != nil {
-		t.Fatal(err)
-	}
+	b.mustReconcile()
 	if took := time.Since(began); took > 10*time.Second {
 		t.Errorf("a target that answers nothing was waited for: %s", took)
 	}
 	west.frozen.Store(false)
 	b.clock.Step(longestSilence)
 	west.webhook, west.refusesApply = 10*time.Second, apierrors.NewInternalError(errors.New("failed calling webhook"))
-	if _, err := b.reconcile(); err != nil || b.condition() != "False "+ReasonRefused {
-		t.Errorf("a webhook that fails: %v, condition %q", err, b.condition())
-	}
+	b.mustReconcile()
+	b.wantReason("since a webhook fails", ReasonRefused)
 	west.webhook, west.refusesApply = time.Minute, nil
 	b.clock.Step(longestSilence)
-	if _, err := b.reconcile(); err != nil || b.condition() != "False "+ReasonRefused ||
-		!strings.Contains(b.message(), "admission webhooks") {
-		t.Errorf("a webhook that takes too long: %v, condition %q: %s", err, b.condition(), b.message())
+	b.mustReconcile()
+	b.wantReason("since a webhook takes too long", ReasonRefused)
+	if !strings.Contains(b.message(), "admission webhooks") {
+		t.Error(b.message())
 	}
 }
 
 func TestSlowWritesThatConflictEachTimeHoldAWorkerForSoLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, aSource())
-		b.live()
+		b := settled(t)
 		west := b.clusters["west"]
 		west.webhook = 10 * time.Second
 		b.edit("home", "kubectl", image("web:2"))
@@ -283,9 +213,7 @@ func TestSlowWritesThatConflictEachTimeHoldAWorkerForSoLong(t *testing.T) {
 		west.refusesApply = apierrors.NewConflict(schema.GroupResource{Resource: "deployments"}, "web", errors.New("changed"))
 		b.clock.Step(longestSilence)
 		began := time.Now()
-		if _, err := b.reconcile(); err != nil {
-			t.Fatal(err)
-		}
+		b.mustReconcile()
 		if took := time.Since(began); took != mostSlow*west.webhook {
 			t.Errorf("one reconcile waited for slow writes for %s, want %s", took, mostSlow*west.webhook)
 		}
@@ -297,15 +225,12 @@ func TestSlowWritesThatConflictEachTimeHoldAWorkerForSoLong(t *testing.T) {
 
 func TestAWaitForOurOwnLimitsIsNoSlowWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, aSource())
-		b.live()
+		b := settled(t)
 		west := b.clusters["west"]
 		west.webhook = 10 * time.Second // so that the time is over, too
 		west.late = fmt.Errorf("a write: %w: %w", kubeconfig.ErrLimited, context.DeadlineExceeded)
 		b.edit("home", "kubectl", image("web:2"))
-		if _, err := b.reconcile(); err != nil {
-			t.Fatal(err)
-		}
+		b.mustReconcile()
 		if b.subject.notes.recall(copyID{b.get("home").UID, "west"}).Slow {
 			t.Error("a wait for our own limits counts as a slow webhook")
 		}
@@ -334,23 +259,14 @@ func TestATargetDoesNotPayForASlowHome(t *testing.T) {
 }
 
 func homeIsSlow(t *testing.T) {
-	b := newBench(t, aSource())
-	b.live()
-	config := b.subject.config
-	config.TargetTimeout = 2 * time.Second
-	subject, err := NewReconciler(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.subject = subject
-	b.clusters["home"].slow = config.TargetTimeout + 100*time.Millisecond
+	b := settled(t)
+	b.restart(func(c *Config) { c.TargetTimeout = 2 * time.Second })
+	b.clusters["home"].slow = 2100 * time.Millisecond
 	b.subject.identities.keep("home", identity{homeUID, b.clock.Now()})
 	b.edit("home", "kubectl", image("web:2"))
-	if _, err := b.reconcile(); err != nil {
-		t.Fatal(err)
-	}
+	b.mustReconcile()
 	for _, name := range []multicluster.ClusterName{"west", "east"} {
-		if got := b.get(name).Spec.Template.Spec.Containers[0].Image; got != "web:2" {
+		if got := b.image(name); got != "web:2" {
 			t.Errorf("%s has %s; condition %q", name, got, b.condition())
 		}
 	}
@@ -371,36 +287,29 @@ func contest(t *testing.T, mutate func(*appsv1.Deployment)) {
 	b := newBench(t, aSource())
 	b.clusters["west"].mutate = mutate
 	for range 400 { // 20 min
-		if _, err := b.reconcile(); err != nil {
-			t.Fatal(err)
-		}
+		b.mustReconcile()
 		b.clock.Step(3 * time.Second)
 		b.rollOut("east")
 	}
-	applies := strings.Count(strings.Join(b.written, "\n"), "apply west")
+	applies := b.wrote("apply west")
 	if applies < 5 || applies > 14 {
 		t.Errorf("%d applies in 20 min", applies)
 	}
-	if got := b.condition(); got != "False "+ReasonContested {
-		t.Errorf("condition %q", got)
-	}
+	b.wantReason("", ReasonContested)
 	if text := b.events(); strings.Count(text, ReasonContested) != 1 || strings.Contains(text, ReasonRepaired) {
 		t.Errorf("events: %q", text)
 	}
-	if statuses := strings.Count(strings.Join(b.written, "\n"), "status home"); statuses > 4 {
+	if statuses := b.wrote("status home"); statuses > 4 {
 		t.Errorf("%d statuses written", statuses)
 	}
 	b.clusters["west"].mutate = nil
 	b.clock.Step(longestDelay)
 	b.live()
-	if got := b.condition(); got != "True "+ReasonReplicated {
-		t.Errorf("without the webhook: condition %q", got)
-	}
+	b.wantReason("without the webhook", ReasonReplicated)
 }
 
 func TestDriftIsRepairedAndWhatAnAutoscalerSetsIsLeft(t *testing.T) {
-	b := newBench(t, aSource())
-	b.live()
+	b := settled(t)
 	b.edit("west", "kubectl", scaled(9))
 	b.edit("east", "kube-controller-manager", scaled(9))
 	b.live()
@@ -412,9 +321,7 @@ func TestDriftIsRepairedAndWhatAnAutoscalerSetsIsLeft(t *testing.T) {
 	if east := b.get("east"); *east.Spec.Replicas != 9 || east.Spec.Template.Spec.Containers[0].Image != "web:2" {
 		t.Errorf("east: %d of %s", *east.Spec.Replicas, east.Spec.Template.Spec.Containers[0].Image)
 	}
-	if text := b.events(); strings.Count(text, ReasonRepaired) != 1 {
-		t.Errorf("events: %q", text)
-	}
+	b.wantOneEvent(ReasonRepaired)
 	before := b.sent
 	b.restart()
 	b.live()

@@ -13,8 +13,7 @@ import (
 
 // TestTrimCopyHalvesACopy takes what the fake API server keeps of a copy, with the managed fields that an apply leaves.
 func TestTrimCopyHalvesACopy(t *testing.T) {
-	b := newBench(t, aSource())
-	b.live()
+	b := settled(t)
 	d := b.get("west")
 	d.Status.Conditions = []appsv1.DeploymentCondition{
 		{Type: appsv1.DeploymentAvailable, Status: corev1.ConditionTrue, Message: "Deployment has minimum availability."},
