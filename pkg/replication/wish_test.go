@@ -15,68 +15,51 @@ import (
 type names = []multicluster.ClusterName
 
 func TestParseWish(t *testing.T) {
+	all := func(pairs ...string) map[string]string { // for all clusters
+		annotations := map[string]string{AnnotationClusters: "*"}
+		for i := 0; i < len(pairs); i += 2 {
+			annotations[pairs[i]] = pairs[i+1]
+		}
+		return annotations
+	}
+	overrides := func(text string) map[string]string { return all(AnnotationOverrides, text) }
 	for name, c := range map[string]struct {
 		annotations map[string]string
 		want        wish
 		bad         []string // names of the annotations that are refused
 	}{
-		"named clusters are sorted and counted once": {
-			annotations: map[string]string{AnnotationClusters: "west, east,west"},
-			want:        wish{Clusters: names{"east", "west"}},
-		},
-		"a star is all clusters":  {annotations: map[string]string{AnnotationClusters: "*"}, want: wish{All: true}},
-		"no clusters are refused": {bad: []string{AnnotationClusters}},
-		"an empty name is refused": {annotations: map[string]string{AnnotationClusters: "west,,east"},
-			bad: []string{AnnotationClusters}},
-		"the source's own is refused": {
-			annotations: map[string]string{AnnotationClusters: "west,home"}, bad: []string{AnnotationClusters}},
+		"named clusters are sorted and counted once": {map[string]string{AnnotationClusters: "west, east,west"},
+			wish{Clusters: names{"east", "west"}}, nil},
+		"a star is all clusters":  {all(), wish{All: true}, nil},
+		"no clusters are refused": {nil, wish{}, []string{AnnotationClusters}},
+		"an empty name is refused": {map[string]string{AnnotationClusters: "west,,east"}, wish{},
+			[]string{AnnotationClusters}},
+		"the source's own is refused": {map[string]string{AnnotationClusters: "west,home"}, wish{},
+			[]string{AnnotationClusters}},
 		"divide takes a total and weights": {
-			annotations: map[string]string{AnnotationClusters: "*", AnnotationReplicas: "divide", AnnotationTotal: "10",
-				AnnotationWeights: "west=3, east=1"},
-			want: wish{All: true, Divide: true, Total: 10,
-				Weights: map[multicluster.ClusterName]int64{"west": 3, "east": 1}},
-		},
-		"divide without a total is refused": {
-			annotations: map[string]string{AnnotationClusters: "*", AnnotationReplicas: "divide"},
-			bad:         []string{AnnotationTotal}},
-		"a negative total is refused": {
-			annotations: map[string]string{AnnotationClusters: "*", AnnotationReplicas: "divide", AnnotationTotal: "-1"},
-			bad:         []string{AnnotationTotal}},
-		"total and weights without divide are refused": {
-			annotations: map[string]string{AnnotationClusters: "*", AnnotationTotal: "3", AnnotationWeights: "west=1"},
-			bad:         []string{AnnotationTotal, AnnotationWeights}},
-		"another mode is refused": {
-			annotations: map[string]string{AnnotationClusters: "*", AnnotationReplicas: "share"},
-			bad:         []string{AnnotationReplicas}},
+			all(AnnotationReplicas, "divide", AnnotationTotal, "10", AnnotationWeights, "west=3, east=1"),
+			wish{All: true, Divide: true, Total: 10, Weights: weigh("west", 3, "east", 1)}, nil},
+		"divide without a total is refused": {all(AnnotationReplicas, "divide"), wish{}, []string{AnnotationTotal}},
+		"a negative total is refused": {all(AnnotationReplicas, "divide", AnnotationTotal, "-1"), wish{},
+			[]string{AnnotationTotal}},
+		"total and weights without divide are refused": {all(AnnotationTotal, "3", AnnotationWeights, "west=1"), wish{},
+			[]string{AnnotationTotal, AnnotationWeights}},
+		"another mode is refused": {all(AnnotationReplicas, "share"), wish{}, []string{AnnotationReplicas}},
 		"weights that aren't numbers are refused": {
-			annotations: map[string]string{AnnotationClusters: "*", AnnotationReplicas: "divide", AnnotationTotal: "1",
-				AnnotationWeights: "west=x"},
-			bad: []string{AnnotationWeights}},
-		"overrides are read": {
-			annotations: map[string]string{AnnotationClusters: "*",
-				AnnotationOverrides: `{"west":{"replicas":5,"images":{"web":"web:2"}}}`},
-			want: wish{All: true, Overrides: map[multicluster.ClusterName]override{
-				"west": {Replicas: new(int32(5)), Images: map[string]string{"web": "web:2"}}}},
-		},
-		"overrides that aren't JSON are refused": {
-			annotations: map[string]string{AnnotationClusters: "*", AnnotationOverrides: `{"west"`},
-			bad:         []string{AnnotationOverrides}},
-		"unknown fields in overrides are refused": {
-			annotations: map[string]string{AnnotationClusters: "*", AnnotationOverrides: `{"west":{"cpu":1}}`},
-			bad:         []string{AnnotationOverrides}},
-		"something behind the overrides is refused": {
-			annotations: map[string]string{AnnotationClusters: "*", AnnotationOverrides: `{} {}`},
-			bad:         []string{AnnotationOverrides}},
-		"an unknown container is refused": {
-			annotations: map[string]string{AnnotationClusters: "*", AnnotationOverrides: `{"west":{"images":{"db":"x"}}}`},
-			bad:         []string{AnnotationOverrides}},
-		"replicas in overrides don't go with divide": {
-			annotations: map[string]string{AnnotationClusters: "*", AnnotationReplicas: "divide", AnnotationTotal: "1",
-				AnnotationOverrides: `{"west":{"replicas":1}}`},
-			bad: []string{AnnotationOverrides}},
-		"all that is wrong is told": {
-			annotations: map[string]string{AnnotationReplicas: "x", AnnotationOverrides: "["},
-			bad:         []string{AnnotationClusters, AnnotationReplicas, AnnotationOverrides}},
+			all(AnnotationReplicas, "divide", AnnotationTotal, "1", AnnotationWeights, "west=x"), wish{},
+			[]string{AnnotationWeights}},
+		"overrides are read": {overrides(`{"west":{"replicas":5,"images":{"web":"web:2"}}}`),
+			wish{All: true, Overrides: map[multicluster.ClusterName]override{
+				"west": {Replicas: new(int32(5)), Images: map[string]string{"web": "web:2"}}}}, nil},
+		"overrides that aren't JSON are refused":    {overrides(`{"west"`), wish{}, []string{AnnotationOverrides}},
+		"unknown fields in overrides are refused":   {overrides(`{"west":{"cpu":1}}`), wish{}, []string{AnnotationOverrides}},
+		"something behind the overrides is refused": {overrides(`{} {}`), wish{}, []string{AnnotationOverrides}},
+		"an unknown container is refused": {overrides(`{"west":{"images":{"db":"x"}}}`), wish{},
+			[]string{AnnotationOverrides}},
+		"replicas in overrides don't go with divide": {all(AnnotationReplicas, "divide", AnnotationTotal, "1",
+			AnnotationOverrides, `{"west":{"replicas":1}}`), wish{}, []string{AnnotationOverrides}},
+		"all that is wrong is told": {map[string]string{AnnotationReplicas: "x", AnnotationOverrides: "["}, wish{},
+			[]string{AnnotationClusters, AnnotationReplicas, AnnotationOverrides}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			source := aSource()
@@ -137,9 +120,7 @@ func TestWhatIsSaidOfAClusterThatGetsNoCopyIsRefused(t *testing.T) {
 				}
 				return
 			}
-			if diff := cmp.Diff([]string{"status home"}, b.written); diff != "" {
-				t.Errorf("writes (-want +got):\n%s", diff)
-			}
+			b.wantWritten("status home")
 			for _, word := range []string{"annotation " + c.bad, c.source.Annotations[c.bad], "wset isn't one of " +
 				AnnotationClusters + ": name it there, or leave it out here"} {
 				if message := condition.Message; condition.Reason != ReasonInvalidAnnotation ||
@@ -240,36 +221,27 @@ func TestDivideGivesOutTheTotalAndIsWithinOneOfTheExactShare(t *testing.T) {
 }
 
 func TestSharesMoveAwayFromATargetThatIsGivenUp(t *testing.T) {
-	wish := wish{Divide: true, Total: 9, Weights: weigh("c", 2)}
-	targets := names{"a", "b", "c"}
+	targets, heavy, zero := names{"a", "b", "c"}, weigh("c", 2), weigh("a", 0, "b", 0, "c", 0)
 	for name, c := range map[string]struct {
+		weights map[multicluster.ClusterName]int64
 		givenUp names
 		want    map[multicluster.ClusterName]int32
 	}{
-		"none is":  {nil, share("a", 2, "b", 2, "c", 5)},
-		"one is":   {names{"c"}, share("a", 5, "b", 4, "c", 0)},
-		"two are":  {names{"b", "c"}, share("a", 9, "b", 0, "c", 0)},
-		"all are":  {targets, share("a", 2, "b", 2, "c", 5)},
-		"a former": {names{"z"}, share("a", 2, "b", 2, "c", 5)},
+		"none is":                       {heavy, nil, share("a", 2, "b", 2, "c", 5)},
+		"one is":                        {heavy, names{"c"}, share("a", 5, "b", 4, "c", 0)},
+		"two are":                       {heavy, names{"b", "c"}, share("a", 9, "b", 0, "c", 0)},
+		"all are":                       {heavy, targets, share("a", 2, "b", 2, "c", 5)},
+		"a former":                      {heavy, names{"z"}, share("a", 2, "b", 2, "c", 5)},
+		"one is, and all weights are 0": {zero, names{"c"}, share("a", 5, "b", 4, "c", 0)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := map[multicluster.ClusterName]int32{}
-			for target, n := range wish.shares(targets, c.givenUp) {
+			for target, n := range (wish{Divide: true, Total: 9, Weights: c.weights}).shares(targets, c.givenUp) {
 				got[target] = *n
 			}
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Error(diff)
 			}
 		})
-	}
-}
-
-func TestWeightsThatAreAllZeroAreEqualForWhoTakesOver(t *testing.T) {
-	wish, got := wish{Divide: true, Total: 9, Weights: weigh("a", 0, "b", 0, "c", 0)}, map[multicluster.ClusterName]int32{}
-	for target, n := range wish.shares(names{"a", "b", "c"}, names{"c"}) {
-		got[target] = *n
-	}
-	if diff := cmp.Diff(share("a", 5, "b", 4, "c", 0), got); diff != "" {
-		t.Error(diff)
 	}
 }
