@@ -11,43 +11,30 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 )
 
-// homeManager, homeCluster and homeClient are a manager of which only the lists of sources are used.
-type (
-	homeManager struct {
-		mcmanager.Manager
-		home homeCluster
-	}
-	homeCluster struct {
-		cluster.Cluster
-		client homeClient
-	}
-	homeClient struct {
-		client.Client
-		list func(ctx context.Context, into *appsv1.DeploymentList) error
-	}
-)
+// homeManager is a manager with a home cluster and nothing else.
+type homeManager struct {
+	mcmanager.Manager
+	home cluster.Cluster
+}
 
-func (m homeManager) GetLogger() logr.Logger   { return logr.Discard() }
-func (c homeCluster) GetClient() client.Client { return c.client }
+func (m homeManager) GetLogger() logr.Logger { return logr.Discard() }
 
 func (m homeManager) GetCluster(context.Context, multicluster.ClusterName) (cluster.Cluster, error) {
 	return m.home, nil
-}
-
-func (c homeClient) List(ctx context.Context, into client.ObjectList, _ ...client.ListOption) error {
-	return c.list(ctx, into.(*appsv1.DeploymentList))
 }
 
 // A cache that is never filled, or a list that fails, must not make later changes of clusters go unheard.
 func TestSourcesAreEnqueuedOnceTheyCanBeListed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tries := 0
-		list := func(ctx context.Context, into *appsv1.DeploymentList) error {
+		list := func(ctx context.Context, _ client.WithWatch, into client.ObjectList, _ ...client.ListOption) error {
 			switch tries++; tries {
 			case 1:
 				<-ctx.Done()
@@ -55,10 +42,11 @@ func TestSourcesAreEnqueuedOnceTheyCanBeListed(t *testing.T) {
 			case 2:
 				return errors.New("not now")
 			}
-			into.Items = []appsv1.Deployment{*aSource()}
+			into.(*appsv1.DeploymentList).Items = []appsv1.Deployment{*aSource()}
 			return nil
 		}
-		mgr := homeManager{home: homeCluster{client: homeClient{list: list}}}
+		c := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{List: list})
+		mgr := homeManager{home: &fakeCluster{client: c}}
 		q := workqueue.NewTypedRateLimitingQueue(NewRateLimiter())
 		defer q.ShutDown()
 		ctx, cancel := context.WithCancel(t.Context())
