@@ -1,10 +1,10 @@
 package at
 
 import (
-	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -131,12 +131,10 @@ func disrupted(reason string) func(*corev1.Pod) {
 	}
 }
 
-func conditionOf(t *testing.T, status cnatv1alpha1.AtStatus, kind string) string {
-	t.Helper()
-	for _, condition := range status.Conditions {
-		if condition.Type == kind && condition.Status == metav1.ConditionTrue {
-			return condition.Reason
-		}
+// reasonOf is that of a condition that is true, "" if it isn't.
+func reasonOf(status cnatv1alpha1.AtStatus, kind string) string {
+	if !meta.IsStatusConditionTrue(status.Conditions, kind) {
+		return ""
 	}
-	return ""
+	return meta.FindStatusCondition(status.Conditions, kind).Reason
 }

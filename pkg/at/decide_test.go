@@ -21,15 +21,14 @@ type summary struct {
 	Events string
 }
 
-func summarize(t *testing.T, d decision) summary {
-	t.Helper()
+func summarize(d decision) summary {
 	s := summary{Look: d.Look, Delete: d.Delete, MakePod: d.MakePod, Backoff: d.Backoff, After: d.After}
 	if d.Status != nil {
 		s.Status = string(d.Status.Phase)
 		if d.Status.Result != "" {
 			s.Status += " " + string(d.Status.Result)
 		}
-		if reason := conditionOf(t, *d.Status, cnatv1alpha1.ConditionBlocked); reason != "" {
+		if reason := reasonOf(*d.Status, cnatv1alpha1.ConditionBlocked); reason != "" {
 			s.Status += " blocked:" + reason
 		}
 		if d.Status.Restarts > 0 {
@@ -63,7 +62,7 @@ func runDecideCases(t *testing.T, cases []decideCase) {
 			if diff := cmp.Diff(got, decide(trimmedView(view))); diff != "" {
 				t.Errorf("a cache that is trimmed makes a difference (-whole +trimmed):\n%s", diff)
 			}
-			if diff := cmp.Diff(c.want, summarize(t, got)); diff != "" {
+			if diff := cmp.Diff(c.want, summarize(got)); diff != "" {
 				t.Errorf("decision (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(before, c.at); diff != "" {
@@ -302,7 +301,7 @@ func TestStatusOfANormalLife(t *testing.T) {
 	if decide(view{At: at, Pod: aPod(ended(corev1.PodFailed, 3, end)), Now: due.Add(time.Minute)}).Status.Over {
 		t.Error("it is over before the end of its time to live: nobody will watch it, and it stays for ever")
 	}
-	if reason := conditionOf(t, *finished, cnatv1alpha1.ConditionFailed); reason != ReasonPodFailed {
+	if reason := reasonOf(*finished, cnatv1alpha1.ConditionFailed); reason != ReasonPodFailed {
 		t.Errorf("condition Failed has reason %q, want %q", reason, ReasonPodFailed)
 	}
 }

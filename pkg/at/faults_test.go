@@ -104,6 +104,38 @@ func (b *bench) reconcile() (ctrl.Result, error) {
 	return b.subject.Reconcile(context.Background(), testRequest)
 }
 
+func (b *bench) mustFail(t *testing.T) {
+	t.Helper()
+	if _, err := b.reconcile(); err == nil {
+		t.Fatal("that a request fails is no error")
+	}
+}
+
+// blockedBy is the reason of the At's condition Blocked, "" if it isn't blocked.
+func (b *bench) blockedBy(t *testing.T) string {
+	t.Helper()
+	return reasonOf(b.at(t).Status, cnatv1alpha1.ConditionBlocked)
+}
+
+// wantDone checks that the At is DONE, after so many renewed claims, and that nothing blocks it.
+func (b *bench) wantDone(t *testing.T, restarts int32) {
+	t.Helper()
+	if status := b.at(t).Status; status.Phase != cnatv1alpha1.AtDone || status.Restarts != restarts ||
+		reasonOf(status, cnatv1alpha1.ConditionBlocked) != "" {
+		t.Errorf("in the end %+v, want DONE after %d renewed claims, and unblocked", status, restarts)
+	}
+}
+
+// refusePods makes the API server answer to each Pod with this error.
+func refusePods(err error) func(int, string, func() error) error {
+	return func(_ int, kind string, commit func() error) error {
+		if kind == "create" {
+			return err
+		}
+		return commit()
+	}
+}
+
 func (b *bench) at(t *testing.T) *cnatv1alpha1.At {
 	t.Helper()
 	at := &cnatv1alpha1.At{}
@@ -156,7 +188,7 @@ func TestEveryWriteMayFailAndTheEndIsTheSame(t *testing.T) {
 	}
 
 	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "ats"}, "example-at", errors.New("changed"))
-	faults := map[string]func(commit func() error) error{
+	for name, fault := range map[string]func(commit func() error) error{
 		"error before the write": func(func() error) error { return apierrors.NewInternalError(errTimeout) },
 		"reply lost":             func(commit func() error) error { _ = commit(); return errTimeout },
 		"conflict":               func(func() error) error { return conflict },
@@ -165,8 +197,7 @@ func TestEveryWriteMayFailAndTheEndIsTheSame(t *testing.T) {
 		},
 		"killed before": func(func() error) error { return errCrash },
 		"killed after":  func(commit func() error) error { _ = commit(); return errCrash },
-	}
-	for name, fault := range faults {
+	} {
 		for site := 1; site <= 3; site++ {
 			t.Run(fmt.Sprintf("%s at write %d", name, site), func(t *testing.T) {
 				b := newBench(t, anAt())
@@ -213,7 +244,7 @@ func TestAForeignPodIsNeitherAdoptedNorDeleted(t *testing.T) {
 		len(got.OwnerReferences) > 0 {
 		t.Errorf("the Pod is now %v, %v", got.OwnerReferences, err)
 	}
-	if b.sent != 1 || conditionOf(t, b.at(t).Status, cnatv1alpha1.ConditionBlocked) != ReasonForeignPod {
+	if b.sent != 1 || b.blockedBy(t) != ReasonForeignPod {
 		t.Errorf("%d writes, conditions %v, want one that shows the block", b.sent, b.at(t).Status.Conditions)
 	}
 	if len(b.recorder.Events) != 1 {
@@ -223,10 +254,7 @@ func TestAForeignPodIsNeitherAdoptedNorDeleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.live(t)
-	if status := b.at(t).Status; status.Phase != cnatv1alpha1.AtDone ||
-		conditionOf(t, status, cnatv1alpha1.ConditionBlocked) != "" {
-		t.Errorf("once it was gone: %+v, want DONE and unblocked", status)
-	}
+	b.wantDone(t, 0)
 }
 
 func TestAForeignPodThatTheCacheDoesNotShowIsFoundByTheRefusal(t *testing.T) {
@@ -234,7 +262,7 @@ func TestAForeignPodThatTheCacheDoesNotShowIsFoundByTheRefusal(t *testing.T) {
 	if result, err := b.reconcile(); err != nil || result != retryLater {
 		t.Fatalf("Reconcile = %v, %v, want a retry with backoff", result, err)
 	}
-	if reason := conditionOf(t, b.at(t).Status, cnatv1alpha1.ConditionBlocked); reason != ReasonForeignPod {
+	if reason := b.blockedBy(t); reason != ReasonForeignPod {
 		t.Errorf("blocked by %q, want %q", reason, ReasonForeignPod)
 	}
 }
@@ -244,29 +272,25 @@ func TestARefusedPodIsShownOnceAndRetriedWithoutFurtherStatusWrites(t *testing.T
 	statuses := 0
 	b.fault = func(_ int, kind string, commit func() error) error {
 		if kind == "create" {
-			return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "x", fmt.Errorf("quota: %d", b.sent))
+			return apierrors.NewForbidden(corev1.Resource("pods"), "x", fmt.Errorf("quota: %d", b.sent))
 		}
 		statuses++
 		return commit()
 	}
 	for range 5 {
-		if _, err := b.reconcile(); err == nil {
-			t.Fatal("a refused Pod is no error")
-		}
+		b.mustFail(t)
 		b.clock.Step(cacheGrace)
 	}
-	if statuses != 2 || conditionOf(t, b.at(t).Status, cnatv1alpha1.ConditionBlocked) != ReasonPodRefused {
+	if statuses != 2 || b.blockedBy(t) != ReasonPodRefused {
 		t.Errorf("%d status writes, want the claim and the block", statuses)
 	}
 	b.fault = nil
 	b.live(t)
-	if status := b.at(t).Status; status.Phase != cnatv1alpha1.AtDone || status.Restarts != 0 {
-		t.Errorf("in the end %+v, want DONE with no renewed claim", status)
-	}
+	b.wantDone(t, 0)
 }
 
 func TestARefusedPodIsMissedAfterItsDeadline(t *testing.T) {
-	quota := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "x", errors.New("exceeded quota"))
+	quota := apierrors.NewForbidden(corev1.Resource("pods"), "x", errors.New("exceeded quota"))
 	t.Run("after a minute", func(t *testing.T) { isMissed(t, quota, false, func(*bench) {}) })
 	t.Run("its cluster is away for long", func(t *testing.T) {
 		isMissed(t, quota, false, func(b *bench) {
@@ -293,8 +317,7 @@ func TestAPodThatDoesNotGoIsShownAndMadeAgainOnceItIsGone(t *testing.T) {
 		}
 		b.clock.Step(result.RequeueAfter)
 	}
-	status := b.at(t).Status
-	if got := conditionOf(t, status, cnatv1alpha1.ConditionBlocked); got != ReasonPodTerminating {
+	if got := b.blockedBy(t); got != ReasonPodTerminating {
 		t.Fatalf("after %v it is blocked by %q", b.clock.Since(due), got)
 	}
 	if got := <-b.recorder.Events; !strings.Contains(got, pod.Name) || !strings.Contains(got, ReasonPodTerminating) {
@@ -305,11 +328,7 @@ func TestAPodThatDoesNotGoIsShownAndMadeAgainOnceItIsGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.live(t)
-	status = b.at(t).Status
-	if status.Phase != cnatv1alpha1.AtDone || status.Restarts != 1 ||
-		conditionOf(t, status, cnatv1alpha1.ConditionBlocked) != "" {
-		t.Errorf("in the end %+v, want DONE after one restart, and unblocked", status)
-	}
+	b.wantDone(t, 1)
 }
 
 // isMissed plays an At whose Pod is refused. Somebody may label it before that is shown. Other things happen before its
@@ -330,9 +349,7 @@ func isMissed(t *testing.T, refusal error, labels bool, meanwhile func(*bench)) 
 		}
 		return commit()
 	}
-	if _, err := b.reconcile(); err == nil {
-		t.Fatal("a refused Pod is no error")
-	}
+	b.mustFail(t)
 	b.clock.Step(time.Minute + 1)
 	meanwhile(b)
 	if _, err := b.reconcile(); err != nil {
@@ -356,15 +373,13 @@ func TestARefusalForAnotherCauseIsShownInItsTurn(t *testing.T) {
 		if kind == "create" {
 			tries++
 			cause := causes[(tries-1)%len(causes)]
-			return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "x", errors.New(cause))
+			return apierrors.NewForbidden(corev1.Resource("pods"), "x", errors.New(cause))
 		}
 		statuses++
 		return commit()
 	}
 	for try := range 20 {
-		if _, err := b.reconcile(); err == nil {
-			t.Fatal("a refused Pod is no error")
-		}
+		b.mustFail(t)
 		if got := b.at(t).Status.Conditions[0].Message; try < 2 && !strings.Contains(got, causes[try]) {
 			t.Errorf("try %d: %q, want it to quote %q", try, got, causes[try])
 		}
@@ -383,22 +398,14 @@ func TestARefusalForAnotherCauseIsShownInItsTurn(t *testing.T) {
 
 func TestAnErrorOfTheServersOwnIsShownOnceItRepeats(t *testing.T) {
 	b := newBench(t, anAt())
-	b.fault = func(_ int, kind string, commit func() error) error {
-		if kind == "create" {
-			return apierrors.NewInternalError(errors.New("etcd has no leader"))
-		}
-		return commit()
-	}
+	b.fault = refusePods(apierrors.NewInternalError(errors.New("etcd has no leader")))
 	for try := range 5 {
-		if _, err := b.reconcile(); err == nil {
-			t.Fatal("a Pod that isn't made is no error")
-		}
-		status := b.at(t).Status
-		if got := conditionOf(t, status, cnatv1alpha1.ConditionBlocked); (got == ReasonPodRefused) != (try > 0) {
+		b.mustFail(t)
+		if got := b.blockedBy(t); (got == ReasonPodRefused) != (try > 0) {
 			t.Errorf("try %d: blocked by %q", try, got)
 		}
-		if try > 0 && !strings.Contains(status.Conditions[0].Message, "etcd has no leader") {
-			t.Errorf("try %d: %q doesn't quote the server", try, status.Conditions[0].Message)
+		if all := b.at(t).Status.Conditions; try > 0 && !strings.Contains(all[0].Message, "etcd has no leader") {
+			t.Errorf("try %d: %q doesn't quote the server", try, all[0].Message)
 		}
 		b.clock.Step(cacheGrace)
 	}
@@ -407,10 +414,7 @@ func TestAnErrorOfTheServersOwnIsShownOnceItRepeats(t *testing.T) {
 	}
 	b.fault = nil
 	b.live(t)
-	if status := b.at(t).Status; status.Phase != cnatv1alpha1.AtDone ||
-		conditionOf(t, status, cnatv1alpha1.ConditionBlocked) != "" {
-		t.Errorf("in the end %+v, want DONE and unblocked", status)
-	}
+	b.wantDone(t, 5)
 }
 
 func TestAnAtThatABackupBringsBackRunsAgainAndItsOwnerIsTold(t *testing.T) {
@@ -428,9 +432,7 @@ func TestAnAtThatABackupBringsBackRunsAgainAndItsOwnerIsTold(t *testing.T) {
 	for _, told := range []int{1, 0} { // a process that didn't start it can't know
 		restore()
 		b.live(t)
-		if status := b.at(t).Status; status.Phase != cnatv1alpha1.AtDone || status.Restarts != 0 {
-			t.Errorf("in the end %+v, want DONE", status)
-		}
+		b.wantDone(t, 0)
 		if got := len(b.recorder.Events); got != told {
 			t.Errorf("%d events, want %d", got, told)
 		}

@@ -54,7 +54,7 @@ func TestTextsOfOthersAreFitToBeShownInConditionsAndEvents(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, c.objects...)
 			if c.refuse {
-				b.fault = refusePods
+				b.fault = refuseNastily
 			}
 			if _, err := b.reconcile(); (err != nil) != c.refuse {
 				t.Fatal(err)
@@ -78,12 +78,7 @@ func TestTextsOfOthersAreFitToBeShownInConditionsAndEvents(t *testing.T) {
 // noteOf is the text of a recorded event, which begins with type and reason.
 func noteOf(recorded string) string { return strings.SplitN(recorded, " ", 3)[2] }
 
-func refusePods(_ int, kind string, commit func() error) error {
-	if kind == "create" {
-		return apierrors.NewForbidden(corev1.Resource("pods"), "example", errors.New(nasty))
-	}
-	return commit()
-}
+var refuseNastily = refusePods(apierrors.NewForbidden(corev1.Resource("pods"), "example", errors.New(nasty)))
 
 func TestAFloodOfRefusedPodsCostsTwoWritesAnAtAndFewEvents(t *testing.T) {
 	const ats = 300
@@ -103,7 +98,7 @@ func TestAFloodOfRefusedPodsCostsTwoWritesAnAtAndFewEvents(t *testing.T) {
 		if kind == "create" {
 			asked++
 		}
-		return refusePods(n, kind, commit)
+		return refuseNastily(n, kind, commit)
 	}
 	told, tries, held := 0, 5, 0
 	for range tries {
@@ -158,10 +153,8 @@ func TestAFloodOfRefusedPodsCostsTwoWritesAnAtAndFewEvents(t *testing.T) {
 // Tenants over quota use up all tries of a cluster. Another one whose quota was raised mustn't wait for them.
 func TestRefusedPodsOfOthersHoldNoNamespaceBackForLong(t *testing.T) {
 	b := newBench(t, anAt())
-	b.fault = refusePods
-	if _, err := b.subject.Reconcile(context.Background(), testRequest); err == nil {
-		t.Fatal("its Pod isn't refused")
-	}
+	b.fault = refuseNastily
+	b.mustFail(t)
 	b.fault = nil
 	refusals := b.subject.budgetsOf(string(testRequest.ClusterName)).refusals
 	for range 2 * refusedPause / time.Second {
@@ -174,7 +167,7 @@ func TestRefusedPodsOfOthersHoldNoNamespaceBackForLong(t *testing.T) {
 		}
 	}
 	before := b.committed
-	if result, err := b.subject.Reconcile(context.Background(), testRequest); err != nil || b.committed == before {
+	if result, err := b.reconcile(); err != nil || b.committed == before {
 		t.Errorf("it waits for %v more: %v", result.RequeueAfter, err)
 	}
 }

@@ -1,7 +1,6 @@
 package at
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -108,7 +107,7 @@ func (c *chaos) reconcile(r *replica) {
 			panic(cause)
 		}
 	}()
-	_, _ = r.reconciler.Reconcile(context.Background(), testRequest)
+	_, _ = r.reconcile()
 }
 
 // step is one thing that happens.
@@ -151,11 +150,11 @@ func (c *chaos) settle() error {
 		_ = commit()
 	}
 	r := c.replicas[0]
-	r.before, r.write = func() {}, func(_ string, commit func() error) error { return commit() }
+	r.before, r.write = func() {}, nil
 	for range 20 {
 		c.world.clock.Step(5 * time.Second)
 		r.catchUp()
-		if _, err := r.reconciler.Reconcile(context.Background(), testRequest); err != nil {
+		if _, err := r.reconcile(); err != nil {
 			return fmt.Errorf("reconciling in peace: %w", err)
 		}
 		c.world.finishPod(corev1.PodSucceeded)
@@ -178,7 +177,7 @@ func (c *chaos) run(steps int) error {
 		return fmt.Errorf("in the end the At is %s after %d Pods, want DONE after at least one", phase, c.world.made)
 	}
 	before := c.world.writes
-	_, err := c.replicas[0].reconciler.Reconcile(context.Background(), testRequest)
+	_, err := c.replicas[0].reconcile()
 	if c.world.writes != before {
 		return fmt.Errorf("a reconcile with nothing to do made %d writes", c.world.writes-before)
 	}
@@ -233,9 +232,7 @@ func TestANormalLifeHasThreeWritesAndNoReconcileBeyondThemWrites(t *testing.T) {
 	w := newWorld(anAt())
 	r := newReplica(w)
 	for range 5 {
-		if _, err := r.reconciler.Reconcile(context.Background(), testRequest); err != nil {
-			t.Fatal(err)
-		}
+		r.mustReconcile(t)
 		r.catchUp()
 		w.clock.Step(time.Minute)
 	}
@@ -245,9 +242,7 @@ func TestANormalLifeHasThreeWritesAndNoReconcileBeyondThemWrites(t *testing.T) {
 	w.finishPod(corev1.PodSucceeded)
 	for range 5 {
 		r.catchUp()
-		if _, err := r.reconciler.Reconcile(context.Background(), testRequest); err != nil {
-			t.Fatal(err)
-		}
+		r.mustReconcile(t)
 	}
 	if w.writes != 3 || w.at().Status.Phase != cnatv1alpha1.AtDone || w.at().Status.Restarts != 0 {
 		t.Fatalf("in the end: %d writes, status %+v, want 3 and DONE", w.writes, w.at().Status)
@@ -262,9 +257,7 @@ func TestACacheThatLagsBehindOurOwnWritesCostsNeitherReadsNorWrites(t *testing.T
 	r.write = func(_ string, commit func() error) error { writes++; return commit() }
 	reconcile := func(what string, wantWrites int) {
 		t.Helper()
-		if _, err := r.reconciler.Reconcile(context.Background(), testRequest); err != nil {
-			t.Fatal(err)
-		}
+		r.mustReconcile(t)
 		if reads != 0 || writes != wantWrites {
 			t.Fatalf("%s: %d writes and %d reads of the API server, want %d and 0", what, writes, reads, wantWrites)
 		}

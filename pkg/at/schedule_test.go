@@ -51,37 +51,23 @@ func FuzzParseSchedule(f *testing.F) {
 }
 
 func TestDueTellsWhenAnAtIsToBeLookedAt(t *testing.T) {
-	created := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
-	scheduled := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
-	build := func(phase cnatv1alpha1.AtPhase, change func(*cnatv1alpha1.At)) *cnatv1alpha1.At {
-		at := &cnatv1alpha1.At{Spec: cnatv1alpha1.AtSpec{Schedule: "2030-01-02T03:04:05Z"}}
-		at.CreationTimestamp = metav1.NewTime(created)
-		at.Status.Phase = phase
-		if change != nil {
-			change(at)
-		}
-		return at
-	}
-	cases := map[string]struct {
+	created := time.Date(2026, 4, 1, 0, 0, 0, 0, time.UTC)
+	for name, c := range map[string]struct {
 		at   *cnatv1alpha1.At
 		want time.Time
 	}{
-		"pending":               {build(cnatv1alpha1.AtPending, nil), scheduled},
-		"not yet given a phase": {build("", nil), scheduled},
-		"blocked": {build(cnatv1alpha1.AtPending,
-			func(at *cnatv1alpha1.At) { at.Status.Conditions = []metav1.Condition{{}} }), created},
-		"suspended": {build(cnatv1alpha1.AtPending, func(at *cnatv1alpha1.At) { at.Spec.Suspend = true }),
-			time.Time{}},
-		"no schedule can be read": {build(cnatv1alpha1.AtPending,
-			func(at *cnatv1alpha1.At) { at.Spec.Schedule = "tomorrow" }), time.Time{}},
-		"running": {build(cnatv1alpha1.AtRunning, func(at *cnatv1alpha1.At) {
-			at.Status.ScheduledTime, at.Spec.Schedule = micro(scheduled), "2031-01-01T00:00:00Z"
-		}), scheduled},
-		"running, by somebody else's word": {build(cnatv1alpha1.AtRunning, nil), created},
-		"done":                             {build(cnatv1alpha1.AtDone, nil), time.Time{}},
-	}
-	for name, c := range cases {
+		"pending":                 {anAt(), due},
+		"not yet given a phase":   {anAt(func(at *cnatv1alpha1.At) { at.Status.Phase = "" }), due},
+		"blocked":                 {anAt(blockedBy(ReasonForeignPod)), created},
+		"suspended":               {anAt(suspended), time.Time{}},
+		"no schedule can be read": {anAt(schedule("tomorrow")), time.Time{}},
+		"running":                 {anAt(running, schedule("2031-01-01T00:00:00Z")), due},
+		"running, by somebody else's word": {
+			anAt(func(at *cnatv1alpha1.At) { at.Status.Phase = cnatv1alpha1.AtRunning }), created},
+		"done": {anAt(done), time.Time{}},
+	} {
 		t.Run(name, func(t *testing.T) {
+			c.at.CreationTimestamp = metav1.NewTime(created)
 			if got := Due(c.at); !got.Equal(c.want) {
 				t.Errorf("got %v, want %v", got, c.want)
 			}

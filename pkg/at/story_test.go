@@ -1,7 +1,6 @@
 package at
 
 import (
-	"context"
 	"errors"
 	"testing"
 	"time"
@@ -13,11 +12,9 @@ import (
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 )
 
-func (r *replica) mustReconcile(t *testing.T) {
-	t.Helper()
-	if _, err := r.reconciler.Reconcile(context.Background(), testRequest); err != nil {
-		t.Fatal(err)
-	}
+func loseReply(_ string, commit func() error) error {
+	_ = commit()
+	return errTimeout
 }
 
 func wantWorld(t *testing.T, w *world, phase cnatv1alpha1.AtPhase, made int, restarts int32) {
@@ -41,7 +38,7 @@ func TestStoryANewHolderSeesPendingButAllIsOver(t *testing.T) {
 	for at := range w.ats {
 		for pod := range w.pods {
 			young.atSeen, young.podSeen = at, pod
-			_, _ = young.reconciler.Reconcile(context.Background(), testRequest)
+			_, _ = young.reconcile()
 			wantWorld(t, w, cnatv1alpha1.AtDone, 1, 0)
 		}
 	}
@@ -50,7 +47,7 @@ func TestStoryANewHolderSeesPendingButAllIsOver(t *testing.T) {
 func TestStoryWhatIsDoneIsTidiedUpAfterAllThatIsStillToBeDone(t *testing.T) {
 	w := newWorld(anAt(ttl(90)))
 	r := newReplica(w)
-	result, err := r.reconciler.Reconcile(context.Background(), testRequest)
+	result, err := r.reconcile()
 	if err != nil || result.RequeueAfter == 0 || result.Priority != nil {
 		t.Fatalf("while it runs: %+v, %v", result, err)
 	}
@@ -58,7 +55,7 @@ func TestStoryWhatIsDoneIsTidiedUpAfterAllThatIsStillToBeDone(t *testing.T) {
 	r.catchUp()
 	r.mustReconcile(t)
 	r.catchUp()
-	result, err = r.reconciler.Reconcile(context.Background(), testRequest)
+	result, err = r.reconcile()
 	if err != nil || result.RequeueAfter == 0 || result.Priority == nil || *result.Priority >= handler.LowPriority {
 		t.Errorf("when it is DONE: %+v, %v", result, err)
 	}
@@ -73,7 +70,7 @@ func TestStoryTheLastHolderDiedBetweenClaimAndPod(t *testing.T) {
 		}
 		return commit()
 	}
-	_, _ = old.reconciler.Reconcile(context.Background(), testRequest)
+	_, _ = old.reconcile()
 	wantWorld(t, w, cnatv1alpha1.AtRunning, 0, 0)
 	young.catchUp()
 	young.mustReconcile(t)
@@ -83,11 +80,9 @@ func TestStoryTheLastHolderDiedBetweenClaimAndPod(t *testing.T) {
 func TestStoryTheReplyToTheClaimIsLostAndItIsKnownAgain(t *testing.T) {
 	w := newWorld(anAt())
 	r := newReplica(w)
-	r.write = func(_ string, commit func() error) error { _ = commit(); return errTimeout }
-	if _, err := r.reconciler.Reconcile(context.Background(), testRequest); err == nil {
-		t.Fatal("a lost reply is no error")
-	}
-	r.write = func(_ string, commit func() error) error { return commit() }
+	r.write = loseReply
+	r.mustFail(t)
+	r.write = nil
 	r.catchUp()
 	r.mustReconcile(t)
 	wantWorld(t, w, cnatv1alpha1.AtRunning, 1, 0)
@@ -97,11 +92,9 @@ func TestStoryTheReplyToTheClaimIsLostAndItIsKnownAgain(t *testing.T) {
 func TestStoryAllIsOverBetweenTheLookAtTheAtAndTheLookAtItsPod(t *testing.T) {
 	w := newWorld(anAt())
 	paused, other := newReplica(w), newReplica(w)
-	paused.write = func(_ string, commit func() error) error { _ = commit(); return errTimeout }
-	if _, err := paused.reconciler.Reconcile(context.Background(), testRequest); err == nil {
-		t.Fatal("a lost reply is no error")
-	}
-	paused.write = func(_ string, commit func() error) error { return commit() }
+	paused.write = loseReply
+	paused.mustFail(t)
+	paused.write = nil
 	paused.catchUp()
 	reads := 0
 	paused.before = func() {
@@ -140,11 +133,9 @@ func TestStoryThePodWhoseReplyWasLostIsGone(t *testing.T) {
 				}
 				return err
 			}
-			if _, err := r.reconciler.Reconcile(context.Background(), testRequest); err == nil {
-				t.Fatal("a lost reply is no error")
-			}
+			r.mustFail(t)
 			w.deletePod()
-			r.write = func(_ string, commit func() error) error { return commit() }
+			r.write = nil
 			r.catchUp()
 			r.mustReconcile(t)
 			wantWorld(t, w, cnatv1alpha1.AtRunning, 2, 1)
@@ -163,7 +154,7 @@ func TestStoryTwoClaimantsAtTheSameInstant(t *testing.T) {
 	wantWorld(t, w, cnatv1alpha1.AtRunning, 1, 0)
 	w.deletePod()
 	// The claim looks just like the loser's own; it must not be taken for it.
-	loser.write = func(_ string, commit func() error) error { return commit() }
+	loser.write = nil
 	loser.catchUp()
 	loser.mustReconcile(t)
 	wantWorld(t, w, cnatv1alpha1.AtRunning, 2, 1)
@@ -177,7 +168,7 @@ func TestStoryTheEndIsOnItsWayWhenThePodIsMissed(t *testing.T) {
 	old.catchUp()
 	var end func() error
 	old.write = func(_ string, commit func() error) error { end = commit; return errTimeout }
-	_, _ = old.reconciler.Reconcile(context.Background(), testRequest)
+	_, _ = old.reconcile()
 	w.deletePod()
 
 	// Whichever comes first wins, and the other conflicts.
@@ -214,7 +205,7 @@ func TestStoryBehindAStrangersPodThatNoCacheShowsTheDeadlinePasses(t *testing.T)
 	w.pods = append(w.pods, aPod(foreign))
 	r := newReplica(w) // podSeen 0: its cache never shows it
 	r.mustReconcile(t)
-	if got := conditionOf(t, w.at().Status, cnatv1alpha1.ConditionBlocked); got != ReasonForeignPod {
+	if got := reasonOf(w.at().Status, cnatv1alpha1.ConditionBlocked); got != ReasonForeignPod {
 		t.Fatalf("blocked by %q", got)
 	}
 	w.clock.Step(time.Minute + 1)
@@ -268,9 +259,7 @@ func (r *replica) refuse(t *testing.T) {
 		return commit()
 	}
 	r.catchUp()
-	if _, err := r.reconciler.Reconcile(context.Background(), testRequest); err == nil {
-		t.Fatal("a refused Pod is no error")
-	}
+	r.mustFail(t)
 }
 
 func TestStoryEachHolderKnowsThatThePodWasRefusedInTime(t *testing.T) {
@@ -314,13 +303,13 @@ func TestStoryThePodIsLostBeforeItsRefusalIsTakenBack(t *testing.T) {
 			r.refuse(t)
 			r.write = func(_ string, commit func() error) error { return errors.Join(commit(), reply) }
 			r.catchUp()
-			if _, err := r.reconciler.Reconcile(context.Background(), testRequest); !errors.Is(err, reply) {
+			if _, err := r.reconcile(); !errors.Is(err, reply) {
 				t.Fatal(err)
 			}
 			wantWorld(t, w, cnatv1alpha1.AtRunning, 1, 0)
 			w.deletePod()
 			w.clock.Step(time.Minute + 1)
-			r.write = func(_ string, commit func() error) error { return commit() }
+			r.write = nil
 			r.catchUp()
 			r.mustReconcile(t)
 			wantWorld(t, w, cnatv1alpha1.AtRunning, 2, 1)

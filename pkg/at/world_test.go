@@ -4,15 +4,17 @@ import (
 	"context"
 	"slices"
 	"strconv"
+	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/recorder"
@@ -118,8 +120,7 @@ type replica struct {
 	world           *world
 	reconciler      *Reconciler
 	atSeen, podSeen int
-	// before runs before each request to the API server, and write carries out a
-	// write or doesn't.
+	// before runs before each live read, and write carries out a write or doesn't; nil: it does.
 	before func()
 	write  func(kind string, commit func() error) error
 	// cached is called after each read of an At from the cache.
@@ -129,8 +130,7 @@ type replica struct {
 }
 
 func newReplica(w *world) *replica {
-	r := &replica{world: w, before: func() {}, cached: func() {},
-		write: func(_ string, commit func() error) error { return commit() }}
+	r := &replica{world: w, before: func() {}, cached: func() {}}
 	r.restart()
 	return r
 }
@@ -142,6 +142,32 @@ func (r *replica) restart() {
 		panic(err)
 	}
 	r.reconciler = reconciler
+}
+
+func (r *replica) reconcile() (ctrl.Result, error) {
+	return r.reconciler.Reconcile(context.Background(), testRequest)
+}
+
+func (r *replica) mustReconcile(t *testing.T) {
+	t.Helper()
+	if _, err := r.reconcile(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// mustFail reconciles while a request fails.
+func (r *replica) mustFail(t *testing.T) {
+	t.Helper()
+	if _, err := r.reconcile(); err == nil {
+		t.Fatal("that a request fails is no error")
+	}
+}
+
+func (r *replica) send(kind string, commit func() error) error {
+	if r.write == nil {
+		return commit()
+	}
+	return r.write(kind, commit)
 }
 
 // unread is an option for writes whose answer isn't read.
@@ -166,17 +192,7 @@ func (c worldCluster) GetClient() client.Client { return worldClient{replica: c.
 func (c worldCluster) GetAPIReader() client.Reader {
 	return worldClient{replica: c.replica, live: true}
 }
-func (c worldCluster) GetEventRecorder(string) recorder.EventRecorder {
-	return silent{}
-}
-
-type silent struct{}
-
-func (silent) Eventf(runtime.Object, runtime.Object, string, string, string, string, ...any) {}
-
-func (silent) AnnotatedEventf(runtime.Object, runtime.Object, map[string]string, string, string,
-	string, string, ...any) {
-}
+func (c worldCluster) GetEventRecorder(string) recorder.EventRecorder { return &events.FakeRecorder{} }
 
 type worldClient struct {
 	client.Client
@@ -212,7 +228,7 @@ func (c worldClient) Get(_ context.Context, key client.ObjectKey, into client.Ob
 
 func (c worldClient) Create(_ context.Context, obj client.Object, _ ...client.CreateOption) error {
 	pod := obj.(*corev1.Pod).DeepCopy()
-	return c.replica.write("create", func() error { return c.replica.world.createPod(pod) })
+	return c.replica.send("create", func() error { return c.replica.world.createPod(pod) })
 }
 
 func (c worldClient) Status() client.SubResourceWriter { return worldStatus{replica: c.replica} }
@@ -224,7 +240,7 @@ type worldStatus struct {
 
 func (s worldStatus) Update(_ context.Context, obj client.Object, opts ...client.SubResourceUpdateOption) error {
 	sent := obj.(*cnatv1alpha1.At).DeepCopy()
-	return s.replica.write("status", func() error {
+	return s.replica.send("status", func() error {
 		err := s.replica.world.updateStatus(sent)
 		if err == nil && !slices.Contains(opts, client.SubResourceUpdateOption(unread{})) { // unless the reply is lost
 			s.replica.world.at().DeepCopyInto(obj.(*cnatv1alpha1.At))
