@@ -17,22 +17,37 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 )
 
+// sent is the object that a request must have.
+func sent[T runtime.Object](t *testing.T, r *http.Request) (o T, ok bool) {
+	t.Helper()
+	body, err := io.ReadAll(r.Body)
+	decoded, _, decoding := clientgoscheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
+	if o, ok = decoded.(T); err != nil || decoding != nil || !ok {
+		t.Errorf("a request with %T, want %T: %v, %v", decoded, o, err, decoding)
+	}
+	return o, ok
+}
+
+func answer(w http.ResponseWriter, code int, with any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(with)
+}
+
 // A far cluster answers each question late. Asked one by one, hundreds of rights would take longer than a command may.
 func TestRightsAreAskedForManyAtATimeAndReportedInOrder(t *testing.T) {
 	var inFlight, most atomic.Int32
 	full, once := make(chan struct{}), sync.Once{}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body)
-		decoded, _, decoding := clientgoscheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
-		review, ok := decoded.(*authorizationv1.SelfSubjectAccessReview)
-		if err != nil || decoding != nil || !ok {
-			t.Errorf("a request that is none for a right: %v, %v", err, decoding)
+		review, ok := sent[*authorizationv1.SelfSubjectAccessReview](t, r)
+		if !ok {
 			return
 		}
 		n := inFlight.Add(1)
@@ -52,9 +67,7 @@ func TestRightsAreAskedForManyAtATimeAndReportedInOrder(t *testing.T) {
 			return
 		}
 		review.Status.Allowed = review.Spec.ResourceAttributes.Verb != "delete"
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(http.StatusCreated)
-		_ = json.NewEncoder(w).Encode(review)
+		answer(w, http.StatusCreated, review)
 	}))
 	defer server.Close()
 	rights, err := rights(objectsOf(t, Access{Roles: []Role{Ats}, Namespaces: manyNames(100)}))

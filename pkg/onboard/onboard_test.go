@@ -350,26 +350,37 @@ func TestTokensOfAnAccountThatIsLeftAreToldOfUnlessTheReplicasRunWithIt(t *testi
 	}
 }
 
-// tokenUntil looks like a token of a service account.
-func tokenUntil(expires time.Time) string {
-	claims := fmt.Sprintf(`{"iat":%d,"exp":%d}`, now.Add(-time.Hour).Unix(), expires.Unix())
-	return "eyJ9." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".sig"
+// tokenFrom looks like a token of a service account.
+func tokenFrom(issued, expires time.Time) string {
+	claims := fmt.Sprintf(`{"iat":%d,"exp":%d}`, issued.Unix(), expires.Unix())
+	return "e30." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".sig"
 }
 
-// secretOf is the Secret of a cluster as add writes it, changed.
-func secretOf(t *testing.T, name string, target target, expires time.Time, change func(*corev1.Secret)) *corev1.Secret {
+// give puts a kubeconfig with this token into a cluster's Secret, as add does.
+func give(t *testing.T, s *corev1.Secret, target target, token string) {
 	t.Helper()
-	text, err := target.kubeconfig(name, tokenUntil(expires))
+	text, err := target.kubeconfig(s.Name, token)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newSecret("ns", name, target.UID, everywhere)
 	fill(s, text, true)
-	if change != nil {
+}
+
+// secretOf is the Secret of a cluster as add writes it, changed.
+func secretOf(t *testing.T, name string, target target, expires time.Time,
+	changes ...func(*corev1.Secret)) *corev1.Secret {
+	t.Helper()
+	s := newSecret("ns", name, target.UID, everywhere)
+	give(t, s, target, tokenFrom(now.Add(-time.Hour), expires))
+	for _, change := range changes {
 		change(s)
 	}
 	return s
 }
+
+func byHand(s *corev1.Secret)   { s.Annotations = nil }
+func unsummed(s *corev1.Secret) { delete(s.Annotations, SumAnnotation) }
+func emptied(s *corev1.Secret)  { s.Data = nil }
 
 // An admin may come through a tunnel, and the Secret hold what --server said when the cluster was added.
 func TestReplicasGoOnReachingAClusterAsBefore(t *testing.T) {
@@ -380,11 +391,11 @@ func TestReplicasGoOnReachingAClusterAsBefore(t *testing.T) {
 		want target
 	}{
 		"a new cluster":         {nil, tunnel},
-		"another way":           {secretOf(t, "west", west, later, nil), west},
-		"the same way":          {secretOf(t, "west", tunnel, later, nil), tunnel},
+		"another way":           {secretOf(t, "west", west, later), west},
+		"the same way":          {secretOf(t, "west", tunnel, later), tunnel},
 		"which one isn't known": {secretOf(t, "west", west, later, byHand), tunnel},
-		"another cluster":       {secretOf(t, "west", target{Server: west.Server, UID: "u"}, later, nil), tunnel},
-		"nothing can be read":   {secretOf(t, "west", west, later, func(s *corev1.Secret) { s.Data = nil }), tunnel},
+		"another cluster":       {secretOf(t, "west", target{Server: west.Server, UID: "u"}, later), tunnel},
+		"nothing can be read":   {secretOf(t, "west", west, later, emptied), tunnel},
 	} {
 		got, err := tunnel.asBefore(c.own, nil)
 		if diff := cmp.Diff(c.want, got, cmpopts.EquateEmpty()); diff != "" || err != nil {
@@ -397,8 +408,6 @@ func TestReplicasGoOnReachingAClusterAsBefore(t *testing.T) {
 		}
 	}
 }
-
-func byHand(s *corev1.Secret) { s.Annotations = nil }
 
 // throughProxy puts in a kubeconfig that replicas use with --kubeconfig-allow=proxy.
 func throughProxy(s *corev1.Secret) {
@@ -436,6 +445,8 @@ func TestASecretIsKeptRenewedOrRefused(t *testing.T) {
 	later := now.Add(24 * time.Hour)
 	moved := target{Server: "https://new.example.com", UID: west.UID}
 	east := target{Server: "https://east.example.com", UID: "uid-east"}
+	mine, more := secretOf(t, "west", west, later), Access{Roles: []Role{Ats, Deployments}}
+	update, renew := verdict{Action: updated}, verdict{Action: updated, NewToken: true}
 	for name, c := range map[string]struct {
 		own, other *corev1.Secret
 		reason     string
@@ -445,42 +456,29 @@ func TestASecretIsKeptRenewedOrRefused(t *testing.T) {
 		why        string
 		refusal    []string
 	}{
-		"none":         {want: verdict{Action: created, NewToken: true}},
-		"the same":     {own: secretOf(t, "west", west, later, nil), want: verdict{Action: unchanged}},
-		"made by hand": {own: secretOf(t, "west", west, later, byHand), want: verdict{Action: updated}, why: "what it says"},
-		"another role": {own: secretOf(t, "west", west, later, nil), access: Access{Roles: []Role{Ats, Deployments}},
-			want: verdict{Action: updated}},
-		"expired": {own: secretOf(t, "west", west, now, nil), want: verdict{Action: updated, NewToken: true},
-			why: "expired at 2026-11-23"},
-		"put there by hand, and expired": {
-			own:  secretOf(t, "west", west, now, func(s *corev1.Secret) { delete(s.Annotations, SumAnnotation) }),
-			want: verdict{Action: updated, NewToken: true}, why: "expired at",
-		},
-		"put there by hand, another address": {
-			own:    secretOf(t, "west", west, later, func(s *corev1.Secret) { delete(s.Annotations, SumAnnotation) }),
-			target: moved, want: verdict{Action: updated}, why: "the way",
-		},
-		"refused by its API server": {
-			own: secretOf(t, "west", west, later, nil), reason: clusterhealth.ReasonRefused,
-			want: verdict{Action: updated, NewToken: true}, why: "are refused",
-		},
-		"broken, but ours": {
-			own:  secretOf(t, "west", west, later, func(s *corev1.Secret) { s.Data = nil }),
-			want: verdict{Action: updated, NewToken: true}, why: "replicas don't use what it holds",
-		},
+		"none":                           {want: verdict{Action: created, NewToken: true}},
+		"the same":                       {own: mine, want: verdict{Action: unchanged}},
+		"made by hand":                   {own: secretOf(t, "west", west, later, byHand), want: update, why: "what it says"},
+		"another role":                   {own: mine, access: more, want: update},
+		"expired":                        {own: secretOf(t, "west", west, now), want: renew, why: "expired at 2026-11-23"},
+		"put there by hand, and expired": {own: secretOf(t, "west", west, now, unsummed), want: renew, why: "expired at"},
+		"put there by hand, another address": {own: secretOf(t, "west", west, later, unsummed), target: moved,
+			want: update, why: "the way"},
+		"refused by its API server": {own: mine, reason: clusterhealth.ReasonRefused, want: renew, why: "are refused"},
+		"broken, but ours": {own: secretOf(t, "west", west, later, emptied), want: renew,
+			why: "replicas don't use what it holds"},
 		"with what only replicas may do": {own: secretOf(t, "west", west, later, throughProxy),
 			want: verdict{Action: unchanged}, why: "proxy-url isn't allowed"},
 		"with what only replicas may do, and another role": {own: secretOf(t, "west", west, later, throughProxy),
-			access: Access{Roles: []Role{Ats, Deployments}}, want: verdict{Action: updated}, why: "the kubeconfig in it stays"},
-		"another address": {own: secretOf(t, "west", west, later, nil), target: moved,
-			want: verdict{Action: updated}, why: "the way"},
+			access: more, want: update, why: "the kubeconfig in it stays"},
+		"another address": {own: mine, target: moved, want: update, why: "the way"},
 		"another cluster": {
-			own: secretOf(t, "west", east, later, nil),
+			own: secretOf(t, "west", east, later),
 			refusal: []string{"Secret ns/west: annotation tenure.dev/cluster-uid is uid-east", "has uid-west",
 				"choose another NAME", "cluster remove west"},
 		},
 		"another cluster at the same address": {
-			own:     secretOf(t, "west", target{Server: west.Server, UID: "uid-old"}, later, nil),
+			own:     secretOf(t, "west", target{Server: west.Server, UID: "uid-old"}, later),
 			refusal: []string{"uid-old", "has uid-west"},
 		},
 		"another cluster, made by hand": {
@@ -489,7 +487,7 @@ func TestASecretIsKeptRenewedOrRefused(t *testing.T) {
 				"choose another NAME"},
 		},
 		"broken, made by hand": {
-			own:     secretOf(t, "west", west, later, func(s *corev1.Secret) { s.Annotations, s.Data = nil, nil }),
+			own:     secretOf(t, "west", west, later, byHand, emptied),
 			refusal: []string{"doesn't say which cluster it is of", "choose another NAME"},
 		},
 		"not a cluster's": {
@@ -497,7 +495,7 @@ func TestASecretIsKeptRenewedOrRefused(t *testing.T) {
 			refusal: []string{"label " + kubeconfig.Label + ` is ""`, "delete it"},
 		},
 		"known under another name": {
-			other: secretOf(t, "occident", west, later, nil),
+			other: secretOf(t, "occident", west, later),
 			refusal: []string{"Secret ns/occident: annotation tenure.dev/cluster-uid is uid-west", "worked on twice",
 				"use the name occident"},
 		},
@@ -505,7 +503,7 @@ func TestASecretIsKeptRenewedOrRefused(t *testing.T) {
 			other:   secretOf(t, "occident", west, later, byHand),
 			refusal: []string{"Secret ns/occident: clusters[].cluster.server is https://west"},
 		},
-		"beside another": {other: secretOf(t, "east", east, later, nil), want: verdict{Action: created, NewToken: true}},
+		"beside another": {other: secretOf(t, "east", east, later), want: verdict{Action: created, NewToken: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := known{Own: c.own, Reason: c.reason, Note: "no"}
@@ -594,6 +592,41 @@ func TestAnAdminsConnectionThatReplicasCantUseIsRefusedBeforeAnythingIsTouched(t
 	}
 }
 
+// homeWith is a home cluster with these objects.
+func homeWith(t *testing.T, objects ...client.Object) client.WithWatch {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), tenurev1alpha1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
+}
+
+// leaseOf is that of incarnation r0-a, in namespace ns.
+func leaseOf(duration string, renewed time.Time) *coordinationv1.Lease {
+	return &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "r0-a",
+			Labels: map[string]string{tenurev1alpha1.RoleLabel: tenurev1alpha1.RoleMember,
+				tenurev1alpha1.ReplicaLabel: "r0"},
+			Annotations: map[string]string{tenurev1alpha1.LeaseDurationAnnotation: duration}},
+		Spec: coordinationv1.LeaseSpec{RenewTime: &metav1.MicroTime{Time: renewed}},
+	}
+}
+
+// recordOf is that of the only shard of west.
+func recordOf(holder string) *tenurev1alpha1.Shard {
+	id := keyspace.ShardID{Cluster: "west", Prefix: keyspace.Partition(0)[0]}
+	return &tenurev1alpha1.Shard{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: id.RecordName("")},
+		Spec:   tenurev1alpha1.ShardSpec{Cluster: "west", Prefix: id.Prefix.String()},
+		Status: tenurev1alpha1.ShardStatus{Holder: holder, Epoch: 1, Phase: tenurev1alpha1.ShardHeld}}
+}
+
+// layoutOf is a record that says which cluster has this name.
+func layoutOf(name, uid string) tenurev1alpha1.Shard {
+	return tenurev1alpha1.Shard{Spec: tenurev1alpha1.ShardSpec{Cluster: name,
+		Layout: &tenurev1alpha1.ShardLayout{ClusterUID: uid}}}
+}
+
 // fleetOf has two live replicas, a quiet one, and shards of west with the given holders.
 func fleetOf(t *testing.T, holders ...string) console.Fleet {
 	t.Helper()
@@ -654,8 +687,7 @@ func TestAClusterIsServedWhenItsShardsCoverItAndLiveReplicasHoldThem(t *testing.
 }
 
 func TestAClusterThatIsServedUnderAnotherNameIsFoundByItsLayout(t *testing.T) {
-	layouts := []tenurev1alpha1.Shard{{Spec: tenurev1alpha1.ShardSpec{Cluster: "west",
-		Layout: &tenurev1alpha1.ShardLayout{ClusterUID: "w"}}}}
+	layouts := []tenurev1alpha1.Shard{layoutOf("west", "w")}
 	held, quiet, removed := []string{"r1", "r1", "r1", "r1"}, []string{"r3", "", "", ""}, []string{"", "", "", ""}
 	for what, c := range map[string]struct {
 		holders         []string
@@ -672,9 +704,20 @@ func TestAClusterThatIsServedUnderAnotherNameIsFoundByItsLayout(t *testing.T) {
 }
 
 func TestAnExaminationNamesWhatIsWrongAndTheWayOut(t *testing.T) {
+	says := func(clusters ...console.Cluster) func(*probe) {
+		return func(p *probe) { p.Fleet.Clusters = clusters }
+	}
+	away := func(clusters ...console.Cluster) func(*probe) {
+		return func(p *probe) {
+			p.Reason, p.Note, p.Fleet.Clusters = clusterhealth.ReasonUnreachable, "no route", clusters
+		}
+	}
+	onlyReplicas := func(p *probe) {
+		p.Held, p.Reason = Hold(secretOf(t, "west", west, now.Add(500*time.Hour), throughProxy)), "BadKubeconfig"
+	}
 	good := probe{
 		Name: "west", Now: now, Access: everywhere, Reason: clusterhealth.ReasonUsable, Asked: make([]Right, 10),
-		Held: Hold(secretOf(t, "west", west, now.Add(500*time.Hour), nil)), Fleet: fleetOf(t, "r1", "r1", "r2", "r2"),
+		Held: Hold(secretOf(t, "west", west, now.Add(500*time.Hour))), Fleet: fleetOf(t, "r1", "r1", "r2", "r2"),
 	}
 	for name, c := range map[string]struct {
 		change func(*probe)
@@ -685,36 +728,24 @@ func TestAnExaminationNamesWhatIsWrongAndTheWayOut(t *testing.T) {
 			p.Held = Held{Refused: errors.New("users[].user.exec")}
 			p.Reason = "BadKubeconfig"
 		}, "kubeconfig: users[].user.exec"},
-		"only for replicas": {func(p *probe) {
-			p.Held, p.Reason = Hold(secretOf(t, "west", west, now.Add(500*time.Hour), throughProxy)), "BadKubeconfig"
-		}, ""},
+		"only for replicas": {onlyReplicas, ""},
 		"only for replicas, which refuse it": {func(p *probe) {
-			p.Held, p.Reason = Hold(secretOf(t, "west", west, now.Add(500*time.Hour), throughProxy)), "BadKubeconfig"
+			onlyReplicas(p)
 			p.Told = []console.Answer{{Cluster: "west", Reason: clusterhealth.ReasonBadConfig, Note: "not here (said at 9:00)"}}
 		}, "kubeconfig: a replica says BadKubeconfig: not here (said at 9:00)"},
-		"refused by the flags of replicas": {func(p *probe) {
-			p.Fleet.Clusters = []console.Cluster{{Name: "west", Reason: clusterhealth.ReasonBadConfig, Note: "not here"}}
-		}, "kubeconfig: a replica says BadKubeconfig: not here"},
-		"another cluster's is": {func(p *probe) {
-			p.Fleet.Clusters = []console.Cluster{{Name: "east", Reason: clusterhealth.ReasonBadConfig, Note: "not here"}}
-		}, ""},
-		"out of reach of a replica": {func(p *probe) {
-			p.Fleet.Clusters = []console.Cluster{{Name: "west", Reason: clusterhealth.ReasonUnreachable, Note: "no route"}}
-		}, ""},
-		"away": {func(p *probe) { p.Reason, p.Note = clusterhealth.ReasonUnreachable, "no route" },
+		"refused by the flags of replicas": {
+			says(console.Cluster{Name: "west", Reason: clusterhealth.ReasonBadConfig, Note: "not here"}),
+			"kubeconfig: a replica says BadKubeconfig: not here"},
+		"another cluster's is": {
+			says(console.Cluster{Name: "east", Reason: clusterhealth.ReasonBadConfig, Note: "not here"}), ""},
+		"out of reach of a replica": {
+			says(console.Cluster{Name: "west", Reason: clusterhealth.ReasonUnreachable, Note: "no route"}), ""},
+		"away":           {away(), "server: Unreachable: no route"},
+		"away from here": {away(console.Cluster{Name: "west", Shards: 4, Held: 4}), ""},
+		"away, and served in part": {away(console.Cluster{Name: "west", Shards: 4, Held: 4, State: "open"}),
 			"server: Unreachable: no route"},
-		"away from here": {func(p *probe) {
-			p.Reason, p.Note = clusterhealth.ReasonUnreachable, "no route"
-			p.Fleet.Clusters = []console.Cluster{{Name: "west", Shards: 4, Held: 4}}
-		}, ""},
-		"away, and served in part": {func(p *probe) {
-			p.Reason, p.Note = clusterhealth.ReasonUnreachable, "no route"
-			p.Fleet.Clusters = []console.Cluster{{Name: "west", Shards: 4, Held: 4, State: "open"}}
-		}, "server: Unreachable: no route"},
-		"away, and a replica can't serve it": {func(p *probe) {
-			p.Reason, p.Note = clusterhealth.ReasonUnreachable, "no route"
-			p.Fleet.Clusters = []console.Cluster{{Name: "west", Shards: 4, Held: 4, Unfit: true}}
-		}, "server: Unreachable: no route"},
+		"away, and a replica can't serve it": {away(console.Cluster{Name: "west", Shards: 4, Held: 4, Unfit: true}),
+			"server: Unreachable: no route"},
 		"another API": {func(p *probe) { p.API = errors.New("differs at .spec") }, "API of Ats: differs at .spec"},
 		"fewer rights": {func(p *probe) { p.Missing = make([]Right, 2) },
 			"rights: 2 of 10 are missing: tenure cluster add gives them"},
@@ -745,7 +776,7 @@ func TestAnExaminationNamesWhatIsWrongAndTheWayOut(t *testing.T) {
 }
 
 func TestASecretWithoutTheLabelIsReadByNobody(t *testing.T) {
-	s := secretOf(t, "west", west, now.Add(500*time.Hour), nil)
+	s := secretOf(t, "west", west, now.Add(500*time.Hour))
 	if h := asReplicasRead(s); h.Refused != nil || h.Server != west.Server {
 		t.Errorf("with the label: %v, server %s", h.Refused, h.Server)
 	}
@@ -782,20 +813,16 @@ func TestWhatFailedIsNotReportedAsDone(t *testing.T) {
 }
 
 func TestAClusterWithoutSecretIsTheFleetsIfItsLayoutSaysSo(t *testing.T) {
-	layout := func(name, uid string) tenurev1alpha1.Shard {
-		return tenurev1alpha1.Shard{Spec: tenurev1alpha1.ShardSpec{Cluster: name,
-			Layout: &tenurev1alpha1.ShardLayout{ClusterUID: uid}}}
-	}
 	for name, c := range map[string]struct {
 		layouts []tenurev1alpha1.Shard
 		uid     string
 		want    bool
 	}{
-		"removed before":          {[]tenurev1alpha1.Shard{layout("east", "e"), layout("west", "w")}, "w", true},
-		"never heard of":          {[]tenurev1alpha1.Shard{layout("east", "e")}, "w", false},
-		"served by another name":  {[]tenurev1alpha1.Shard{layout("east", "w")}, "w", false},
-		"another of that name":    {[]tenurev1alpha1.Shard{layout("west", "old")}, "w", false},
-		"which one isn't known":   {[]tenurev1alpha1.Shard{layout("west", "")}, "", false},
+		"removed before":          {[]tenurev1alpha1.Shard{layoutOf("east", "e"), layoutOf("west", "w")}, "w", true},
+		"never heard of":          {[]tenurev1alpha1.Shard{layoutOf("east", "e")}, "w", false},
+		"served by another name":  {[]tenurev1alpha1.Shard{layoutOf("east", "w")}, "w", false},
+		"another of that name":    {[]tenurev1alpha1.Shard{layoutOf("west", "old")}, "w", false},
+		"which one isn't known":   {[]tenurev1alpha1.Shard{layoutOf("west", "")}, "", false},
 		"a fleet without records": {nil, "w", false},
 	} {
 		if got := served(c.layouts, "west", c.uid); got != c.want {
@@ -839,10 +866,6 @@ func TestWhereItIsNotKnownWhatTheNamespaceHoldsTheAccountGoesAllTheSame(t *testi
 
 // Fleets of one namespace read the same Secrets, so all must have let go before the account of the replicas is deleted.
 func TestRemovalWaitsForEachFleetThatHoldsShardsOfTheCluster(t *testing.T) {
-	scheme := runtime.NewScheme()
-	if err := tenurev1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
 	var records []client.Object
 	for i, r := range []struct{ fleet, cluster, holder string }{
 		{"", "west", "a-1"}, {"blue", "west", "b-1"}, {"blue", "west", "b-2"}, {"green", "east", "c-1"}, {"red", "west", ""},
@@ -852,7 +875,7 @@ func TestRemovalWaitsForEachFleetThatHoldsShardsOfTheCluster(t *testing.T) {
 		s.Spec.Cluster, s.Status.Holder = r.cluster, r.holder
 		records = append(records, s)
 	}
-	home := fake.NewClientBuilder().WithScheme(scheme).WithObjects(records...).Build()
+	home := homeWith(t, records...)
 	got, err := Onboarder{Namespace: "ns", Name: "west"}.fleets(t.Context(), home)
 	if diff := cmp.Diff([]keyspace.Fleet{"", "blue"}, got); diff != "" || err != nil {
 		t.Errorf("%v (- want, + got):\n%s", err, diff)
@@ -860,19 +883,10 @@ func TestRemovalWaitsForEachFleetThatHoldsShardsOfTheCluster(t *testing.T) {
 }
 
 func TestAFleetWhoseLeasesLookOldIsWatchedBeforeItCountsAsDead(t *testing.T) {
-	scheme := runtime.NewScheme()
-	if err := errors.Join(tenurev1alpha1.AddToScheme(scheme), coordinationv1.AddToScheme(scheme)); err != nil {
-		t.Fatal(err)
-	}
-	old := metav1.MicroTime{Time: time.Now().Add(-time.Hour)}
-	lease := &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "b-1",
-			Labels: map[string]string{tenurev1alpha1.RoleLabel: tenurev1alpha1.RoleMember,
-				tenurev1alpha1.FleetLabel: "blue", tenurev1alpha1.ReplicaLabel: "b"},
-			Annotations: map[string]string{tenurev1alpha1.LeaseDurationAnnotation: "10s"}},
-		Spec: coordinationv1.LeaseSpec{RenewTime: &old},
-	}
-	home := fake.NewClientBuilder().WithScheme(scheme).WithObjects(lease).Build()
+	old := time.Now().Add(-time.Hour)
+	lease := leaseOf("10s", old)
+	lease.Labels[tenurev1alpha1.FleetLabel] = "blue"
+	home := homeWith(t, lease)
 	o := Onboarder{Home: &rest.Config{}, Namespace: "ns", Fleet: "blue", Name: "west"}
 	if alive, err := o.alive(t.Context(), home, 0); alive || err != nil {
 		t.Errorf("without a wait: %v, %v", alive, err)
@@ -900,7 +914,7 @@ func TestAFleetWhoseLeasesLookOldIsWatchedBeforeItCountsAsDead(t *testing.T) {
 func TestTheListNamesTheWorstOfEachCluster(t *testing.T) {
 	f := fleetOf(t, "r1", "r1", "r2", "r2")
 	f.Taken = now
-	in := func(d time.Duration) *corev1.Secret { return secretOf(t, "west", west, now.Add(d), nil) }
+	in := func(d time.Duration) *corev1.Secret { return secretOf(t, "west", west, now.Add(d)) }
 	for _, c := range []struct {
 		secret *corev1.Secret
 		reason string
@@ -910,8 +924,8 @@ func TestTheListNamesTheWorstOfEachCluster(t *testing.T) {
 			clusterhealth.ReasonUnreachable},
 		{secretOf(t, "west", west, now.Add(500*time.Hour), throughProxy), "", "served"},
 		{in(-time.Minute), "", "expired"}, {in(10 * time.Minute), "", "expires soon"},
-		{secretOf(t, "north", west, now.Add(500*time.Hour), nil), "", "not served"},
-		{secretOf(t, "west", west, now, func(s *corev1.Secret) { s.Data = nil }), "", clusterhealth.ReasonBadConfig},
+		{secretOf(t, "north", west, now.Add(500*time.Hour)), "", "not served"},
+		{secretOf(t, "west", west, now, emptied), "", clusterhealth.ReasonBadConfig},
 		{secretOf(t, "west", west, now.Add(500*time.Hour), func(s *corev1.Secret) {
 			s.DeletionTimestamp = &metav1.Time{Time: now}
 		}), "", "being removed"},
@@ -972,17 +986,17 @@ func TestATokenThatLivesLongerThanAskedIsSaidToStay(t *testing.T) {
 	const stays = "its token stays, which was issued for 721h: tenure cluster rotate west --token-lifetime 24h0m0s"
 	for name, c := range map[string]struct {
 		lifetime time.Duration
-		change   func(*corev1.Secret)
 		verdict  verdict
+		changes  []func(*corev1.Secret)
 		want     string
 	}{
-		"a shorter one is asked for": {24 * time.Hour, nil, verdict{}, stays},
-		"the same one":               {721 * time.Hour, nil, verdict{}, ""},
-		"there is a new one":         {24 * time.Hour, nil, verdict{NewToken: true}, ""},
-		"somebody else's":            {24 * time.Hour, byHand, verdict{}, ""},
+		"a shorter one is asked for": {24 * time.Hour, verdict{}, nil, stays},
+		"the same one":               {721 * time.Hour, verdict{}, nil, ""},
+		"there is a new one":         {24 * time.Hour, verdict{NewToken: true}, nil, ""},
+		"somebody else's":            {24 * time.Hour, verdict{}, []func(*corev1.Secret){byHand}, ""},
 	} {
 		p := intent{access: everywhere, target: west, verdict: c.verdict,
-			known: known{Own: secretOf(t, "west", west, now.Add(720*time.Hour), c.change)}}
+			known: known{Own: secretOf(t, "west", west, now.Add(720*time.Hour), c.changes...)}}
 		got := strings.Join(p.kept(AddOptions{Lifetime: c.lifetime}, west.Server), "\n")
 		if !strings.HasPrefix(got, c.want) || (got == "") != (c.want == "") {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
@@ -991,22 +1005,8 @@ func TestATokenThatLivesLongerThanAskedIsSaidToStay(t *testing.T) {
 }
 
 func TestARemovalSaysWhatIsLeft(t *testing.T) {
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), tenurev1alpha1.AddToScheme(scheme)); err != nil {
-		t.Fatal(err)
-	}
-	id := keyspace.ShardID{Cluster: "west", Prefix: keyspace.Partition(0)[0]}
-	record := func(holder string) client.Object {
-		return &tenurev1alpha1.Shard{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: id.RecordName("")},
-			Spec:   tenurev1alpha1.ShardSpec{Cluster: "west", Prefix: id.Prefix.String()},
-			Status: tenurev1alpha1.ShardStatus{Holder: holder, Epoch: 1, Phase: tenurev1alpha1.ShardHeld}}
-	}
-	renewed := metav1.NowMicro()
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "r0-a", Labels: map[string]string{
-		tenurev1alpha1.RoleLabel: tenurev1alpha1.RoleMember, tenurev1alpha1.ReplicaLabel: "r0"},
-		Annotations: map[string]string{tenurev1alpha1.LeaseDurationAnnotation: "1h"}},
-		Spec: coordinationv1.LeaseSpec{RenewTime: &renewed}}
-	secret, strange := secretOf(t, "west", west, now, nil), secretOf(t, "west", west, now, nil)
+	lease := leaseOf("1h", time.Now())
+	secret, strange := secretOf(t, "west", west, now), secretOf(t, "west", west, now)
 	delete(strange.Labels, kubeconfig.Label)
 	for name, c := range map[string]struct {
 		there  []client.Object
@@ -1016,10 +1016,10 @@ func TestARemovalSaysWhatIsLeft(t *testing.T) {
 	}{
 		"nothing was there": {nil, nil, []keyspace.Fleet{""},
 			[]string{"Secret ns/west not there", "shards let go of, after "}},
-		"it is let go of": {[]client.Object{secret, record("")}, secret, []keyspace.Fleet{""},
+		"it is let go of": {[]client.Object{secret, recordOf("")}, secret, []keyspace.Fleet{""},
 			[]string{"Secret ns/west deleted", "shards let go of, after ", "1 Shard records left, held by nobody",
 				"Shard records stay for their epochs, which go on if the cluster comes back"}},
-		"it is held": {[]client.Object{secret, record("r0-a"), lease}, secret, []keyspace.Fleet{""},
+		"it is held": {[]client.Object{secret, recordOf("r0-a"), lease}, secret, []keyspace.Fleet{""},
 			[]string{"Secret ns/west deleted", "shards 1 of 1 held by 1 of 1 replicas",
 				"replicas weren't waited for: they let go of these shards by themselves"}},
 		"a fleet is dead": {nil, nil, []keyspace.Fleet{"", "blue"},
@@ -1028,7 +1028,7 @@ func TestARemovalSaysWhatIsLeft(t *testing.T) {
 		"it is no cluster's": {[]client.Object{strange}, strange, nil,
 			[]string{"Secret ns/west: label " + kubeconfig.Label + ` is "", so it is no cluster's, and wasn't deleted`}},
 	} {
-		home := fake.NewClientBuilder().WithScheme(scheme).WithObjects(c.there...).Build()
+		home := homeWith(t, c.there...)
 		own := c.own
 		if own != nil {
 			own = &corev1.Secret{}
@@ -1055,22 +1055,8 @@ func TestARemovalSaysWhatIsLeft(t *testing.T) {
 }
 
 func TestTheWaitForServiceReadsRecordsOnly(t *testing.T) {
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), tenurev1alpha1.AddToScheme(scheme)); err != nil {
-		t.Fatal(err)
-	}
-	id := keyspace.ShardID{Cluster: "west", Prefix: keyspace.Partition(0)[0]}
-	renewed := metav1.NowMicro()
-	home := fake.NewClientBuilder().WithScheme(scheme).WithObjects(
-		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "r0-a", Labels: map[string]string{
-			tenurev1alpha1.RoleLabel: tenurev1alpha1.RoleMember, tenurev1alpha1.ReplicaLabel: "r0"},
-			Annotations: map[string]string{tenurev1alpha1.LeaseDurationAnnotation: "1h"}},
-			Spec: coordinationv1.LeaseSpec{RenewTime: &renewed}},
-		&tenurev1alpha1.Shard{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: id.RecordName("")},
-			Spec:   tenurev1alpha1.ShardSpec{Cluster: "west", Prefix: id.Prefix.String()},
-			Status: tenurev1alpha1.ShardStatus{Holder: "r0-a", Epoch: 1, Phase: tenurev1alpha1.ShardHeld}},
-	).Build()
-	o := Onboarder{Home: &rest.Config{Host: "127.0.0.1:1"}, Namespace: "n", Name: "west"} // nothing else can be asked
+	home := homeWith(t, leaseOf("1h", time.Now()), recordOf("r0-a"))
+	o := Onboarder{Home: &rest.Config{Host: "127.0.0.1:1"}, Namespace: "ns", Name: "west"} // nothing else can be asked
 	if s, err := o.awaitService(t.Context(), home, 0); err != nil || !s.Complete {
 		t.Errorf("%+v, %v", s, err)
 	}

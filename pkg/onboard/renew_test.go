@@ -1,11 +1,8 @@
 package onboard
 
 import (
-	"encoding/base64"
-	"encoding/json"
 	"encoding/pem"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -21,7 +18,6 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -73,11 +69,6 @@ func TestTriesGetRarerAndNeverRarerThanTheTimeThatIsLeftAllows(t *testing.T) {
 	}
 }
 
-func tokenFrom(issued, expires time.Time) string {
-	claims := fmt.Sprintf(`{"iat":%d,"exp":%d}`, issued.Unix(), expires.Unix())
-	return "e30." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".sig"
-}
-
 // issuer plays the part of an API server that matters here: it tells its version to who has a token, and makes tokens.
 type issuer struct {
 	*httptest.Server
@@ -104,17 +95,12 @@ func newIssuer(t *testing.T, clock *atomic.Int64) *issuer {
 		i.asked.Add(1)
 		i.path.Store(r.URL.Path)
 		if code := i.status.Load(); code != 0 {
-			w.Header().Set("Content-Type", "application/json")
-			w.WriteHeader(int(code))
-			_ = json.NewEncoder(w).Encode(metav1.Status{Status: "Failure", Code: code,
+			answer(w, int(code), metav1.Status{Status: "Failure", Code: code,
 				Reason: metav1.StatusReasonForbidden, Message: "no"})
 			return
 		}
-		body, err := io.ReadAll(r.Body)
-		decoded, _, decoding := clientgoscheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
-		request, ok := decoded.(*authenticationv1.TokenRequest)
-		if err != nil || decoding != nil || !ok {
-			t.Errorf("a request that is none for a token: %v, %v", err, decoding)
+		request, ok := sent[*authenticationv1.TokenRequest](t, r)
+		if !ok {
 			return
 		}
 		i.wished.Store(*request.Spec.ExpirationSeconds)
@@ -125,9 +111,7 @@ func newIssuer(t *testing.T, clock *atomic.Int64) *issuer {
 		from := time.Unix(i.clock.Load(), 0)
 		request.Status.Token = tokenFrom(from, from.Add(time.Duration(life)*time.Second))
 		request.Status.ExpirationTimestamp = metav1.NewTime(from.Add(time.Duration(life) * time.Second))
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(http.StatusCreated)
-		_ = json.NewEncoder(w).Encode(request)
+		answer(w, http.StatusCreated, request)
 	}))
 	t.Cleanup(i.Close)
 	return i
@@ -143,7 +127,7 @@ type renewing struct {
 	owner atomic.Bool
 }
 
-func newRenewing(t *testing.T, change func(*corev1.Secret)) *renewing {
+func newRenewing(t *testing.T, changes ...func(*corev1.Secret)) *renewing {
 	t.Helper()
 	f := &renewing{t: t}
 	f.clock.Store(time.Now().Unix())
@@ -153,14 +137,10 @@ func newRenewing(t *testing.T, change func(*corev1.Secret)) *renewing {
 	target := target{Server: f.at.URL, CA: ca, UID: "uid-west"}
 	first := tokenFrom(f.now().Add(-time.Hour), f.now().Add(time.Hour))
 	f.at.first.Store(first)
-	text, err := target.kubeconfig("west", first)
-	if err != nil {
-		t.Fatal(err)
-	}
 	s := newSecret("ns", "west", target.UID, everywhere)
 	s.UID = "1"
-	fill(s, text, true)
-	if change != nil {
+	give(t, s, target, first)
+	for _, change := range changes {
 		change(s)
 	}
 	f.home = fake.NewClientBuilder().WithObjects(s).Build()
@@ -222,7 +202,7 @@ func gauge() float64 {
 }
 
 func TestTheOwnerRenewsATokenThatWasRequestedHereWhenItIsTime(t *testing.T) {
-	f := newRenewing(t, nil)
+	f := newRenewing(t)
 	before := f.secret()
 	f.look()
 	if f.at.asked.Load() != 0 || gauge() != 1 {
@@ -271,11 +251,7 @@ func TestAnotherReplicaRenewsATokenThatTheOwnerLeavesDue(t *testing.T) {
 
 func TestAClusterThatGrantsSecondsIsAskedOnceAMinute(t *testing.T) {
 	f := newRenewing(t, func(s *corev1.Secret) {
-		text, err := Hold(s).target.kubeconfig("west", tokenFrom(time.Now().Add(-9*time.Second), time.Now().Add(time.Second)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		fill(s, text, true)
+		give(t, s, Hold(s).target, tokenFrom(time.Now().Add(-9*time.Second), time.Now().Add(time.Second)))
 	})
 	f.at.grants.Store(5)
 	for range 60 {
@@ -293,7 +269,7 @@ func TestAClusterThatGrantsSecondsIsAskedOnceAMinute(t *testing.T) {
 }
 
 func TestAClockThatIsFarAheadRenewsNotWithoutEnd(t *testing.T) {
-	f := newRenewing(t, nil)
+	f := newRenewing(t)
 	ahead := f.now().Add(100 * time.Minute)
 	f.r.cfg.Now = func() time.Time { return ahead }
 	f.at.grants.Store(7300) // so that it is later than the one before, and seems old all the same
@@ -307,7 +283,7 @@ func TestAClockThatIsFarAheadRenewsNotWithoutEnd(t *testing.T) {
 
 // The pause after a renewal is a part of the new token's life, not of the old one's, which may be much longer.
 func TestATokenIsRenewedInTimeAlthoughItIsShorterThanTheOneBefore(t *testing.T) {
-	f := newRenewing(t, nil) // two hours
+	f := newRenewing(t) // two hours
 	f.pass(55 * time.Minute)
 	f.at.grants.Store(600)
 	f.look()
@@ -320,15 +296,11 @@ func TestATokenIsRenewedInTimeAlthoughItIsShorterThanTheOneBefore(t *testing.T) 
 
 // After a renewal somebody puts a token in its place that lives for a short time only.
 func TestATokenOfARotationIsRenewedInTimeAlthoughOneWasRenewedJustBefore(t *testing.T) {
-	f := newRenewing(t, nil)
+	f := newRenewing(t)
 	f.pass(55 * time.Minute)
 	f.look()
 	s := f.secret()
-	text, err := Hold(s).target.kubeconfig("west", tokenFrom(f.now(), f.now().Add(10*time.Minute)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	fill(s, text, true)
+	give(t, s, Hold(s).target, tokenFrom(f.now(), f.now().Add(10*time.Minute)))
 	if err := f.home.Update(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
@@ -342,7 +314,7 @@ func TestATokenOfARotationIsRenewedInTimeAlthoughOneWasRenewedJustBefore(t *test
 func TestAKubeconfigOfSomebodyElsesIsLeftAlone(t *testing.T) {
 	for name, change := range map[string]func(*corev1.Secret){
 		"made by hand":       byHand,
-		"its sum taken away": func(s *corev1.Secret) { delete(s.Annotations, SumAnnotation) },
+		"its sum taken away": unsummed,
 		"replaced since it was requested": func(s *corev1.Secret) {
 			s.Data[kubeconfig.Key] = append(s.Data[kubeconfig.Key], '\n')
 		},
@@ -367,7 +339,7 @@ func TestATokenThatCantBeRenewedIsKeptToldOfAndTriedAgain(t *testing.T) {
 		"one that is bad": {func(i *issuer) { i.bad.Store(true) }, "so the one before is kept: AccessRefused"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newRenewing(t, nil)
+			f := newRenewing(t)
 			before := f.secret()
 			c.spoil(f.at)
 			f.pass(40 * time.Minute)
@@ -401,7 +373,7 @@ func TestATokenThatCantBeRenewedIsKeptToldOfAndTriedAgain(t *testing.T) {
 
 // The Secret is written only as it was read: who rotates at the same moment isn't undone.
 func TestARotationMeanwhileIsNotUndone(t *testing.T) {
-	f := newRenewing(t, nil)
+	f := newRenewing(t)
 	f.pass(40 * time.Minute)
 	stale := f.secret()
 	byAdmin := f.secret()
@@ -420,7 +392,7 @@ func TestARotationMeanwhileIsNotUndone(t *testing.T) {
 }
 
 func TestAKubeconfigWhoseTokenIsNotDueIsParsedRarely(t *testing.T) {
-	f := newRenewing(t, nil)
+	f := newRenewing(t)
 	if again := f.look(); again != lookRarely {
 		t.Errorf("half an hour early, looked at again after %v", again)
 	}
@@ -432,7 +404,7 @@ func TestAKubeconfigWhoseTokenIsNotDueIsParsedRarely(t *testing.T) {
 
 // What add and rotate have in common.
 func TestANewTokenIsWrittenOnlyIfTheClusterTakesIt(t *testing.T) {
-	f := newRenewing(t, nil)
+	f := newRenewing(t)
 	before := f.secret()
 	there := &rest.Config{Host: f.at.URL, TLSClientConfig: rest.TLSClientConfig{CAData: Hold(before).target.CA}}
 	put := func() (r Report, err error) {
