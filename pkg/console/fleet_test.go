@@ -22,7 +22,6 @@ import (
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/pkg/clusterhealth"
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
-	"github.com/tenure-dev/tenure/shard/inspect"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/shard/protocol"
 )
@@ -95,6 +94,62 @@ func assigned(s *tenurev1alpha1.Shard, to string, ago time.Duration) {
 	}
 }
 
+// hold makes a replica the holder and assignee of a cluster's shards, or nobody, if by is "".
+func hold(s *Snapshot, cluster, by string) {
+	for i := range s.Records.Shards {
+		if r := &s.Records.Shards[i]; r.Spec.Cluster == cluster {
+			r.Spec.Assignee, r.Status.Holder = by, by
+		}
+	}
+}
+
+// westAway has west not answer here.
+func westAway(s *Snapshot) {
+	s.Clusters[1].Reason, s.Clusters[1].Note = clusterhealth.ReasonUnreachable, "no route"
+}
+
+// secretOf is the Secret of a cluster whose kubeconfig has these fields of the cluster and this token.
+func secretOf(name, fields, token string) corev1.Secret {
+	const text = `{current-context: c, clusters: [{name: c, cluster: {%s}}],` +
+		` contexts: [{name: c, context: {cluster: c, user: u}}], users: [{name: u, user: {token: %s}}]}`
+	s := corev1.Secret{Data: map[string][]byte{kubeconfig.Key: fmt.Appendf(nil, text, fields, token)}}
+	s.Name = name
+	return s
+}
+
+// event is what a replica said of a cluster's Secret at a time.
+func event(cluster string, uid types.UID, reason string, at time.Time) *corev1.Event {
+	return &corev1.Event{
+		ObjectMeta:          metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprint(cluster, at.UnixNano())},
+		InvolvedObject:      corev1.ObjectReference{Kind: "Secret", Namespace: "ns", Name: cluster, UID: uid},
+		ReportingController: clusterhealth.EventReporter, Reason: reason, EventTime: metav1.NewMicroTime(at),
+	}
+}
+
+// homeWith is a home cluster with these events.
+func homeWith(events ...client.Object) client.Client {
+	kind := func(o client.Object) []string { return []string{o.(*corev1.Event).InvolvedObject.Kind} }
+	return fake.NewClientBuilder().WithIndex(&corev1.Event{}, "involvedObject.kind", kind).WithObjects(events...).Build()
+}
+
+// large is a fleet of so many replicas and clusters, each of 1<<bits shards.
+func large(replicas, clusters, bits int) Snapshot {
+	s := Snapshot{Namespace: "n", Now: now, Registered: true}
+	for i := range replicas {
+		s.Records.Leases = append(s.Records.Leases, lease(fmt.Sprint("r", i), time.Second))
+	}
+	s.Records.Leases = append(s.Records.Leases, lead("r0-aaaaaa"))
+	for c := range clusters {
+		cluster := fmt.Sprint("c", c)
+		s.Clusters = append(s.Clusters, Answer{Cluster: keyspace.ClusterName(cluster), Reason: clusterhealth.ReasonUsable})
+		for i, prefix := range keyspace.Partition(bits) {
+			s.Records.Shards = append(s.Records.Shards, shardRecord(cluster, prefix.String(),
+				fmt.Sprintf("r%d-aaaaaa", (c<<bits+i)%replicas)))
+		}
+	}
+	return s
+}
+
 // said is the findings without what to do.
 func said(f Fleet) []string {
 	var all []string
@@ -124,10 +179,8 @@ func TestTheFleetIsJudgedByItsRecords(t *testing.T) {
 		"a replica can't serve what others hold": {
 			change: func(s *Snapshot) {
 				s.Records.Leases[1].Annotations["tenure.dev/unfit"] = "west"
-				for i := range s.Records.Shards { // r0 has west, r1 has east
-					holder := map[string]string{"west": "r0-aaaaaa", "east": "r1-aaaaaa"}[s.Records.Shards[i].Spec.Cluster]
-					s.Records.Shards[i].Spec.Assignee, s.Records.Shards[i].Status.Holder = holder, holder
-				}
+				hold(s, "west", "r0-aaaaaa")
+				hold(s, "east", "r1-aaaaaa")
 			},
 			want: []string{"note: cluster west can't be served by r1-aaaaaa; others serve it"},
 		},
@@ -135,9 +188,7 @@ func TestTheFleetIsJudgedByItsRecords(t *testing.T) {
 			change: func(s *Snapshot) {
 				s.Records.Leases[0].Annotations["tenure.dev/unfit"] = "west"
 				s.Records.Leases[1].Annotations["tenure.dev/unfit"] = "west"
-				for i := 4; i < 8; i++ {
-					s.Records.Shards[i].Status.Holder, s.Records.Shards[i].Spec.Assignee = "", ""
-				}
+				hold(s, "west", "")
 			},
 			want: []string{
 				"wrong: nobody holds 4 shards: west/00, west/01, west/10 and 1 more",
@@ -221,33 +272,23 @@ func TestTheFleetIsJudgedByItsRecords(t *testing.T) {
 			want: []string{"wrong: record mine: is about shard west/1, whose record is west.p1; delete it"},
 		},
 		"a cluster doesn't answer": {
-			change: func(s *Snapshot) {
-				s.Clusters[1].Reason, s.Clusters[1].Note = clusterhealth.ReasonUnreachable, "no route"
-				s.Clusters[1].Told = true
-			},
-			want: []string{"wrong: cluster west: Unreachable: no route"},
+			change: func(s *Snapshot) { westAway(s); s.Clusters[1].Told = true },
+			want:   []string{"wrong: cluster west: Unreachable: no route"},
 		},
 		"a cluster doesn't answer here": {
-			change: func(s *Snapshot) {
-				s.Clusters[1].Reason, s.Clusters[1].Note = clusterhealth.ReasonUnreachable, "no route"
-			},
-			want: []string{"note: can't be reached from here, and replicas serve all of it: west"},
+			change: westAway,
+			want:   []string{"note: can't be reached from here, and replicas serve all of it: west"},
 		},
 		"a cluster doesn't answer here, and a replica can't reach it": {
-			change: func(s *Snapshot) {
-				s.Clusters[1].Reason, s.Clusters[1].Note = clusterhealth.ReasonUnreachable, "no route"
-				s.Records.Leases[1].Annotations["tenure.dev/unfit"] = "west"
-			},
+			change: func(s *Snapshot) { westAway(s); s.Records.Leases[1].Annotations["tenure.dev/unfit"] = "west" },
 			want: []string{
 				"wrong: 2 shards of cluster west held by replicas that can't serve it: r1-aaaaaa",
 				"wrong: cluster west: Unreachable: no route", "note: the planner would move 4 shards",
 			},
 		},
 		"a cluster doesn't answer here, and credentials are refused": {
-			change: func(s *Snapshot) {
-				s.Clusters[1].Reason, s.Clusters[1].Note = clusterhealth.ReasonRefused, "no"
-			},
-			want: []string{"wrong: cluster west: AccessRefused: no"},
+			change: func(s *Snapshot) { s.Clusters[1].Reason, s.Clusters[1].Note = clusterhealth.ReasonRefused, "no" },
+			want:   []string{"wrong: cluster west: AccessRefused: no"},
 		},
 		"a new cluster is being divided": {
 			change: func(s *Snapshot) {
@@ -266,7 +307,7 @@ func TestTheFleetIsJudgedByItsRecords(t *testing.T) {
 		"a cluster was removed": {
 			change: func(s *Snapshot) {
 				s.Clusters = s.Clusters[:1]
-				for i := 4; i < 8; i++ {
+				for i := 4; i < 8; i++ { // the assignees stay
 					s.Records.Shards[i].Status.Holder = ""
 				}
 			},
@@ -292,9 +333,8 @@ func TestTheFleetIsJudgedByItsRecords(t *testing.T) {
 		},
 		"one replica has everything": {
 			change: func(s *Snapshot) {
-				for i := range s.Records.Shards {
-					s.Records.Shards[i].Status.Holder, s.Records.Shards[i].Spec.Assignee = "r0-aaaaaa", "r0-aaaaaa"
-				}
+				hold(s, "west", "r0-aaaaaa")
+				hold(s, "east", "r0-aaaaaa")
 			},
 			want: []string{"note: the planner would move 4 shards"},
 		},
@@ -396,11 +436,7 @@ func TestWhatCannotBeReadIsSaidAndNotJudged(t *testing.T) {
 func TestWithoutSecretsAClusterThatNobodyHoldsIsConcludedToBeGone(t *testing.T) {
 	abandoned := healthy()
 	abandoned.Clusters, abandoned.Registered = nil, false
-	for i := range abandoned.Records.Shards {
-		if s := &abandoned.Records.Shards[i]; s.Spec.Cluster == "west" {
-			s.Spec.Assignee, s.Status.Holder = "", ""
-		}
-	}
+	hold(&abandoned, "west", "")
 	for _, c := range []struct {
 		name    string
 		change  func(*Snapshot)
@@ -445,19 +481,7 @@ func TestTheJSONOfAFleetIsReadBackAsItWas(t *testing.T) {
 }
 
 func TestAssessingTheLargestFleetTakesWellUnderASecond(t *testing.T) {
-	s := Snapshot{Namespace: "n", Now: now, Registered: true,
-		Records: inspect.Records{Leases: []coordinationv1.Lease{lead("r0-aaaaaa")}}}
-	for i := range 100 {
-		s.Records.Leases = append(s.Records.Leases, lease(fmt.Sprint("r", i), time.Second))
-	}
-	for c := range 200 {
-		cluster := fmt.Sprint("c", c)
-		s.Clusters = append(s.Clusters, Answer{Cluster: keyspace.ClusterName(cluster), Reason: clusterhealth.ReasonUsable})
-		for i, prefix := range keyspace.Partition(6) {
-			s.Records.Shards = append(s.Records.Shards, shardRecord(cluster, prefix.String(),
-				fmt.Sprintf("r%d-aaaaaa", (c*64+i)%100)))
-		}
-	}
+	s := large(100, 200, 6)
 	before := machine.ProcessorTime() // not the clock's: other programs don't count
 	f := Assess(s)
 	if took := machine.ProcessorTime() - before; took > 5*time.Second { // 50 ms without the race detector
@@ -484,9 +508,8 @@ func TestInJSONNoneIsAnEmptyList(t *testing.T) {
 
 // Events are kept for an hour. A trouble that stays is told again long before that.
 func TestATroubleThatIsNotToldAgainIsOver(t *testing.T) {
-	kind := func(o client.Object) []string { return []string{o.(*corev1.Event).InvolvedObject.Kind} }
-	builder := fake.NewClientBuilder().WithIndex(&corev1.Event{}, "involvedObject.kind", kind)
-	for i, e := range []struct {
+	var events []client.Object
+	for _, e := range []struct {
 		cluster, reason string
 		ago             time.Duration
 	}{
@@ -496,14 +519,9 @@ func TestATroubleThatIsNotToldAgainIsOver(t *testing.T) {
 		{"limited", clusterhealth.ReasonBadLimits, time.Minute},
 		{"both", clusterhealth.ReasonRefused, 2 * time.Minute}, {"both", clusterhealth.ReasonBadLimits, time.Minute},
 	} {
-		builder.WithObjects(&corev1.Event{
-			ObjectMeta:          metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprint(i)},
-			InvolvedObject:      corev1.ObjectReference{Kind: "Secret", Namespace: "ns", Name: e.cluster},
-			ReportingController: clusterhealth.EventReporter, Reason: e.reason,
-			EventTime: metav1.NewMicroTime(time.Now().Add(-e.ago)),
-		})
+		events = append(events, event(e.cluster, "", e.reason, time.Now().Add(-e.ago)))
 	}
-	all, err := Told(t.Context(), builder.Build(), "ns")
+	all, err := Told(t.Context(), homeWith(events...), "ns")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -538,8 +556,7 @@ func TestTheOldestReplicaIsTheFirstThatIsAlive(t *testing.T) {
 
 // Whether replicas take a kubeconfig depends on their flags, which nobody else has.
 func TestWhatReplicasRefuseOfASecretAsItIsNowIsBelieved(t *testing.T) {
-	kind := func(o client.Object) []string { return []string{o.(*corev1.Event).InvolvedObject.Kind} }
-	builder := fake.NewClientBuilder().WithIndex(&corev1.Event{}, "involvedObject.kind", kind)
+	var events []client.Object
 	secrets, want := []corev1.Secret{}, []keyspace.ClusterName{"allowed-only", "refused"}
 	for _, c := range []struct {
 		cluster, version string        // of the Secret that the events are about; it is at version 7 now
@@ -557,18 +574,14 @@ func TestWhatReplicasRefuseOfASecretAsItIsNowIsBelieved(t *testing.T) {
 		s.Name, s.UID, s.ResourceVersion = c.cluster, types.UID(c.cluster), "7"
 		secrets = append(secrets, s)
 		for i, reason := range c.reasons {
-			builder.WithObjects(&corev1.Event{
-				ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprint(c.cluster, i)},
-				InvolvedObject: corev1.ObjectReference{Kind: "Secret", Namespace: "ns", Name: c.cluster, UID: s.UID,
-					ResourceVersion: c.version},
-				ReportingController: clusterhealth.EventReporter, Reason: reason,
-				EventTime: metav1.NewMicroTime(time.Now().Add(time.Duration(i)*time.Second - c.ago)),
-			})
+			e := event(c.cluster, s.UID, reason, time.Now().Add(time.Duration(i)*time.Second-c.ago))
+			e.InvolvedObject.ResourceVersion = c.version
+			events = append(events, e)
 		}
 	}
 	only := map[string]types.UID{"allowed-only": "allowed-only"}
 	began := time.Now().Add(-30 * time.Second) // the oldest replica
-	all, err := complaints(t.Context(), builder.Build(), "ns", secrets, only, began, time.Now())
+	all, err := complaints(t.Context(), homeWith(events...), "ns", secrets, only, began, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -583,11 +596,9 @@ func TestWhatReplicasRefuseOfASecretAsItIsNowIsBelieved(t *testing.T) {
 }
 
 func TestAClusterThatThereWasNoTimeToAskIsNotCalledAway(t *testing.T) {
-	const text = `{current-context: c, clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}], ` +
-		`contexts: [{name: c, context: {cluster: c, user: u}}], users: [{name: u, user: {token: t}}]}`
-	secrets := make([]corev1.Secret, 3*asksAtOnce)
-	for i := range secrets {
-		secrets[i].Name, secrets[i].Data = fmt.Sprint("c", i), map[string][]byte{kubeconfig.Key: []byte(text)}
+	var secrets []corev1.Secret
+	for i := range 3 * asksAtOnce {
+		secrets = append(secrets, secretOf(fmt.Sprint("c", i), `server: "https://127.0.0.1:1"`, "t"))
 	}
 	secrets[1].Data = nil
 	over, end := context.WithCancel(t.Context())
@@ -609,10 +620,8 @@ func TestAClusterThatThereWasNoTimeToAskIsNotCalledAway(t *testing.T) {
 
 // A kubeconfig with a proxy is refused here, and used by replicas with --kubeconfig-allow=proxy.
 func TestAClusterThatOnlyReplicasMayUseIsJudgedByWhatTheySay(t *testing.T) {
-	const text = `{current-context: c, clusters: [{name: c, cluster: {server: "https://h", proxy-url: "http://p:1"}}],` +
-		` contexts: [{name: c, context: {cluster: c, user: u}}], users: [{name: u, user: {token: t}}]}`
-	secret := corev1.Secret{Data: map[string][]byte{kubeconfig.Key: []byte(text)}}
-	secret.Name, secret.UID = "west", "new"
+	secret := secretOf("west", `server: "https://h", proxy-url: "http://p:1"`, "t")
+	secret.UID = "new"
 	for name, c := range map[string]struct {
 		uid    types.UID
 		reason string
@@ -627,13 +636,7 @@ func TestAClusterThatOnlyReplicasMayUseIsJudgedByWhatTheySay(t *testing.T) {
 		"that was a file's":       {"file:/clusters/west", clusterhealth.ReasonUnreachable, time.Minute, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			kind := func(o client.Object) []string { return []string{o.(*corev1.Event).InvolvedObject.Kind} }
-			home := fake.NewClientBuilder().WithIndex(&corev1.Event{}, "involvedObject.kind", kind).WithObjects(&corev1.Event{
-				ObjectMeta:          metav1.ObjectMeta{Namespace: "ns", Name: "e"},
-				InvolvedObject:      corev1.ObjectReference{Kind: "Secret", Namespace: "ns", Name: "west", UID: c.uid},
-				ReportingController: clusterhealth.EventReporter, Reason: c.reason,
-				EventTime: metav1.NewMicroTime(now.Add(-c.ago)),
-			}).Build()
+			home := homeWith(event("west", c.uid, c.reason, now.Add(-c.ago)))
 			s := healthy()
 			s.Clusters = nil
 			Gatherer{Namespace: "ns", Ask: true}.judge(t.Context(), home, []corev1.Secret{secret}, &s)
@@ -651,9 +654,7 @@ func TestAClusterThatOnlyReplicasMayUseIsJudgedByWhatTheySay(t *testing.T) {
 func TestARemovedClusterIsNoPartOfTheTotals(t *testing.T) {
 	s := healthy()
 	s.Clusters = s.Clusters[:1]
-	for i := 4; i < 8; i++ {
-		s.Records.Shards[i].Status.Holder = ""
-	}
+	hold(&s, "west", "")
 	f := Assess(s)
 	if f.Totals.Clusters != 1 || f.Totals.Shards != 4 || f.Totals.Held != 4 || len(f.Shards) != 8 {
 		t.Errorf("%+v of %d records, want one cluster whose 4 shards are all held", f.Totals, len(f.Shards))
@@ -661,19 +662,9 @@ func TestARemovedClusterIsNoPartOfTheTotals(t *testing.T) {
 }
 
 func TestReplicasThatCanServeNothingAreFoundSoon(t *testing.T) {
-	s := Snapshot{Namespace: "n", Now: now, Registered: true}
+	s := large(100, 1000, 3)
 	for i := range 100 {
-		l := lease(fmt.Sprint("r", i), time.Second)
-		l.Annotations["tenure.dev/unfit"] = "!" // for all clusters
-		s.Records.Leases = append(s.Records.Leases, l)
-	}
-	for c := range 1000 {
-		cluster := fmt.Sprint("c", c)
-		s.Clusters = append(s.Clusters, Answer{Cluster: keyspace.ClusterName(cluster)})
-		for i, prefix := range keyspace.Partition(3) {
-			s.Records.Shards = append(s.Records.Shards, shardRecord(cluster, prefix.String(),
-				fmt.Sprintf("r%d-aaaaaa", (c*8+i)%100)))
-		}
+		s.Records.Leases[i].Annotations["tenure.dev/unfit"] = "!" // for all clusters
 	}
 	v := look(s)
 	before := machine.ProcessorTime()
@@ -698,10 +689,6 @@ func TestATimeThatJSONCannotShowHidesNothingElse(t *testing.T) {
 
 // Nothing is wrong yet, and a person has to act: the fleet renews its tokens before that, if it can.
 func TestCredentialsThatExpireSoonAreToldWithTheWayOut(t *testing.T) {
-	const text = `{current-context: c, clusters: [{name: c, cluster: {server: "https://h"}}],` +
-		` contexts: [{name: c, context: {cluster: c, user: u}}], users: [{name: u, user: {token: %s}}]}`
-	kind := func(o client.Object) []string { return []string{o.(*corev1.Event).InvolvedObject.Kind} }
-	home := fake.NewClientBuilder().WithIndex(&corev1.Event{}, "involvedObject.kind", kind).Build()
 	const day = 24 * time.Hour
 	for name, c := range map[string]struct {
 		lived, left time.Duration
@@ -719,10 +706,8 @@ func TestCredentialsThatExpireSoonAreToldWithTheWayOut(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			claims := fmt.Sprintf(`{"iat":%d,"exp":%d}`, now.Add(-c.lived).Unix(), now.Add(c.left).Unix())
 			token := "e30." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".c2ln"
-			secret := corev1.Secret{Data: map[string][]byte{kubeconfig.Key: fmt.Appendf(nil, text, token)}}
-			secret.Name = "west"
-			s := healthy()
-			Gatherer{Namespace: "ns"}.judge(t.Context(), home, []corev1.Secret{secret}, &s)
+			s, secrets := healthy(), []corev1.Secret{secretOf("west", `server: "https://h"`, token)}
+			Gatherer{Namespace: "ns"}.judge(t.Context(), homeWith(), secrets, &s)
 			s.Clusters[0].Reason = c.reason
 			got := ""
 			for _, x := range Assess(s).Findings {

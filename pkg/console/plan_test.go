@@ -65,9 +65,7 @@ func TestAPlanShowsWhatAChangeOfTheFleetWouldMove(t *testing.T) {
 		"a removed cluster's shards aren't placed": {
 			change: func(s *Snapshot) {
 				s.Clusters = s.Clusters[:1]
-				for i := 4; i < 8; i++ {
-					s.Records.Shards[i].Status.Holder, s.Records.Shards[i].Spec.Assignee = "", ""
-				}
+				hold(s, "west", "")
 			},
 			moves: map[string]int{}, after: map[string]int{"r0": 2, "r1": 2},
 		},

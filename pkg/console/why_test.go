@@ -111,7 +111,7 @@ func TestWhyFollowsTheChainAndNamesTheBrokenLink(t *testing.T) {
 		},
 		"the cluster doesn't answer, and that isn't all": {
 			change: func(q *Question) {
-				q.Snapshot.Clusters[1].Reason, q.Snapshot.Clusters[1].Note = "Unreachable", "no route"
+				westAway(&q.Snapshot)
 				q.Snapshot.Clusters[1].Told = true
 				q.At, q.Unreadable = nil, "no route"
 			},
@@ -120,7 +120,7 @@ func TestWhyFollowsTheChainAndNamesTheBrokenLink(t *testing.T) {
 		},
 		"the cluster can't be reached from here": {
 			change: func(q *Question) {
-				q.Snapshot.Clusters[1].Reason, q.Snapshot.Clusters[1].Note = "Unreachable", "no route"
+				westAway(&q.Snapshot)
 				q.At, q.Unreadable = nil, "no route"
 			},
 			verdict: "object: it can't be read: no route",
@@ -410,9 +410,7 @@ func TestTheClusterMayBeLeftOutOnlyWhereThereIsOne(t *testing.T) {
 	if _, err := theCluster(s, "north"); err == nil || !strings.Contains(err.Error(), "east, west") {
 		t.Errorf("an unknown cluster: %v", err)
 	}
-	for i := range s.Records.Shards[4:] { // west's; they stay when it is removed
-		s.Records.Shards[4+i].Spec.Assignee, s.Records.Shards[4+i].Status.Holder = "", ""
-	}
+	hold(&s, "west", "") // records stay when a cluster is removed
 	s.Clusters = s.Clusters[:1]
 	if got, err := theCluster(s, ""); err != nil || got != "east" {
 		t.Errorf("one cluster, and one that was removed: %v, %v", got, err)
