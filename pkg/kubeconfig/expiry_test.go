@@ -1,14 +1,8 @@
 package kubeconfig
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
 	"encoding/base64"
-	"encoding/pem"
 	"fmt"
-	"math/big"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,27 +12,15 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// certificateUntil is a certificate in PEM.
-func certificateUntil(t *testing.T, end time.Time) []byte {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: end.Add(-time.Hour), NotAfter: end}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+// jwt is a token with these claims.
+func jwt(claims string) string {
+	return "e30." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".c2ln"
 }
 
 func TestWhenCredentialsExpire(t *testing.T) {
 	soon, late := time.Unix(1_900_000_000, 0), time.Unix(2_000_000_000, 0)
-	first, second := certificateUntil(t, soon), certificateUntil(t, late)
-	jwt := func(claims string) string {
-		return "e30." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".c2ln"
-	}
+	first, _ := pairUntil(t, soon)
+	second, _ := pairUntil(t, late)
 	for what, c := range map[string]struct {
 		config rest.Config
 		want   time.Time
@@ -85,8 +67,7 @@ func TestATokenFileIsReadAgainForItsEnd(t *testing.T) {
 		t.Errorf("without the file: %v", got)
 	}
 	for _, end := range []int64{1_900_000_000, 2_000_000_000} {
-		token := "e30." + base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, `{"exp":%d}`, end)) + ".c2ln\n"
-		if err := os.WriteFile(path, []byte(token), 0o600); err != nil {
+		if err := os.WriteFile(path, []byte(jwt(fmt.Sprintf(`{"exp":%d}`, end))+"\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		if got := ExpiryNow(c); got.Unix() != end {
@@ -119,8 +100,7 @@ func TestTheEndOfCredentialsIsSaidInTime(t *testing.T) {
 }
 
 func TestHowLongATokenLives(t *testing.T) {
-	claims := base64.RawURLEncoding.EncodeToString([]byte(`{"iat":1900000000,"exp":1900000600}`))
-	issued, expires := TokenLife("e30." + claims + ".c2ln")
+	issued, expires := TokenLife(jwt(`{"iat":1900000000,"exp":1900000600}`))
 	if issued.Unix() != 1_900_000_000 || expires.Unix() != 1_900_000_600 {
 		t.Errorf("from %v to %v", issued, expires)
 	}
@@ -141,7 +121,7 @@ func FuzzTokenLife(f *testing.F) {
 func TestAnEndCanBeShownInEveryTimeZone(t *testing.T) {
 	defer func(was *time.Location) { time.Local = was }(time.Local)
 	time.Local = time.FixedZone("east", 3600)
-	_, expires := TokenLife("e30." + base64.RawURLEncoding.EncodeToString([]byte(`{"exp":253402300799}`)) + ".c2ln")
+	_, expires := TokenLife(jwt(`{"exp":253402300799}`))
 	if _, err := expires.MarshalJSON(); err != nil || expires.IsZero() {
 		t.Errorf("%v: %v", expires, err)
 	}

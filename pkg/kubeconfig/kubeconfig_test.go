@@ -52,15 +52,29 @@ func everything(t testing.TB) *clientcmdapi.Config {
 	return c
 }
 
+// kubeconfigOf is a kubeconfig that has this server and user, and nothing else.
+func kubeconfigOf(t testing.TB, server string, user clientcmdapi.AuthInfo) []byte {
+	t.Helper()
+	c := clientcmdapi.NewConfig()
+	c.Clusters["c"], c.AuthInfos["c"] = &clientcmdapi.Cluster{Server: server}, &user
+	c.Contexts["c"], c.CurrentContext = &clientcmdapi.Context{Cluster: "c", AuthInfo: "c"}, "c"
+	return write(t, c)
+}
+
 // pair makes a certificate and its key.
 func pair(t testing.TB) (certificate, key []byte) {
+	t.Helper()
+	return pairUntil(t, time.Now().Add(time.Hour))
+}
+
+// pairUntil makes a certificate that is good until then, and its key.
+func pairUntil(t testing.TB, end time.Time) (certificate, key []byte) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "x"},
-		NotAfter: time.Now().Add(time.Hour)}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "x"}, NotAfter: end}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
 	if err != nil {
 		t.Fatal(err)
@@ -122,14 +136,11 @@ func TestWhatIsAllowedArrivesAndNothingElse(t *testing.T) {
 func TestNothingIsAllowedUnlessItIsAskedFor(t *testing.T) {
 	_, err := Inspect(write(t, everything(t)), Policy{})
 	want := "kubeconfig: clusters[].cluster.insecure-skip-tls-verify isn't allowed: use certificate-authority-data, or " +
-		"start " +
-		"the replicas with --kubeconfig-allow=insecure; clusters[].cluster.proxy-url isn't allowed: leave it out, or start " +
-		"the " +
-		"replicas with --kubeconfig-allow=proxy; users[].user.as isn't allowed: use the credentials of the user that is " +
-		"meant, " +
-		"or start the replicas with --kubeconfig-allow=impersonation; users[].user.as-uid isn't allowed: use the " +
-		"credentials of " +
-		"the user that is meant, or start the replicas with --kubeconfig-allow=impersonation; and 2 more"
+		"start the replicas with --kubeconfig-allow=insecure; clusters[].cluster.proxy-url isn't allowed: leave it out, or " +
+		"start the replicas with --kubeconfig-allow=proxy; users[].user.as isn't allowed: use the credentials of the user " +
+		"that is meant, or start the replicas with --kubeconfig-allow=impersonation; users[].user.as-uid isn't allowed: " +
+		"use the credentials of the user that is meant, or start the replicas with --kubeconfig-allow=impersonation; and 2 " +
+		"more"
 	if err == nil || err.Error() != want {
 		t.Errorf("%v\nwant %s", err, want)
 	}
@@ -145,18 +156,14 @@ func TestNothingIsAllowedUnlessItIsAskedFor(t *testing.T) {
 
 // What the connection would trip over takes the place of nothing that works.
 func TestAPluginWhoseAPIIsTooOldIsRefused(t *testing.T) {
-	c := clientcmdapi.NewConfig()
 	exec := &clientcmdapi.ExecConfig{APIVersion: "client.authentication.k8s.io/v1beta1", Command: "true",
 		InteractiveMode: clientcmdapi.NeverExecInteractiveMode}
-	c.AuthInfos["u"] = &clientcmdapi.AuthInfo{Exec: exec}
-	c.Clusters["c"] = &clientcmdapi.Cluster{Server: "https://west.example.com"}
-	c.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
-	c.CurrentContext = "x"
-	if _, err := Inspect(write(t, c), Policy{Exec: true}); err != nil {
+	user := clientcmdapi.AuthInfo{Exec: exec}
+	if _, err := Inspect(kubeconfigOf(t, "https://west.example.com", user), Policy{Exec: true}); err != nil {
 		t.Errorf("a plugin of today: %v", err)
 	}
 	exec.APIVersion = "client.authentication.k8s.io/v1alpha1"
-	_, err := Inspect(write(t, c), Policy{Exec: true})
+	_, err := Inspect(kubeconfigOf(t, "https://west.example.com", user), Policy{Exec: true})
 	if refused := (*Refused)(nil); !errors.As(err, &refused) || !strings.Contains(err.Error(), "exec.apiVersion") {
 		t.Errorf("an old one: %v, want it refused", err)
 	}
@@ -185,11 +192,8 @@ func TestServersAreMatchedByNameAddressAndPort(t *testing.T) {
 			t.Fatal(err)
 		}
 		for host, want := range hosts {
-			c := clientcmdapi.NewConfig()
-			c.Clusters["c"], c.Contexts["c"] = &clientcmdapi.Cluster{Server: host},
-				&clientcmdapi.Context{Cluster: "c", AuthInfo: "c"}
-			c.CurrentContext, c.AuthInfos["c"] = "c", &clientcmdapi.AuthInfo{Token: "token"}
-			if _, err := Inspect(write(t, c), policy); (err == nil) != want {
+			text := kubeconfigOf(t, host, clientcmdapi.AuthInfo{Token: "token"})
+			if _, err := Inspect(text, policy); (err == nil) != want {
 				t.Errorf("%s, %s: %v, want %v", pattern, host, err, want)
 			}
 		}
@@ -261,13 +265,7 @@ func TestAConnectionStaysWithItsServer(t *testing.T) {
 
 // The fence is what the provider reads Secrets through.
 func TestARefusedSecretReadsLikeTheLastGoodOneOrAsIfItWereNotThere(t *testing.T) {
-	good := func(host string) []byte {
-		c := clientcmdapi.NewConfig()
-		c.Clusters["c"], c.Contexts["c"] = &clientcmdapi.Cluster{Server: host},
-			&clientcmdapi.Context{Cluster: "c", AuthInfo: "c"}
-		c.CurrentContext, c.AuthInfos["c"] = "c", &clientcmdapi.AuthInfo{Token: "token"}
-		return write(t, c)
-	}
+	good := func(host string) []byte { return kubeconfigOf(t, host, clientcmdapi.AuthInfo{Token: "token"}) }
 	synctest.Test(t, func(t *testing.T) {
 		const grace = 10 * time.Second
 		home := fake.NewClientBuilder().Build()
@@ -344,11 +342,7 @@ func TestAFileThatASecretNamesMayComeLater(t *testing.T) {
 	}
 	names := func(file string) {
 		t.Helper()
-		c := clientcmdapi.NewConfig()
-		c.Clusters["c"] = &clientcmdapi.Cluster{Server: "https://one"}
-		c.AuthInfos["c"] = &clientcmdapi.AuthInfo{TokenFile: file}
-		c.Contexts["c"], c.CurrentContext = &clientcmdapi.Context{Cluster: "c", AuthInfo: "c"}, "c"
-		secret.Data = map[string][]byte{Key: write(t, c)}
+		secret.Data = map[string][]byte{Key: kubeconfigOf(t, "https://one", clientcmdapi.AuthInfo{TokenFile: file})}
 		if err := errors.Join(client.IgnoreNotFound(home.Delete(t.Context(), secret)),
 			home.Create(t.Context(), &corev1.Secret{ObjectMeta: secret.ObjectMeta, Data: secret.Data})); err != nil {
 			t.Fatal(err)
