@@ -93,6 +93,14 @@ func (r *rig) reconcile(t testing.TB, f func(context.Context) (reconcile.Result,
 	r.queue.Done(key)
 }
 
+// start runs the pipeline until stop is called.
+func (r *rig) start(t testing.TB) (stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); r.Run(ctx) }()
+	return func() { cancel(); <-done }
+}
+
 // sent runs the pipeline until everything is sent.
 func (r *rig) sent(t testing.TB) tracetest.SpanStubs {
 	t.Helper()
@@ -185,45 +193,6 @@ func TestAReconcileIsATraceWithItsWaitAndItsCalls(t *testing.T) {
 	}
 }
 
-func TestTriggerAndAttemptSayWhyAKeyIsReconciled(t *testing.T) {
-	low := -100
-	for name, c := range map[string]struct {
-		add     func(priorityqueue.PriorityQueue[mcreconcile.Request])
-		trigger string
-		attempt string
-	}{
-		"an event": {func(q priorityqueue.PriorityQueue[mcreconcile.Request]) { q.Add(testKey) }, "event", "1"},
-		"a shard that came": {func(q priorityqueue.PriorityQueue[mcreconcile.Request]) {
-			q.AddWithOpts(priorityqueue.AddOpts{Priority: &low}, testKey)
-		}, "backfill", "1"},
-		"a due time": {func(q priorityqueue.PriorityQueue[mcreconcile.Request]) { q.AddAfter(testKey, time.Millisecond) },
-			"timer", "1"},
-		"a failure": {func(q priorityqueue.PriorityQueue[mcreconcile.Request]) { q.AddRateLimited(testKey) }, "retry", "2"},
-		"an event before a timer": {func(q priorityqueue.PriorityQueue[mcreconcile.Request]) {
-			q.AddAfter(testKey, time.Hour)
-			q.Add(testKey)
-		}, "event", "1"},
-		"an event before a retry": {func(q priorityqueue.PriorityQueue[mcreconcile.Request]) {
-			q.AddRateLimited(testKey)
-			q.Add(testKey)
-		}, "event", "2"},
-		"a timer that comes later": {func(q priorityqueue.PriorityQueue[mcreconcile.Request]) {
-			q.Add(testKey)
-			q.AddAfter(testKey, time.Hour)
-		}, "event", "1"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t, Config{Settings: always()})
-			c.add(r.queue)
-			r.reconcile(t, fine)
-			got := attributes(find(t, r.sent(t), "reconcile At"))
-			if got["tenure.trigger"] != c.trigger || got["tenure.attempt"] != c.attempt {
-				t.Errorf("trigger %s, attempt %s", got["tenure.trigger"], got["tenure.attempt"])
-			}
-		})
-	}
-}
-
 func TestWhatIsSlowOrFailedIsKeptThoughItWasNotSampled(t *testing.T) {
 	rare := always()
 	rare.Ratio = 0
@@ -289,10 +258,7 @@ func TestWhatWasKeptIsSentWhenWhatIsKeptChanges(t *testing.T) {
 	settings := always()
 	settings.Delay = time.Hour
 	r := newRig(t, Config{Settings: settings})
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { defer close(done); r.Run(ctx) }()
-	defer func() { cancel(); <-done }()
+	defer r.start(t)()
 	r.queue.Add(testKey)
 	r.reconcile(t, fine)
 	r.SetSampling(0, 0)
@@ -384,9 +350,7 @@ func TestACollectorThatHangsHoldsNoReconcileUp(t *testing.T) {
 	settings.Queue, settings.Batch, settings.ExportTimeout = 20, 10, time.Hour
 	hangs := make(chan struct{})
 	r := newRig(t, Config{Settings: settings, Exporter: &stubborn{hangs: hangs}})
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { defer close(done); r.Run(ctx) }()
+	stop := r.start(t)
 	var took []time.Duration
 	for range 500 {
 		began := time.Now()
@@ -402,8 +366,7 @@ func TestACollectorThatHangsHoldsNoReconcileUp(t *testing.T) {
 		t.Errorf("%v of 1000 spans were counted as dropped, with room for 20", dropped)
 	}
 	close(hangs)
-	cancel()
-	<-done
+	stop()
 }
 
 func TestACollectorThatFailsIsToldOfOnceAndOnceWhenItWorksAgain(t *testing.T) {
@@ -411,9 +374,7 @@ func TestACollectorThatFailsIsToldOfOnceAndOnceWhenItWorksAgain(t *testing.T) {
 	collector := &stubborn{fails: true}
 	r := newRig(t, Config{Settings: always(), Exporter: collector,
 		Log: logr.FromSlogHandler(slog.NewTextHandler(&out, nil))})
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { defer close(done); r.Run(ctx) }()
+	stop := r.start(t)
 	work := func(counter prometheus.Counter) {
 		before, deadline := value(t, counter), time.Now().Add(10*time.Second)
 		for n := 0; value(t, counter) < before+10; n++ {
@@ -428,14 +389,8 @@ func TestACollectorThatFailsIsToldOfOnceAndOnceWhenItWorksAgain(t *testing.T) {
 	work(r.pipeline.refused)
 	collector.set(false)
 	work(r.pipeline.sent)
-	cancel()
-	<-done
-	if n := strings.Count(out.String(), "can't be delivered"); n != 1 {
-		t.Errorf("told %d times of the failure:\n%s", n, out.String())
-	}
-	if n := strings.Count(out.String(), "delivered again"); n != 1 {
-		t.Errorf("told %d times that it works again:\n%s", n, out.String())
-	}
+	stop()
+	out.wantOnce(t, "can't be delivered", "delivered again")
 }
 
 func TestACollectorThatIsTooSlowIsToldOfOnce(t *testing.T) {
@@ -454,11 +409,7 @@ func TestACollectorThatIsTooSlowIsToldOfOnce(t *testing.T) {
 		submit()
 		p.flush(t.Context())
 	}
-	for _, says := range []string{"too slow", "delivered again"} {
-		if n := strings.Count(out.String(), says); n != 1 {
-			t.Errorf("%q is told %d times:\n%s", says, n, out.String())
-		}
-	}
+	out.wantOnce(t, "too slow", "delivered again")
 }
 
 func TestOnlyWhatIsKeptTakesTheTurnOfAnExemplar(t *testing.T) {

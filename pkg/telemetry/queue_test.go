@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -9,59 +10,68 @@ import (
 )
 
 // newToldRig makes a rig that keeps what it tells of reconciles.
-func newToldRig(t *testing.T) (*rig, *[]Reconciled) {
+func newToldRig(t *testing.T, settings Settings) (*rig, *[]Reconciled) {
 	t.Helper()
 	list := &[]Reconciled{}
-	return newRig(t, Config{Reconciled: func(r Reconciled) { *list = append(*list, r) }}), list
+	return newRig(t, Config{Settings: settings, Reconciled: func(r Reconciled) { *list = append(*list, r) }}), list
 }
 
-func TestAKeyIsReadyWhenItsEarliestAdditionIsDue(t *testing.T) {
+func TestWhyAndWhenAKeyIsReady(t *testing.T) {
 	low := -100
 	type queue = priorityqueue.PriorityQueue[mcreconcile.Request]
 	for name, c := range map[string]struct {
-		add      func(q queue)
-		delay    time.Duration // from add to ready
-		backfill bool
+		add              func(q queue)
+		delay            time.Duration // from add to ready
+		trigger, attempt string
 	}{
-		"at once": {add: func(q queue) { q.Add(testKey) }},
-		"after a delay": {add: func(q queue) { q.AddAfter(testKey, 50*time.Millisecond) },
-			delay: 50 * time.Millisecond},
-		"a delay cut short":         {add: func(q queue) { q.AddAfter(testKey, time.Hour); q.Add(testKey) }},
-		"a delay after an addition": {add: func(q queue) { q.Add(testKey); q.AddAfter(testKey, time.Hour) }},
-		"after a failure":           {add: func(q queue) { q.AddRateLimited(testKey) }, delay: time.Millisecond},
-		"after a failure, with options": {add: func(q queue) {
-			q.AddWithOpts(priorityqueue.AddOpts{RateLimited: true}, testKey)
-		}, delay: time.Millisecond},
-		"as backfill": {add: func(q queue) {
-			q.AddWithOpts(priorityqueue.AddOpts{Priority: &low}, testKey)
-		}, backfill: true},
-		"as backfill, then by an event": {add: func(q queue) {
+		"an event":   {func(q queue) { q.Add(testKey) }, 0, "event", "1"},
+		"a due time": {func(q queue) { q.AddAfter(testKey, 50*time.Millisecond) }, 50 * time.Millisecond, "timer", "1"},
+		"an event before a timer": {func(q queue) { q.AddAfter(testKey, time.Hour); q.Add(testKey) },
+			0, "event", "1"},
+		"a timer that comes later": {func(q queue) { q.Add(testKey); q.AddAfter(testKey, time.Hour) },
+			0, "event", "1"},
+		"a failure": {func(q queue) { q.AddRateLimited(testKey) }, time.Millisecond, "retry", "2"},
+		"a failure, with options": {func(q queue) { q.AddWithOpts(priorityqueue.AddOpts{RateLimited: true}, testKey) },
+			time.Millisecond, "retry", "2"},
+		"an event before a retry": {func(q queue) { q.AddRateLimited(testKey); q.Add(testKey) }, 0, "event", "2"},
+		"a shard that came": {func(q queue) { q.AddWithOpts(priorityqueue.AddOpts{Priority: &low}, testKey) },
+			0, "backfill", "1"},
+		"a shard that came, then an event": {func(q queue) {
 			q.AddWithOpts(priorityqueue.AddOpts{Priority: &low}, testKey)
 			q.Add(testKey)
-		}},
+		}, 0, "event", "1"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			r, list := newToldRig(t)
-			before := time.Now()
-			c.add(r.queue)
-			r.reconcile(t, fine)
-			if len(*list) != 1 {
-				t.Fatalf("told of %d reconciles, want 1", len(*list))
-			}
-			got := (*list)[0]
-			if got.ReadyUnknown || got.Backfill != c.backfill || got.Request != testKey {
-				t.Errorf("told of %+v; want backfill %v", got, c.backfill)
-			}
-			if got.Ready.Before(before.Add(c.delay)) || got.Ready.After(got.Start) || got.Start.After(got.End) {
-				t.Errorf("ready %v after it was added and %v before it was taken; want at least %v after", got.Ready.Sub(before),
-					got.Start.Sub(got.Ready), c.delay)
-			}
-		})
+		for _, settings := range []Settings{{}, always()} {
+			t.Run(fmt.Sprintf("%s, traced %v", name, settings.Enabled), func(t *testing.T) {
+				r, list := newToldRig(t, settings)
+				before := time.Now()
+				c.add(r.queue)
+				r.reconcile(t, fine)
+				if len(*list) != 1 {
+					t.Fatalf("told of %d reconciles, want 1", len(*list))
+				}
+				got := (*list)[0]
+				if got.ReadyUnknown || got.Backfill != (c.trigger == "backfill") || got.Request != testKey {
+					t.Errorf("told of %+v by %s", got, c.trigger)
+				}
+				if got.Ready.Before(before.Add(c.delay)) || got.Ready.After(got.Start) || got.Start.After(got.End) {
+					t.Errorf("ready %v after it was added and %v before it was taken; want at least %v after",
+						got.Ready.Sub(before), got.Start.Sub(got.Ready), c.delay)
+				}
+				if !settings.Enabled {
+					return
+				}
+				traced := attributes(find(t, r.sent(t), "reconcile At"))
+				if traced["tenure.trigger"] != c.trigger || traced["tenure.attempt"] != c.attempt {
+					t.Errorf("trigger %s, attempt %s", traced["tenure.trigger"], traced["tenure.attempt"])
+				}
+			})
+		}
 	}
 }
 
 func TestAKeyAddedWhileItIsInWorkIsAReconcileOfItsOwn(t *testing.T) {
-	r, list := newToldRig(t)
+	r, list := newToldRig(t, Settings{})
 	r.queue.Add(testKey)
 	key, _ := r.queue.Get()
 	r.queue.Add(testKey)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -38,6 +39,16 @@ func (l *lockedBuffer) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.String()
+}
+
+// wantOnce checks that each of these was logged once.
+func (l *lockedBuffer) wantOnce(t *testing.T, texts ...string) {
+	t.Helper()
+	for _, text := range texts {
+		if n := strings.Count(l.String(), text); n != 1 {
+			t.Errorf("%q is told %d times:\n%s", text, n, l.String())
+		}
+	}
 }
 
 func value(t testing.TB, m prometheus.Metric) float64 {
@@ -77,10 +88,7 @@ func hotPath(t testing.TB, cfg Config) func() {
 		}))
 	q := r.controller.queue.Load()
 	if cfg.Settings.Enabled {
-		ctx, cancel := context.WithCancel(context.Background())
-		done := make(chan struct{})
-		go func() { defer close(done); r.Run(ctx) }()
-		t.Cleanup(func() { cancel(); <-done })
+		t.Cleanup(r.start(t))
 	}
 	ctx := req.Context()
 	return func() {

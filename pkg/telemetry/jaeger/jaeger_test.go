@@ -41,14 +41,19 @@ func serve(t *testing.T, answers map[string]string) *Client {
 	return &Client{URL: server.URL + "/"}
 }
 
+func treeOf(t *testing.T, trace Trace, links bool) string {
+	t.Helper()
+	var out strings.Builder
+	if err := WriteTree(&out, trace, links); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
 func TestATraceIsPrintedAsATree(t *testing.T) {
 	c := serve(t, map[string]string{"/api/traces/t1": answerOfOne})
 	trace, err := c.Trace(t.Context(), "t1")
 	if err != nil {
-		t.Fatal(err)
-	}
-	var out strings.Builder
-	if err := WriteTree(&out, trace, true); err != nil {
 		t.Fatal(err)
 	}
 	want := `trace t1, 00:16:40.000, 5 spans
@@ -59,7 +64,7 @@ reconcile At                                  +0.00 ms     12.0 s  west/01 epoch
    └─ apiserver: etcd                         +6.00 ms    1.00 ms  
 lost                                          +7.00 ms    0.00 ms  
 `
-	if diff := cmp.Diff(want, out.String()); diff != "" {
+	if diff := cmp.Diff(want, treeOf(t, trace, true)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	if orphans := trace.Orphans(); len(orphans) != 1 || orphans[0].Name != "lost" {
@@ -77,11 +82,7 @@ func TestATraceCannotSteerTheTerminal(t *testing.T) {
 			strings.Repeat("x", 10_000)}},
 		{ID: "b", Parent: "a", Name: nasty, Service: "other" + nasty, Links: []Link{{TraceID: nasty}}},
 	}}
-	var out strings.Builder
-	if err := WriteTree(&out, trace, true); err != nil {
-		t.Fatal(err)
-	}
-	lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
+	lines := strings.Split(strings.TrimSuffix(treeOf(t, trace, true), "\n"), "\n")
 	if len(lines) != 4 {
 		t.Errorf("%d lines, want 4", len(lines))
 	}
@@ -95,13 +96,10 @@ func TestATraceCannotSteerTheTerminal(t *testing.T) {
 func TestSpansThatNameEachOtherAsParentsArePrintedAndEnd(t *testing.T) {
 	trace := Trace{ID: "t", Spans: []Span{{ID: "a", Parent: "b", Name: "one"}, {ID: "b", Parent: "a", Name: "two"},
 		{ID: "b", Parent: "b", Name: "three"}}}
-	var out strings.Builder
-	if err := WriteTree(&out, trace, false); err != nil {
-		t.Fatal(err)
-	}
+	tree := treeOf(t, trace, false)
 	for _, name := range []string{"one", "two", "three"} {
-		if strings.Count(out.String(), name) != 1 {
-			t.Errorf("%s isn't there once:\n%s", name, out.String())
+		if strings.Count(tree, name) != 1 {
+			t.Errorf("%s isn't there once:\n%s", name, tree)
 		}
 	}
 }
@@ -190,8 +188,7 @@ func TestALongChainOfSpansIsShownToItsEnd(t *testing.T) {
 		}
 		trace.Spans = append(trace.Spans, s)
 	}
-	var out strings.Builder
-	if err := WriteTree(&out, trace, false); err != nil || !strings.Contains(out.String(), "span-999") {
-		t.Errorf("%v, %d bytes", err, out.Len())
+	if tree := treeOf(t, trace, false); !strings.Contains(tree, "span-999") {
+		t.Errorf("%d bytes", len(tree))
 	}
 }
