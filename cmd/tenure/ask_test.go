@@ -73,10 +73,8 @@ func TestABadQuestionIsOneClearLineAndExitCodeTwo(t *testing.T) {
 		"cluster remove": "name one cluster",
 		"status --context nowhere --home-kubeconfig /no/such/file": "--home-kubeconfig",
 	} {
-		var out, errs strings.Builder
-		code := run(t.Context(), strings.Fields(args), noEnv, &out, &errs)
-		text := errs.String()
-		if code != exitUsage || !strings.Contains(text, want) || strings.Count(text, "\n") != 1 || out.Len() > 0 {
+		code, out, text := tenure(t, strings.Fields(args)...)
+		if code != exitUsage || !strings.Contains(text, want) || strings.Count(text, "\n") != 1 || out != "" {
 			t.Errorf("tenure %s: exit code %d, %q; want 2 and one line with %q", args, code, text, want)
 		}
 	}
@@ -163,10 +161,9 @@ func TestAQuestionTakesNamespaceAndKubeconfigFromTheEnvironmentOfAReplica(t *tes
 func TestEachQuestionHasHelp(t *testing.T) {
 	for _, name := range []string{"status", "why", "plan", "cluster add", "cluster list", "cluster check",
 		"cluster rotate", "cluster remove"} {
-		var out, errs strings.Builder
-		if code := run(t.Context(), append(strings.Fields(name), "--help"), noEnv, &out, &errs); code != 0 ||
-			!strings.Contains(out.String(), "-home-kubeconfig") {
-			t.Errorf("tenure %s --help: exit code %d, %q", name, code, out.String())
+		code, out, _ := tenure(t, append(strings.Fields(name), "--help")...)
+		if code != 0 || !strings.Contains(out, "-home-kubeconfig") {
+			t.Errorf("tenure %s --help: exit code %d, %q", name, code, out)
 		}
 	}
 }
@@ -181,11 +178,9 @@ func TestAKubeconfigVariableThatLeadsNowhereIsNamed(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_PORT", "1")
 	for _, path := range []string{"/no/such/file", empty} {
 		t.Setenv("KUBECONFIG", path)
-		var out, errs strings.Builder
 		want := fmt.Sprintf("$KUBECONFIG is %q: there is no such file, or it has no current-context", path)
-		if code := run(t.Context(), []string{"status"}, noEnv, &out, &errs); code != exitUsage ||
-			!strings.Contains(errs.String(), want) {
-			t.Errorf("exit code %d, %s; want %q", code, errs.String(), want)
+		if code, _, text := tenure(t, "status"); code != exitUsage || !strings.Contains(text, want) {
+			t.Errorf("exit code %d, %s; want %q", code, text, want)
 		}
 		if home, err := homeConfig(&options{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("a replica takes %v, %v for home; want %q", home, err, want)

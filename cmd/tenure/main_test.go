@@ -18,9 +18,16 @@ import (
 
 func noEnv(string) string { return "" }
 
+// tenure runs a command line.
+func tenure(t *testing.T, args ...string) (code int, out, errs string) {
+	t.Helper()
+	var stdout, stderr strings.Builder
+	code = run(t.Context(), args, noEnv, &stdout, &stderr)
+	return code, stdout.String(), stderr.String()
+}
+
 func TestACommandGivesLibrariesALog(t *testing.T) {
-	var out, errs strings.Builder
-	run(t.Context(), []string{"version"}, noEnv, &out, &errs)
+	tenure(t, "version")
 	said := 0
 	ctrl.SetLogger(funcr.New(func(_, _ string) { said++ }, funcr.Options{})) // has no effect if one is set
 	if ctrl.Log.Info("x"); said != 0 {
@@ -102,11 +109,11 @@ func TestABadCommandLineIsOneClearLineAndExitCodeTwo(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			var out, errs strings.Builder
 			args := append([]string{}, c.args...)
 			if !strings.Contains(strings.Join(args, " "), "--replica") {
 				args = append(args, "--replica=r1") // the host's own name may be anything
 			}
+			var out, errs strings.Builder
 			code := run(t.Context(), args, func(k string) string { return c.env[k] }, &out, &errs)
 			if code != exitUsage {
 				t.Errorf("exit code %d, want %d", code, exitUsage)
@@ -201,13 +208,13 @@ func TestAnAddressThatIsTakenIsNamedWithTheFlags(t *testing.T) {
 }
 
 func TestHelpListsEveryFlagWithItsVariable(t *testing.T) {
-	var out, errs strings.Builder
-	if code := run(t.Context(), []string{"--help"}, noEnv, &out, &errs); code != 0 {
+	code, out, _ := tenure(t, "--help")
+	if code != 0 {
 		t.Fatalf("exit code %d", code)
 	}
 	for _, want := range []string{"-home-kubeconfig", "TENURE_HOME_KUBECONFIG", "-sharding", "-lease-duration",
 		"TENURE_METRICS_BIND_ADDRESS"} {
-		if !strings.Contains(out.String(), want) {
+		if !strings.Contains(out, want) {
 			t.Errorf("help doesn't mention %s", want)
 		}
 	}
@@ -225,10 +232,9 @@ func TestShardsPerClusterBecomesPrefixBits(t *testing.T) {
 func TestTheShellCompletesCommandsAndTheValuesOfFlags(t *testing.T) {
 	for args, want := range map[string]string{"s": "status", "--sharding=": "off", "status -o ": "json",
 		"why ": "deployment/"} {
-		var out, errs strings.Builder
 		words := append([]string{"__complete"}, strings.Split(args, " ")...)
-		if code := run(t.Context(), words, noEnv, &out, &errs); code != 0 || !strings.Contains(out.String(), want) {
-			t.Errorf("tenure %s: exit code %d, %q, want %s", args, code, out.String(), want)
+		if code, out, _ := tenure(t, words...); code != 0 || !strings.Contains(out, want) {
+			t.Errorf("tenure %s: exit code %d, %q, want %s", args, code, out, want)
 		}
 	}
 }

@@ -40,11 +40,9 @@ func TestTracesAreAskedForByWhatTheyAreAbout(t *testing.T) {
 		}},
 	} {
 		operation = "(none)"
-		var out, errs strings.Builder
-		line := append([]string{"trace", "--jaeger", server.URL}, strings.Fields(args)...)
-		if code := run(t.Context(), line, noEnv, &out, &errs); code != exitFailed || operation != want.operation ||
-			!strings.Contains(errs.String(), "no such trace") {
-			t.Errorf("%s: exit code %d, asked for %q, %s", args, code, operation, errs.String())
+		code, _, text := tenure(t, append([]string{"trace", "--jaeger", server.URL}, strings.Fields(args)...)...)
+		if code != exitFailed || operation != want.operation || !strings.Contains(text, "no such trace") {
+			t.Errorf("%s: exit code %d, asked for %q, %s", args, code, operation, text)
 		}
 		if diff := cmp.Diff(want.tags, tags); diff != "" {
 			t.Errorf("%s: tags (-want +got):\n%s", args, diff)
