@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 )
 
@@ -65,8 +66,9 @@ func TestTheSameCommitGivesTheSameBytes(t *testing.T) {
 	}
 }
 
-func TestTheImageHasABinaryForEachPlatform(t *testing.T) {
-	t.Chdir("../..")
+// packedImage is the image's archive, and the list of its entries.
+func packedImage(t *testing.T) (v1.ImageIndex, *v1.IndexManifest) {
+	t.Helper()
 	r := packed(t, time.Unix(1_700_000_000, 0).UTC())
 	folder := t.TempDir()
 	untar(t, filepath.Join(r.To, "tenure_v1.2.3_image.tar"), folder)
@@ -74,10 +76,21 @@ func TestTheImageHasABinaryForEachPlatform(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	top, err := index.IndexManifest()
+	return index, entriesOf(t, index)
+}
+
+func entriesOf(t *testing.T, index v1.ImageIndex) *v1.IndexManifest {
+	t.Helper()
+	list, err := index.IndexManifest()
 	if err != nil {
 		t.Fatal(err)
 	}
+	return list
+}
+
+func TestTheImageHasABinaryForEachPlatform(t *testing.T) {
+	t.Chdir("../..")
+	index, top := packedImage(t)
 	name := top.Manifests[0].Annotations["org.opencontainers.image.ref.name"]
 	if name != "registry.example/tenure:v1.2.3" {
 		t.Errorf("the image is named %q", name)
@@ -86,11 +99,7 @@ func TestTheImageHasABinaryForEachPlatform(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	manifests, err := inner.IndexManifest()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, m := range manifests.Manifests {
+	for i, m := range entriesOf(t, inner).Manifests {
 		if m.Platform.Architecture != platforms[i] {
 			t.Errorf("image %d is for %v", i, m.Platform)
 		}
@@ -141,17 +150,7 @@ func TestTheWorkflowPublishesAnImageForEachPlatform(t *testing.T) {
 	if command == "" {
 		t.Fatal("the workflow pushes no image")
 	}
-	r := packed(t, time.Unix(1_700_000_000, 0).UTC())
-	folder := t.TempDir()
-	untar(t, filepath.Join(r.To, "tenure_v1.2.3_image.tar"), folder)
-	pushed, err := layout.ImageIndexFromPath(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
-	list, err := pushed.IndexManifest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	pushed, list := packedImage(t)
 	if !strings.Contains(command, "--index") {
 		if len(list.Manifests) != 1 {
 			t.Fatalf("the archive has %d entries, and crane push wants one, or --index", len(list.Manifests))
@@ -159,9 +158,7 @@ func TestTheWorkflowPublishesAnImageForEachPlatform(t *testing.T) {
 		if pushed, err = pushed.ImageIndex(list.Manifests[0].Digest); err != nil {
 			t.Fatal(err)
 		}
-		if list, err = pushed.IndexManifest(); err != nil {
-			t.Fatal(err)
-		}
+		list = entriesOf(t, pushed)
 	}
 	for _, m := range list.Manifests {
 		if m.Platform == nil || !m.MediaType.IsImage() {
