@@ -15,31 +15,28 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 )
 
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // packed packs a small file as if it were a release's binary. What is in a binary is read from this test's own.
 func packed(t *testing.T, commitTime time.Time) *release {
 	t.Helper()
 	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	const binary = "LICENSE"
 	r := &release{Version: "v1.2.3", Image: "registry.example/tenure", To: t.TempDir(), commit: "abc", time: commitTime}
 	binaries := map[string]string{}
 	for _, arch := range platforms {
 		binaries[arch] = binary
-		if err := r.archive(arch, binary); err != nil {
-			t.Fatal(err)
-		}
-		if err := r.bill(arch, program); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.archive(arch, binary))
+		must(t, r.bill(arch, program))
 	}
-	if err := r.image(binaries); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.checksums(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.image(binaries))
+	must(t, r.checksums())
 	return r
 }
 
@@ -50,9 +47,7 @@ func TestTheSameCommitGivesTheSameBytes(t *testing.T) {
 	for name, commit := range map[string]time.Time{"one": at, "again": at, "another commit": at.Add(time.Hour)} {
 		r := packed(t, commit)
 		text, err := os.ReadFile(filepath.Join(r.To, "SHA256SUMS"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		sums[name] = text
 	}
 	if !bytes.Equal(sums["one"], sums["again"]) {
@@ -73,18 +68,14 @@ func packedImage(t *testing.T) (v1.ImageIndex, *v1.IndexManifest) {
 	folder := t.TempDir()
 	untar(t, filepath.Join(r.To, "tenure_v1.2.3_image.tar"), folder)
 	index, err := layout.ImageIndexFromPath(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return index, entriesOf(t, index)
 }
 
 func entriesOf(t *testing.T, index v1.ImageIndex) *v1.IndexManifest {
 	t.Helper()
 	list, err := index.IndexManifest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return list
 }
 
@@ -96,40 +87,28 @@ func TestTheImageHasABinaryForEachPlatform(t *testing.T) {
 		t.Errorf("the image is named %q", name)
 	}
 	inner, err := index.ImageIndex(top.Manifests[0].Digest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i, m := range entriesOf(t, inner).Manifests {
 		if m.Platform.Architecture != platforms[i] {
 			t.Errorf("image %d is for %v", i, m.Platform)
 		}
 		image, err := inner.Image(m.Digest)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		config, err := image.ConfigFile()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if config.Config.User != user || config.Config.Entrypoint[0] != "/tenure" || config.Architecture != platforms[i] {
 			t.Errorf("the image for %s: %+v", platforms[i], config)
 		}
 		layers, err := image.Layers()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		files, err := layers[0].Uncompressed()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		path, within := filepath.Join(t.TempDir(), "layer.tar"), t.TempDir()
 		text, err := io.ReadAll(files)
 		if err == nil {
 			err = os.WriteFile(path, text, 0o600)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		untar(t, path, within)
 		authorities, err := os.ReadFile(filepath.Join(within, "etc/ssl/certs/ca-certificates.crt")) // where Go looks for them
 		if err != nil || !x509.NewCertPool().AppendCertsFromPEM(authorities) {
@@ -143,9 +122,7 @@ func TestTheImageHasABinaryForEachPlatform(t *testing.T) {
 func TestTheWorkflowPublishesAnImageForEachPlatform(t *testing.T) {
 	t.Chdir("../..")
 	workflow, err := os.ReadFile(".github/workflows/release.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	command := regexp.MustCompile(`(?m)^\s+crane push .*$`).FindString(string(workflow))
 	if command == "" {
 		t.Fatal("the workflow pushes no image")
@@ -180,9 +157,7 @@ func TestAReleaseNeedsAVersionThatGoKnows(t *testing.T) {
 
 func TestOnlyOurImageIsNamedAnew(t *testing.T) {
 	text, err := os.ReadFile("../../config/manager/kustomization.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	named := regexp.MustCompile(`newName: (\S+)\n\s+newTag: (\S+)\n`).FindStringSubmatch(string(text))
 	if named == nil {
 		t.Fatal("config/manager names no image")

@@ -16,6 +16,13 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func noEnv(string) string { return "" }
 
 // tenure runs a command line.
@@ -134,9 +141,7 @@ func optionsOf(t *testing.T, env map[string]string, args ...string) (o *options)
 		return nil
 	})
 	root.SetArgs(args)
-	if err := root.ExecuteContext(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, root.ExecuteContext(t.Context()))
 	return o
 }
 
@@ -152,9 +157,7 @@ func TestFlagsSetTheDefaultsOfPods(t *testing.T) {
 	o := optionsOf(t, nil, "--replica=r1", "--at-requests=none", "--at-limits=memory=1Gi", "--at-run-as-user=1000",
 		"--at-active-deadline=1m")
 	d, err := o.pods.defaults()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	limits := quantities(d.Limits)
 	if len(d.Requests) != 0 || limits.String() != "memory=1Gi" || *d.SecurityContext.RunAsUser != 1000 ||
 		d.ActiveDeadline != time.Minute {
@@ -191,9 +194,7 @@ func TestNothingIsReplicatedUnlessAskedForAndOurOwnNamespacesNever(t *testing.T)
 
 func TestAnAddressThatIsTakenIsNamedWithTheFlags(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer taken.Close()
 	root := newRoot(noEnv, func(context.Context, *options, io.Writer) error {
 		_, err := net.Listen("tcp", taken.Addr().String())

@@ -126,9 +126,7 @@ func TestPagesAndManifestsKeepToTheProgram(t *testing.T) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if commands < 60 || named < 100 || passed < 5 {
 		t.Errorf("%d commands, %d flags on pages and %d in manifests were found: are they where they should be?", commands,
 			named, passed)

@@ -54,19 +54,13 @@ var groups = []struct {
 func TestTheReferenceSaysWhatTheProgramHas(t *testing.T) {
 	const path = "../../docs/reference.md"
 	page := bytes.NewBufferString(head)
-	if err := errors.Join(gen.API(page), writeManager(page, newRoot(noEnv, runManager))); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(gen.API(page), writeManager(page, newRoot(noEnv, runManager))))
 	if *update {
-		if err := os.WriteFile(path, page.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, page.Bytes(), 0o644))
 		return
 	}
 	committed, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if diff := gocmp.Diff(string(committed), page.String()); diff != "" {
 		t.Errorf("docs/reference.md is out of date: run make generate (- committed, + now)\n%s", diff)
 	}

@@ -53,9 +53,7 @@ func TestTheHomeClusterHasItsNameWithoutShardingToo(t *testing.T) {
 func TestHomeMayBeTheSourceThoughOnlyOneNamespaceOfItIsCached(t *testing.T) {
 	o := optionsOf(t, nil, "--replica=r1", "--deployment-source=home")
 	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), cnatv1alpha1.AddToScheme(scheme)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(clientgoscheme.AddToScheme(scheme), cnatv1alpha1.AddToScheme(scheme)))
 	opts := managerOptions(o, scheme)
 	opts.Metrics, opts.HealthProbeBindAddress, opts.PprofBindAddress = metricsserver.Options{BindAddress: "0"}, "0", "0"
 	if _, err := shard.NewManager(&rest.Config{Host: "127.0.0.1:1"}, nop.New(), opts, o.shardConfig()); err != nil {

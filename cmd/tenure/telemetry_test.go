@@ -19,9 +19,7 @@ func TestTheEndOfTheTokenForHomeIsAMetric(t *testing.T) {
 	}
 	for _, end := range []int64{1_900_000_000, 2_000_000_000} { // the file is replaced while the replica runs
 		token := "e30." + base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, `{"exp":%d}`, end)) + ".c2ln"
-		if err := os.WriteFile(path, []byte(token), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, []byte(token), 0o600))
 		if got := testutil.ToFloat64(seen); got != float64(end) {
 			t.Errorf("%v, want %d", got, end)
 		}

@@ -46,9 +46,7 @@ func newBench(t *testing.T, objects ...client.Object) *bench {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, cnatv1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
+		must(t, add(scheme))
 	}
 	b := &bench{recorder: events.NewFakeRecorder(100), clock: clocktesting.NewFakeClock(due)}
 	b.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
@@ -72,9 +70,7 @@ func newBench(t *testing.T, objects ...client.Object) *bench {
 func (b *bench) restart(t *testing.T) {
 	t.Helper()
 	subject, err := NewReconciler(Config{Clusters: b, Clock: b.clock})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	b.subject = subject
 }
 
@@ -102,6 +98,12 @@ func (b *bench) write(kind string, commit func() error) error {
 
 func (b *bench) reconcile() (ctrl.Result, error) {
 	return b.subject.Reconcile(context.Background(), testRequest)
+}
+
+func (b *bench) mustReconcile(t *testing.T) {
+	t.Helper()
+	_, err := b.reconcile()
+	must(t, err)
 }
 
 func (b *bench) mustFail(t *testing.T) {
@@ -139,9 +141,7 @@ func refusePods(err error) func(int, string, func() error) error {
 func (b *bench) at(t *testing.T) *cnatv1alpha1.At {
 	t.Helper()
 	at := &cnatv1alpha1.At{}
-	if err := b.client.Get(context.Background(), testRequest.NamespacedName, at); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.client.Get(context.Background(), testRequest.NamespacedName, at))
 	return at
 }
 
@@ -162,15 +162,11 @@ func (b *bench) live(t *testing.T) {
 			continue
 		}
 		pods := &corev1.PodList{}
-		if err := b.client.List(context.Background(), pods); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.client.List(context.Background(), pods))
 		for _, pod := range pods.Items {
 			if pod.Status.Phase == "" {
 				pod.Status.Phase = corev1.PodSucceeded
-				if err := b.client.SubResource("status").Patch(context.Background(), &pod, client.Merge); err != nil {
-					t.Fatal(err)
-				}
+				must(t, b.client.SubResource("status").Patch(context.Background(), &pod, client.Merge))
 			}
 		}
 	}
@@ -250,9 +246,7 @@ func TestAForeignPodIsNeitherAdoptedNorDeleted(t *testing.T) {
 	if len(b.recorder.Events) != 1 {
 		t.Errorf("%d events, want 1", len(b.recorder.Events))
 	}
-	if err := b.client.Delete(context.Background(), got); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.client.Delete(context.Background(), got))
 	b.live(t)
 	b.wantDone(t, 0)
 }
@@ -312,9 +306,7 @@ func TestAPodThatDoesNotGoIsShownAndMadeAgainOnceItIsGone(t *testing.T) {
 	b := newBench(t, anAt(running), pod)
 	for range 2 {
 		result, err := b.reconcile()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		b.clock.Step(result.RequeueAfter)
 	}
 	if got := b.blockedBy(t); got != ReasonPodTerminating {
@@ -323,10 +315,8 @@ func TestAPodThatDoesNotGoIsShownAndMadeAgainOnceItIsGone(t *testing.T) {
 	if got := <-b.recorder.Events; !strings.Contains(got, pod.Name) || !strings.Contains(got, ReasonPodTerminating) {
 		t.Errorf("told %q", got)
 	}
-	if err := b.client.Patch(t.Context(), pod, client.RawPatch(types.MergePatchType,
-		[]byte(`{"metadata":{"finalizers":null}}`))); err != nil {
-		t.Fatal(err)
-	}
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+	must(t, b.client.Patch(t.Context(), pod, patch))
 	b.live(t)
 	b.wantDone(t, 1)
 }
@@ -352,9 +342,7 @@ func isMissed(t *testing.T, refusal error, labels bool, meanwhile func(*bench)) 
 	b.mustFail(t)
 	b.clock.Step(time.Minute + 1)
 	meanwhile(b)
-	if _, err := b.reconcile(); err != nil {
-		t.Fatal(err)
-	}
+	b.mustReconcile(t)
 	status := b.at(t).Status
 	if status.Result != cnatv1alpha1.AtMissed || status.PodName != "" || refused != 1 {
 		t.Fatalf("after %d tries %+v, want Missed after one, and no Pod", refused, status)
@@ -425,9 +413,7 @@ func TestAnAtThatABackupBringsBackRunsAgainAndItsOwnerIsTold(t *testing.T) {
 		at.Status = cnatv1alpha1.AtStatus{}
 		pod := &corev1.Pod{}
 		pod.Namespace, pod.Name = at.Namespace, PodName(at)
-		if err := errors.Join(b.client.Delete(t.Context(), pod), b.client.Status().Update(t.Context(), at)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(b.client.Delete(t.Context(), pod), b.client.Status().Update(t.Context(), at)))
 	}
 	for _, told := range []int{1, 0} { // a process that didn't start it can't know
 		restore()
@@ -462,9 +448,7 @@ func TestTheTimeToLiveDeletesTheAt(t *testing.T) {
 	b := newBench(t, anAt(ttl(60)))
 	b.live(t)
 	b.clock.Step(time.Hour)
-	if _, err := b.reconcile(); err != nil {
-		t.Fatal(err)
-	}
+	b.mustReconcile(t)
 	if err := b.client.Get(context.Background(), testRequest.NamespacedName,
 		&cnatv1alpha1.At{}); !apierrors.IsNotFound(err) {
 		t.Errorf("reading the At: %v, want not found", err)

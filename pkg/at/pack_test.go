@@ -22,13 +22,9 @@ import (
 func arrived(t testing.TB, at *cnatv1alpha1.At) *cnatv1alpha1.At {
 	t.Helper()
 	text, err := json.Marshal(at)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	read := &cnatv1alpha1.At{}
-	if err := json.Unmarshal(text, read); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(text, read))
 	if _, err := Trim(read); err != nil {
 		t.Fatal(err)
 	}

@@ -44,16 +44,12 @@ func askedWithin(t *testing.T, span time.Duration, priorityQueue bool, a *answer
 		SkipNameValidation: new(true),
 		Logger:             logr.Discard(),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	enqueue := func(_ context.Context, queue workqueue.TypedRateLimitingInterface[mcreconcile.Request]) error {
 		queue.Add(testRequest)
 		return nil
 	}
-	if err := c.Watch(source.TypedFunc[mcreconcile.Request](enqueue)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Watch(source.TypedFunc[mcreconcile.Request](enqueue)))
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- c.Start(ctx) }()

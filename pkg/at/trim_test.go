@@ -133,9 +133,7 @@ func newTrimming(t *testing.T, objects ...client.Object) *trimming {
 		},
 	})
 	subject, err := NewReconciler(Config{Clusters: b, Clock: b.clock})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	b.subject = subject
 	return b
 }
@@ -177,9 +175,7 @@ func TestAPodHasTheWholeCommandThoughCachesHaveNone(t *testing.T) {
 				b.clock.Step(2 * cacheGrace)
 			}
 			key := client.ObjectKey{Namespace: c.at.Namespace, Name: PodName(c.at)}
-			if err := b.client.Get(t.Context(), key, pod); err != nil {
-				t.Fatal(err)
-			}
+			must(t, b.client.Get(t.Context(), key, pod))
 			want := newPod(c.at, RestrictedPods())
 			if diff := cmp.Diff(want.Spec, pod.Spec); diff != "" {
 				t.Errorf("Pod (-want +got):\n%s", diff)
@@ -203,15 +199,10 @@ func TestAPodIsNeverMadeOfWhatACacheLeftOut(t *testing.T) {
 	b := newTrimming(t, anAt(huge))
 	b.blind = true
 	for range 2 {
-		if _, err := b.reconcile(); err != nil {
-			t.Fatal(err)
-		}
+		b.mustReconcile(t)
 	}
 	pod := &corev1.Pod{}
-	if err := b.client.Get(t.Context(), client.ObjectKey{Namespace: anAt().Namespace, Name: PodName(anAt())},
-		pod); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.client.Get(t.Context(), client.ObjectKey{Namespace: anAt().Namespace, Name: PodName(anAt())}, pod))
 	if got := len(pod.Spec.Containers[0].Command[2]); got != 32<<10 {
 		t.Errorf("the command has %d bytes", got)
 	}

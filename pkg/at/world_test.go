@@ -150,9 +150,8 @@ func (r *replica) reconcile() (ctrl.Result, error) {
 
 func (r *replica) mustReconcile(t *testing.T) {
 	t.Helper()
-	if _, err := r.reconcile(); err != nil {
-		t.Fatal(err)
-	}
+	_, err := r.reconcile()
+	must(t, err)
 }
 
 // mustFail reconciles while a request fails.

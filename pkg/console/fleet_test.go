@@ -28,6 +28,13 @@ import (
 
 var now = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // healthy is two replicas that share two clusters of four shards, an hour old.
 func healthy() Snapshot {
 	s := Snapshot{Home: "https://home", Namespace: "tenure-system", Now: now, Registered: true}
@@ -468,13 +475,9 @@ func TestWithoutSecretsAClusterThatNobodyHoldsIsConcludedToBeGone(t *testing.T) 
 func TestTheJSONOfAFleetIsReadBackAsItWas(t *testing.T) {
 	f := Assess(healthy())
 	text, err := json.Marshal(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var back Fleet
-	if err := json.Unmarshal(text, &back); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(text, &back))
 	if diff := cmp.Diff(f, back); diff != "" {
 		t.Error(diff)
 	}
@@ -494,9 +497,7 @@ func TestAssessingTheLargestFleetTakesWellUnderASecond(t *testing.T) {
 
 func TestInJSONNoneIsAnEmptyList(t *testing.T) {
 	empty, err := Foresee(Snapshot{Now: now}, Wish{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := healthy()
 	s.Clusters, s.Records.Shards = nil, nil
 	for _, answer := range []any{Assess(Snapshot{Now: now}), Assess(s), empty} {
@@ -522,9 +523,7 @@ func TestATroubleThatIsNotToldAgainIsOver(t *testing.T) {
 		events = append(events, event(e.cluster, "", e.reason, time.Now().Add(-e.ago)))
 	}
 	all, err := Told(t.Context(), homeWith(events...), "ns")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	got := map[keyspace.ClusterName]string{}
 	for _, a := range all {
 		got[a.Cluster] = a.Reason
@@ -582,9 +581,7 @@ func TestWhatReplicasRefuseOfASecretAsItIsNowIsBelieved(t *testing.T) {
 	only := map[string]types.UID{"allowed-only": "allowed-only"}
 	began := time.Now().Add(-30 * time.Second) // the oldest replica
 	all, err := complaints(t.Context(), homeWith(events...), "ns", secrets, only, began, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var got []keyspace.ClusterName
 	for _, a := range all {
 		got = append(got, a.Cluster)

@@ -77,9 +77,7 @@ func TestAPlanShowsWhatAChangeOfTheFleetWouldMove(t *testing.T) {
 				c.change(&s)
 			}
 			p, err := Foresee(s, c.wish)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			moves, after := map[string]int{}, map[string]int{}
 			for _, m := range p.Moves {
 				moves[string(m.Reason)]++
@@ -99,9 +97,7 @@ func TestAPlanShowsWhatAChangeOfTheFleetWouldMove(t *testing.T) {
 
 func TestAPlanWithoutAnybodySaysWhatWouldBeUnplaced(t *testing.T) {
 	p, err := Foresee(healthy(), Wish{Drain: []string{"r0", "r1"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if len(p.Moves) != 0 || len(p.Unplaced) != 8 {
 		t.Errorf("%d moves, unplaced: %v", len(p.Moves), p.Unplaced)
 	}

@@ -40,9 +40,7 @@ func TestReplicasThatRenewAreAliveWhateverTheTimeInTheirLeases(t *testing.T) {
 	for _, renews := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			s, err := scheme()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			late := lease("r0", 0)
 			late.Namespace, late.Spec.RenewTime.Time = "ns", time.Now().Add(-time.Minute)
 			late.ResourceVersion = ""
@@ -61,9 +59,7 @@ func TestReplicasThatRenewAreAliveWhateverTheTimeInTheirLeases(t *testing.T) {
 				})
 			}
 			began := time.Now()
-			if err := g.lookAgain(t.Context(), home, &snapshot); err != nil {
-				t.Fatal(err)
-			}
+			must(t, g.lookAgain(t.Context(), home, &snapshot))
 			if took := time.Since(began); took < time.Second || took > longestLook {
 				t.Errorf("it took %v", took)
 			}

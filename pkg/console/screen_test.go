@@ -29,9 +29,7 @@ func recordsOf(shards ...tenurev1alpha1.Shard) inspect.Records {
 func show(t *testing.T, colour bool, write func(*Screen) error) string {
 	t.Helper()
 	var text strings.Builder
-	if err := write(&Screen{To: &text, Columns: width, Colour: colour}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, write(&Screen{To: &text, Columns: width, Colour: colour}))
 	return text.String()
 }
 
@@ -84,9 +82,7 @@ func heldUp() Question {
 
 func TestScreensLookAsTheyAreRecorded(t *testing.T) {
 	p, err := Foresee(healthy(), Wish{Replicas: 3})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	q := question()
 	q.At.Status.Epoch = 9
 	for name, write := range map[string]func(*Screen) error{
@@ -101,14 +97,10 @@ func TestScreensLookAsTheyAreRecorded(t *testing.T) {
 			got := show(t, false, write)
 			path := filepath.Join("testdata", strings.ReplaceAll(name, " ", "-")+".txt")
 			if os.Getenv("UPDATE_SCREENS") != "" {
-				if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				must(t, os.WriteFile(path, []byte(got), 0o644))
 			}
 			want, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if diff := cmp.Diff(string(want), got); diff != "" {
 				t.Errorf("(-want +got; UPDATE_SCREENS=1 records it anew, look at it then)\n%s", diff)
 			}
@@ -178,9 +170,7 @@ func TestTextFromElsewhereCannotSteerTheTerminal(t *testing.T) {
 	q.At.Status.Conditions = []metav1.Condition{{Type: cnatv1alpha1.ConditionBlocked, Status: metav1.ConditionTrue,
 		Reason: nasty, Message: nasty}}
 	p, err := Foresee(s, Wish{Replicas: 3})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for name, write := range map[string]func(*Screen) error{
 		"status": func(sc *Screen) error { return sc.Status(Assess(s)) },
 		"why":    func(sc *Screen) error { return sc.Why(Explain(q)) },

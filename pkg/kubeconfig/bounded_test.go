@@ -25,9 +25,7 @@ func (zeros) Read(p []byte) (int, error) { return len(p), nil }
 func TestAnAnswerThatIsTooLargeIsNotReadToItsEnd(t *testing.T) {
 	for size, whole := range map[int64]bool{1000: true, largestAnswer: true, largestAnswer + 1: false, 1 << 40: false} {
 		res, err := Bounded(answering(size)).RoundTrip(&http.Request{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		n, err := io.Copy(io.Discard, res.Body)
 		large := &http.MaxBytesError{}
 		if n != min(size, largestAnswer) || errors.As(err, &large) == whole {

@@ -29,9 +29,7 @@ func hanging(t *testing.T, host string) (_ *rest.Config, release func()) {
 	}}
 	return cfg, func() {
 		t.Helper()
-		if err := os.WriteFile(done, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(done, nil, 0o600))
 	}
 }
 
@@ -105,9 +103,7 @@ func TestAnAnswerThatNobodyWaitsForIsClosed(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://west", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if res, err := i.RoundTrip(req); !errors.Is(err, context.Canceled) {
 		t.Fatalf("got %v %v", res, err)
 	}
@@ -123,9 +119,7 @@ func TestAnAnswerThatNobodyWaitsForIsClosed(t *testing.T) {
 
 func TestWhereNoProgramMakesCredentialsNothingIsBetween(t *testing.T) {
 	transport, err := TransportFor(&rest.Config{Host: "http://west", BearerToken: "t"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, is := transport.(*impatient); is {
 		t.Error("a request has a goroutine of its own")
 	}

@@ -67,9 +67,7 @@ func TestATokenFileIsReadAgainForItsEnd(t *testing.T) {
 		t.Errorf("without the file: %v", got)
 	}
 	for _, end := range []int64{1_900_000_000, 2_000_000_000} {
-		if err := os.WriteFile(path, []byte(jwt(fmt.Sprintf(`{"exp":%d}`, end))+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, []byte(jwt(fmt.Sprintf(`{"exp":%d}`, end))+"\n"), 0o600))
 		if got := ExpiryNow(c); got.Unix() != end {
 			t.Errorf("%v, want %d", got, end)
 		}

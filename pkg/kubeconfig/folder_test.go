@@ -32,9 +32,7 @@ type folderRig struct {
 func newFolderRig(t *testing.T, files map[string]string) *folderRig {
 	t.Helper()
 	r := &folderRig{t: t, path: filepath.Join(t.TempDir(), "clusters")}
-	if err := os.Mkdir(r.path, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(r.path, 0o700))
 	for name, text := range files {
 		r.write(name, text)
 	}
@@ -44,11 +42,10 @@ func newFolderRig(t *testing.T, files map[string]string) *folderRig {
 
 func (r *folderRig) open() {
 	r.t.Helper()
-	var err error
 	log := funcr.New(func(_, args string) { r.log = append(r.log, args) }, funcr.Options{})
-	if r.folder, err = OpenFolder(r.path, "ns", log); err != nil {
-		r.t.Fatal(err)
-	}
+	folder, err := OpenFolder(r.path, "ns", log)
+	must(r.t, err)
+	r.folder = folder
 	r.folder.watch(r)
 }
 
@@ -67,14 +64,7 @@ func textOf(o any) string {
 
 func (r *folderRig) write(name, text string) {
 	r.t.Helper()
-	r.must(os.WriteFile(filepath.Join(r.path, name), []byte(text), 0o600))
-}
-
-func (r *folderRig) must(err error) {
-	r.t.Helper()
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must(r.t, os.WriteFile(filepath.Join(r.path, name), []byte(text), 0o600))
 }
 
 // looks has the folder looked into so often; afterwards the watcher must have been told this and no more.
@@ -105,7 +95,7 @@ func (r *folderRig) logged(words ...string) (n int) {
 
 func TestFilesOfAFolderAreClusters(t *testing.T) {
 	r := newFolderRig(t, map[string]string{"west.yaml": "1", ".hidden": "x", "..data": "x"})
-	r.must(os.Mkdir(filepath.Join(r.path, "lost+found"), 0o700))
+	must(r.t, os.Mkdir(filepath.Join(r.path, "lost+found"), 0o700))
 	r.looks(1, "add west=1")
 	r.write("east", "2")
 	r.write("north.kubeconfig", "3")
@@ -117,7 +107,7 @@ func TestFilesOfAFolderAreClusters(t *testing.T) {
 	r.told = nil
 	r.write("west.yaml", "4")
 	r.looks(2, "update from west=1 to west=4")
-	r.must(os.Remove(filepath.Join(r.path, "east")))
+	must(r.t, os.Remove(filepath.Join(r.path, "east")))
 	r.looks(2, "delete east=2")
 	r.looks(2)
 	if len(r.log) > 0 {
@@ -132,7 +122,7 @@ func TestAFileThatIsBeingWrittenIsNotReadUntilItIsComplete(t *testing.T) {
 		r.write("west", part)
 		r.looks(1)
 	}
-	r.must(os.Remove(filepath.Join(r.path, "west"))) // as editors do
+	must(r.t, os.Remove(filepath.Join(r.path, "west"))) // as editors do
 	r.looks(1)
 	r.write("west", "newer")
 	r.looks(1)
@@ -143,23 +133,23 @@ func TestAFileThatIsBeingWrittenIsNotReadUntilItIsComplete(t *testing.T) {
 func TestAMountedSecretIsAFolder(t *testing.T) {
 	r := newFolderRig(t, nil)
 	project := func(version, text string) {
-		r.must(os.Mkdir(filepath.Join(r.path, version), 0o700))
+		must(r.t, os.Mkdir(filepath.Join(r.path, version), 0o700))
 		r.write(version+"/west.yaml", text)
-		r.must(os.Symlink(version, filepath.Join(r.path, "..data_tmp")))
-		r.must(os.Rename(filepath.Join(r.path, "..data_tmp"), filepath.Join(r.path, "..data")))
+		must(r.t, os.Symlink(version, filepath.Join(r.path, "..data_tmp")))
+		must(r.t, os.Rename(filepath.Join(r.path, "..data_tmp"), filepath.Join(r.path, "..data")))
 	}
 	project("..2026_1", "1")
-	r.must(os.Symlink("..data/west.yaml", filepath.Join(r.path, "west.yaml")))
+	must(r.t, os.Symlink("..data/west.yaml", filepath.Join(r.path, "west.yaml")))
 	r.looks(2, "add west=1")
 	project("..2026_2", "2")
-	r.must(os.RemoveAll(filepath.Join(r.path, "..2026_1")))
+	must(r.t, os.RemoveAll(filepath.Join(r.path, "..2026_1")))
 	r.looks(2, "update from west=1 to west=2")
 }
 
 func TestAFolderThatVanishesChangesNothingAndIsReported(t *testing.T) {
 	r := newFolderRig(t, map[string]string{"west": "1", "Not a name": "1"})
 	r.looks(1, "add west=1")
-	r.must(os.Rename(r.path, r.path+".away"))
+	must(r.t, os.Rename(r.path, r.path+".away"))
 	r.looks(5)
 	if n := r.logged(r.path, "the clusters stay as they are"); n != 1 {
 		t.Errorf("reported %d times, want once: %q", n, r.log)
@@ -167,7 +157,7 @@ func TestAFolderThatVanishesChangesNothingAndIsReported(t *testing.T) {
 	if n := testutil.ToFloat64(folderProblems); n != 2 || r.logged("in order again") != 0 {
 		t.Errorf("%v problems in the metric, want those of the folder and of the file: %q", n, r.log)
 	}
-	r.must(os.Rename(r.path+".away", r.path))
+	must(r.t, os.Rename(r.path+".away", r.path))
 	r.looks(5)
 	if n := testutil.ToFloat64(folderProblems); n != 1 || r.logged("in order again") != 1 {
 		t.Errorf("%v problems in the metric, log: %q", n, r.log)
@@ -178,7 +168,7 @@ func TestAFolderThatIsEmptyAllAtOnceChangesNothingAndIsReported(t *testing.T) {
 	r := newFolderRig(t, map[string]string{"west": "1", "east": "1"})
 	r.told = nil
 	for _, name := range []string{"west", "east"} {
-		r.must(os.Remove(filepath.Join(r.path, name)))
+		must(r.t, os.Remove(filepath.Join(r.path, name)))
 	}
 	r.looks(3)
 	if r.logged("files are gone at once") != 1 || testutil.ToFloat64(folderProblems) != 1 {
@@ -191,7 +181,7 @@ func TestAFolderThatIsEmptyAllAtOnceChangesNothingAndIsReported(t *testing.T) {
 	}
 	r.write("west", "1")
 	r.looks(3, "delete east=1")
-	r.must(os.Remove(filepath.Join(r.path, "west")))
+	must(r.t, os.Remove(filepath.Join(r.path, "west")))
 	r.looks(3, "delete west=1")
 }
 
@@ -223,9 +213,9 @@ func TestFilesThatGiveNoClusterAreReportedWithTheRule(t *testing.T) {
 // worked.
 func TestAFileThatCannotBeReadIsRefusedByItsName(t *testing.T) {
 	r := newFolderRig(t, map[string]string{"empty": "", "large": strings.Repeat("x", maxText+7), "broken": "clusters: ["})
-	r.must(syscall.Mkfifo(filepath.Join(r.path, "pipe"), 0o600))
-	r.must(os.Symlink("/dev/zero", filepath.Join(r.path, "endless")))
-	r.must(os.Symlink("nowhere", filepath.Join(r.path, "dangling")))
+	must(r.t, syscall.Mkfifo(filepath.Join(r.path, "pipe"), 0o600))
+	must(r.t, os.Symlink("/dev/zero", filepath.Join(r.path, "endless")))
+	must(r.t, os.Symlink("nowhere", filepath.Join(r.path, "dangling")))
 	r.folder.look()
 	r.folder.look()
 	for name, want := range map[string]string{
@@ -259,7 +249,7 @@ func TestAFileNamesOthersBesideIt(t *testing.T) {
 	r := newFolderRig(t, map[string]string{
 		"west": string(naming(t, ".keys/ca", ".keys/token", "./.keys/ca", "../clusters/.keys/key")),
 	})
-	r.must(os.Mkdir(filepath.Join(r.path, ".keys"), 0o700))
+	must(r.t, os.Mkdir(filepath.Join(r.path, ".keys"), 0o700))
 	r.write(".keys/ca", string(certificate))
 	r.write(".keys/key", string(key))
 	r.write(".keys/token", "secret")
@@ -267,15 +257,11 @@ func TestAFileNamesOthersBesideIt(t *testing.T) {
 	r.path = filepath.Base(r.path)
 	r.open()
 	access, err := OfSecret(r.folder.Secret("west"), Policy{Files: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	got, err := access.REST()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	folder, err := filepath.Abs(filepath.Join(r.path, ".keys"))
-	r.must(err)
+	must(r.t, err)
 	want := []string{filepath.Join(folder, "ca"), filepath.Join(folder, "token"), filepath.Join(folder, "ca"),
 		filepath.Join(folder, "key")}
 	if diff := cmp.Diff(want, []string{got.CAFile, got.BearerTokenFile, got.CertFile, got.KeyFile}); diff != "" ||
@@ -294,13 +280,9 @@ func TestAProgramIsBesideTheFileThatNamesIt(t *testing.T) {
 	} {
 		r := newFolderRig(t, map[string]string{"west": fmt.Sprintf(text, command)})
 		access, err := OfSecret(r.folder.Secret("west"), Policy{Exec: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		got, err := access.REST()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		parent := filepath.Dir(r.path)
 		if beside := got.ExecProvider.Command; strings.TrimPrefix(beside, parent) != want {
 			t.Errorf("%s: %s, want %s in %s", command, beside, want, parent)
@@ -327,10 +309,10 @@ func TestASecretGoesBeforeAFileOfItsName(t *testing.T) {
 	}
 	expect("west", "secret")
 	expect("other", "file")
-	r.must(c.Delete(t.Context(), cluster))
+	must(r.t, c.Delete(t.Context(), cluster))
 	expect("west", "file")
-	r.must(os.Remove(filepath.Join(r.path, "west")))
-	r.must(os.Remove(filepath.Join(r.path, "other")))
+	must(r.t, os.Remove(filepath.Join(r.path, "west")))
+	must(r.t, os.Remove(filepath.Join(r.path, "other")))
 	r.folder.look()
 	r.folder.look()
 	expect("west", "")

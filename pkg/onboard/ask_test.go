@@ -71,15 +71,11 @@ func TestRightsAreAskedForManyAtATimeAndReportedInOrder(t *testing.T) {
 	}))
 	defer server.Close()
 	rights, err := rights(objectsOf(t, Access{Roles: []Role{Ats}, Namespaces: manyNames(100)}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // one by one, none would be answered
 	defer cancel()
 	missing, err := denied(ctx, &rest.Config{Host: server.URL, QPS: -1}, rights)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var want []Right
 	for _, r := range rights {
 		if r.Verb == "delete" {
@@ -113,9 +109,7 @@ func TestAClusterThatDoesNotAnswerLeavesTimeForTheFleet(t *testing.T) {
 	p := probe{Access: everywhere}
 	question, cancel := context.WithTimeout(t.Context(), lookTimeout) // of one request: there are many
 	defer cancel()
-	if err := p.ask(question, access(t, server)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.ask(question, access(t, server)))
 	if question.Err() != nil {
 		t.Error("no time is left for the fleet")
 	}
@@ -152,12 +146,8 @@ func access(t *testing.T, server *httptest.Server) *kubeconfig.Access {
 	t.Helper()
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 	text, err := target{Server: server.URL, CA: ca}.kubeconfig("west", "token")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	given, err := kubeconfig.Inspect(text, kubeconfig.Policy{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return given
 }

@@ -42,21 +42,24 @@ var (
 	west       = target{Server: "https://west.example.com:6443", UID: "uid-west"}
 )
 
-func objectsOf(t *testing.T, a Access) []*unstructured.Unstructured {
+func must(t testing.TB, err error) {
 	t.Helper()
-	all, err := objects(a)
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+func objectsOf(t *testing.T, a Access) []*unstructured.Unstructured {
+	t.Helper()
+	all, err := objects(a)
+	must(t, err)
 	return all
 }
 
 func rightsOfAccess(t *testing.T, a Access) []string {
 	t.Helper()
 	all, err := rights(objectsOf(t, a))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var texts []string
 	for _, r := range all {
 		texts = append(texts, r.String()+" in "+r.Namespace)
@@ -178,9 +181,7 @@ func TestANamespaceThatIsMissingIsBlamedOnWhatNamesIt(t *testing.T) {
 		"nothing, at first": {Wish{}, nil, ""},
 	} {
 		access, err := tt.wish.of(tt.own)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		got := ""
 		if err := tt.wish.namespacesExist(t.Context(), c, access.Namespaces, tt.own); err != nil {
 			got = err.Error()
@@ -284,9 +285,7 @@ func TestARoleBindingThatSomebodyElseMadeIsFoundAndTold(t *testing.T) {
 		left       int
 	}{"one of them": {[]string{"a"}, 1}, "both": {[]string{"a", "b"}, 0}, "all": {nil, 0}} {
 		steps, err := decide(live, objectsOf(t, Access{[]Role{Ats}, c.namespaces}))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		left := slices.DeleteFunc(steps, func(s step) bool { return s.Action != left })
 		if len(left) != c.left {
 			t.Errorf("with rights in %s: %d bindings are told to be left, want %d", about, len(left), c.left)
@@ -360,9 +359,7 @@ func tokenFrom(issued, expires time.Time) string {
 func give(t *testing.T, s *corev1.Secret, target target, token string) {
 	t.Helper()
 	text, err := target.kubeconfig(s.Name, token)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	fill(s, text, true)
 }
 
@@ -424,9 +421,7 @@ func TestAFleetThatCannotBeReadIsNeitherDeadNorHolding(t *testing.T) {
 	defer home.Close()
 	o := Onboarder{Home: &rest.Config{Host: home.URL}, Namespace: "ns", Name: "west"}
 	reader, err := o.home()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	began := time.Now()
 	_, err = o.awaitService(t.Context(), reader, time.Minute)
 	if err == nil || strings.Contains(err.Error(), "is alive") || !strings.Contains(err.Error(), "isn't known") {
@@ -558,9 +553,7 @@ func TestATokenOfAServiceAccountThatIsMadeAnewIsReplaced(t *testing.T) {
 
 func TestReplicasRefuseATemplateAndNameTheField(t *testing.T) {
 	s, err := template("ns", "west", west, everywhere)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, err = kubeconfig.Inspect([]byte(s.StringData[kubeconfig.Key]), kubeconfig.Policy{})
 	if refused := (&kubeconfig.Refused{}); !errors.As(err, &refused) ||
 		!strings.Contains(err.Error(), "users[].user.token") {
@@ -596,9 +589,7 @@ func TestAnAdminsConnectionThatReplicasCantUseIsRefusedBeforeAnythingIsTouched(t
 func homeWith(t *testing.T, objects ...client.Object) client.WithWatch {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), tenurev1alpha1.AddToScheme(scheme)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(clientgoscheme.AddToScheme(scheme), tenurev1alpha1.AddToScheme(scheme)))
 	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
 }
 
@@ -636,9 +627,7 @@ func fleetOf(t *testing.T, holders ...string) console.Fleet {
 	}}
 	for i, holder := range holders {
 		prefix, err := keyspace.ParsePrefix(fmt.Sprintf("%02b", i))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		f.Shards = append(f.Shards, console.Shard{
 			ID: keyspace.ShardID{Cluster: "west", Prefix: prefix}, Cluster: "west", Holder: protocol.Incarnation(holder),
 			Served: holder == "r1" || holder == "r2",
@@ -789,9 +778,7 @@ func TestASecretWithoutTheLabelIsReadByNobody(t *testing.T) {
 
 func TestWhatFailedIsNotReportedAsDone(t *testing.T) {
 	steps, err := decide(nil, objectsOf(t, everywhere))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	calls := 0
 	c := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
 		Apply: func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
@@ -852,9 +839,7 @@ func TestWhereItIsNotKnownWhatTheNamespaceHoldsTheAccountGoesAllTheSame(t *testi
 	defer away.Close()
 	keep, err := Onboarder{Name: "west", Workload: &rest.Config{Host: away.URL}}.kept(t.Context(), "home",
 		cluster("west"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for kind, want := range map[string]string{kindNamespace: "what else it holds isn't known: ", kindAccount: ""} {
 		object := &unstructured.Unstructured{}
 		object.SetKind(kind)
@@ -945,9 +930,7 @@ func TestTheListSaysHowLongCredentialsAreGood(t *testing.T) {
 	} {
 		expires := now.Add(left)
 		var out strings.Builder
-		if err := ShowEntries(&console.Screen{To: &out}, []Entry{{Name: "west", Expires: &expires}}, now); err != nil {
-			t.Fatal(err)
-		}
+		must(t, ShowEntries(&console.Screen{To: &out}, []Entry{{Name: "west", Expires: &expires}}, now))
 		if !strings.Contains(out.String(), " "+want+" ") {
 			t.Errorf("%v left: want %q\n%s", left, want, out.String())
 		}
@@ -1032,9 +1015,7 @@ func TestARemovalSaysWhatIsLeft(t *testing.T) {
 		own := c.own
 		if own != nil {
 			own = &corev1.Secret{}
-			if err := home.Get(t.Context(), client.ObjectKeyFromObject(c.own), own); err != nil {
-				t.Fatal(err)
-			}
+			must(t, home.Get(t.Context(), client.ObjectKeyFromObject(c.own), own))
 		}
 		o, r := Onboarder{Home: &rest.Config{}, Namespace: "ns", Name: "west"}, Report{}
 		err := o.deleteSecret(t.Context(), home, own, &r)

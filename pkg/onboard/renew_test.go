@@ -166,27 +166,21 @@ func (f *renewing) look() time.Duration {
 	result, err := f.r.Reconcile(f.t.Context(), ctrl.Request{
 		NamespacedName: types.NamespacedName{Namespace: "ns", Name: "west"},
 	})
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	must(f.t, err)
 	return result.RequeueAfter
 }
 
 func (f *renewing) secret() *corev1.Secret {
 	f.t.Helper()
 	s := &corev1.Secret{}
-	if err := f.home.Get(f.t.Context(), client.ObjectKey{Namespace: "ns", Name: "west"}, s); err != nil {
-		f.t.Fatal(err)
-	}
+	must(f.t, f.home.Get(f.t.Context(), client.ObjectKey{Namespace: "ns", Name: "west"}, s))
 	return s
 }
 
 func (f *renewing) told() (all []string) {
 	f.t.Helper()
 	list := &eventsv1.EventList{}
-	if err := f.home.List(f.t.Context(), list); err != nil {
-		f.t.Fatal(err)
-	}
+	must(f.t, f.home.List(f.t.Context(), list))
 	for _, e := range list.Items {
 		all = append(all, e.Type+" "+e.Reason+" "+e.Note)
 	}
@@ -301,9 +295,7 @@ func TestATokenOfARotationIsRenewedInTimeAlthoughOneWasRenewedJustBefore(t *test
 	f.look()
 	s := f.secret()
 	give(t, s, Hold(s).target, tokenFrom(f.now(), f.now().Add(10*time.Minute)))
-	if err := f.home.Update(t.Context(), s); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.home.Update(t.Context(), s))
 	f.pass(9 * time.Minute)
 	f.look()
 	if n := f.at.asked.Load(); n != 2 {
@@ -378,9 +370,7 @@ func TestARotationMeanwhileIsNotUndone(t *testing.T) {
 	stale := f.secret()
 	byAdmin := f.secret()
 	byAdmin.Labels["x"] = "y"
-	if err := f.home.Update(t.Context(), byAdmin); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.home.Update(t.Context(), byAdmin))
 	attempt := f.r.try("west")
 	f.r.renew(t.Context(), stale, Hold(stale), attempt)
 	if got := f.secret(); got.Labels["x"] != "y" || attempt.failures != 0 || len(f.told()) != 0 {

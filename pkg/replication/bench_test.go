@@ -43,6 +43,13 @@ var (
 	fakeConverter = applyconfigurations.NewTypeConverter(fakeScheme)
 )
 
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func newFakeScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(appsv1.AddToScheme(scheme), corev1.AddToScheme(scheme)); err != nil {
@@ -165,9 +172,7 @@ func newBench(t *testing.T, source *appsv1.Deployment) *bench {
 	b.identify(homeUID)
 	source = source.DeepCopy()
 	source.ManagedFields = nil
-	if err := b.clusters["home"].client.Create(t.Context(), source); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.clusters["home"].client.Create(t.Context(), source))
 	return b
 }
 
@@ -284,9 +289,7 @@ func (b *bench) restart(changes ...func(*Config)) {
 		change(&config)
 	}
 	subject, err := NewReconciler(config)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	b.subject = subject
 }
 
@@ -326,9 +329,7 @@ func (b *bench) reconcile() (ctrl.Result, error) {
 func (b *bench) mustReconcile() ctrl.Result {
 	b.Helper()
 	result, err := b.reconcile()
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	return result
 }
 
@@ -373,9 +374,7 @@ func (b *bench) rollOut(name multicluster.ClusterName) bool {
 	}
 	if d.Generation == 0 {
 		d.Generation = 1
-		if err := b.clusters[name].client.Update(context.Background(), d); err != nil {
-			b.Fatal(err)
-		}
+		must(b, b.clusters[name].client.Update(context.Background(), d))
 	}
 	n := *d.Spec.Replicas
 	if d.Status.ObservedGeneration == d.Generation && d.Status.AvailableReplicas == n && d.Status.Replicas == n {
@@ -383,9 +382,7 @@ func (b *bench) rollOut(name multicluster.ClusterName) bool {
 	}
 	d.Status = appsv1.DeploymentStatus{ObservedGeneration: d.Generation, Replicas: n, UpdatedReplicas: n,
 		AvailableReplicas: n}
-	if err := b.clusters[name].client.Status().Update(context.Background(), d); err != nil {
-		b.Fatal(err)
-	}
+	must(b, b.clusters[name].client.Status().Update(context.Background(), d))
 	return true
 }
 
@@ -393,12 +390,11 @@ func (b *bench) rollOut(name multicluster.ClusterName) bool {
 func (b *bench) get(name multicluster.ClusterName) *appsv1.Deployment {
 	b.Helper()
 	d := &appsv1.Deployment{}
-	if err := b.clusters[name].client.Get(context.Background(), key, d); err != nil {
-		if !apierrors.IsNotFound(err) {
-			b.Fatal(err)
-		}
+	err := b.clusters[name].client.Get(context.Background(), key, d)
+	if apierrors.IsNotFound(err) {
 		return nil
 	}
+	must(b, err)
 	return d
 }
 
@@ -453,20 +449,16 @@ func (b *bench) namespace(cluster multicluster.ClusterName, labels map[string]st
 	if apierrors.IsAlreadyExists(err) {
 		err = c.Update(context.Background(), ns)
 	}
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 }
 
 // identify makes home the cluster of that UID.
 func (b *bench) identify(uid types.UID) {
 	b.Helper()
 	system := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem}}
-	err := client.IgnoreNotFound(b.clusters["home"].client.Delete(context.Background(), system))
+	must(b, client.IgnoreNotFound(b.clusters["home"].client.Delete(context.Background(), system)))
 	system.UID = uid
-	if err = errors.Join(err, b.clusters["home"].client.Create(context.Background(), system)); err != nil {
-		b.Fatal(err)
-	}
+	must(b, b.clusters["home"].client.Create(context.Background(), system))
 }
 
 // edit changes the Deployment in a cluster, as somebody.
@@ -475,16 +467,12 @@ func (b *bench) edit(name multicluster.ClusterName, by string, change func(*apps
 	d := b.get(name)
 	change(d)
 	d.Generation++
-	if err := b.clusters[name].client.Update(context.Background(), d, client.FieldOwner(by)); err != nil {
-		b.Fatal(err)
-	}
+	must(b, b.clusters[name].client.Update(context.Background(), d, client.FieldOwner(by)))
 }
 
 func (b *bench) delete(name multicluster.ClusterName) {
 	b.Helper()
-	if err := b.clusters[name].client.Delete(context.Background(), b.get(name)); err != nil {
-		b.Fatal(err)
-	}
+	must(b, b.clusters[name].client.Delete(context.Background(), b.get(name)))
 }
 
 // condition is status and reason of the source's condition.

@@ -58,13 +58,9 @@ func annotated(name, value string) func(*appsv1.Deployment) {
 func mustWant(t *testing.T, source *appsv1.Deployment, replicas *int32) *forms {
 	t.Helper()
 	base, err := newTemplate(source, home, homeUID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want, err := base.want(replicas, override{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return want
 }
 
@@ -72,9 +68,7 @@ func mustWant(t *testing.T, source *appsv1.Deployment, replicas *int32) *forms {
 func aCopy(t *testing.T, options ...func(*appsv1.Deployment)) *appsv1.Deployment {
 	t.Helper()
 	d, err := toDeployment(mustWant(t, aSource(), nil).Full)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	d.UID, d.ResourceVersion, d.Generation = "uid-of-copy", "7", 2
 	d.Spec.RevisionHistoryLimit = new(int32(10))
 	d.Spec.Template.Spec.Containers[0].ImagePullPolicy = corev1.PullAlways

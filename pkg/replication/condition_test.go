@@ -9,9 +9,7 @@ import (
 
 func TestTheRunbookSaysWhatToDoAboutEachReason(t *testing.T) {
 	text, err := os.ReadFile("../../config/RUNBOOK.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, entry, _ := strings.Cut(string(text), "\n## A Deployment isn't copied\n")
 	entry, _, _ = strings.Cut(entry, "\n## ")
 	all := []string{

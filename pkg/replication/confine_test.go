@@ -151,9 +151,7 @@ func TestANamespaceThatIsClosedAgainKeepsItsCopyAsItIs(t *testing.T) {
 func TestANamespaceIsMadeAsConfinedAsTheSources(t *testing.T) {
 	b := settled(t)
 	ns := &corev1.Namespace{}
-	if err := b.clusters["west"].client.Get(t.Context(), client.ObjectKey{Name: key.Namespace}, ns); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.clusters["west"].client.Get(t.Context(), client.ObjectKey{Name: key.Namespace}, ns))
 	want := map[string]string{LabelTarget: TargetConfined, podSecurityPrefix + "enforce": "baseline"}
 	if diff := cmp.Diff(want, ns.Labels); diff != "" {
 		t.Errorf("labels (-want +got):\n%s", diff)

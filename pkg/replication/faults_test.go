@@ -169,9 +169,7 @@ func TestAForeignDeploymentIsNeverTouched(t *testing.T) {
 	stranger.ObjectMeta = metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name,
 		Labels: map[string]string{"app": "other"}}
 	stranger.Spec.Template.Spec.Containers[0].Image = "other:1"
-	if err := b.clusters["west"].client.Create(context.Background(), stranger); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.clusters["west"].client.Create(context.Background(), stranger))
 	before := b.get("west")
 	for range 5 {
 		b.mustReconcile()

@@ -115,9 +115,7 @@ func TestALateCopyOfASourceThatWasReleasedHereIsDeleted(t *testing.T) {
 		"it is a source again": {func(b *bench) {
 			again := aSource()
 			again.UID = "again"
-			if err := b.clusters["home"].client.Create(b.Context(), again); err != nil {
-				b.Fatal(err)
-			}
+			must(b, b.clusters["home"].client.Create(b.Context(), again))
 			b.clusters["home"].freeze()
 			b.clusters["home"].shown = nil // the cache doesn't show it yet
 		}, true},
@@ -131,9 +129,7 @@ func TestALateCopyOfASourceThatWasReleasedHereIsDeleted(t *testing.T) {
 				t.Fatal("the source isn't gone, or its copy")
 			}
 			late.ResourceVersion = ""
-			if err := b.clusters["west"].client.Create(t.Context(), late); err != nil {
-				t.Fatal(err)
-			}
+			must(t, b.clusters["west"].client.Create(t.Context(), late))
 			c.meanwhile(b)
 			b.mustReconcile()
 			if stays := b.get("west") != nil; stays != c.stays {

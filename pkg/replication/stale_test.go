@@ -207,9 +207,7 @@ func TestSlowWritesThatConflictEachTimeHoldAWorkerForSoLong(t *testing.T) {
 		west := b.clusters["west"]
 		west.webhook = 10 * time.Second
 		b.edit("home", "kubectl", image("web:2"))
-		if _, err := b.reconcile(); err != nil { // it finds out that writes are slow
-			t.Fatal(err)
-		}
+		b.mustReconcile() // it finds out that writes are slow
 		west.refusesApply = apierrors.NewConflict(schema.GroupResource{Resource: "deployments"}, "web", errors.New("changed"))
 		b.clock.Step(longestSilence)
 		began := time.Now()

@@ -20,9 +20,7 @@ func TestTrimCopyHalvesACopy(t *testing.T) {
 	}
 	size := func() int {
 		data, err := json.Marshal(d)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return len(data)
 	}
 	d.Status.Conditions = append(d.Status.Conditions, appsv1.DeploymentCondition{Type: appsv1.DeploymentProgressing,

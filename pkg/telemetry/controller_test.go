@@ -33,6 +33,13 @@ var testKey = mcreconcile.Request{
 	ClusterName: "west/01", Request: reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "one"}},
 }
 
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func always() Settings {
 	return Settings{Enabled: true, Ratio: 1, Propagate: true, Service: "tenure", Queue: 1000, Batch: 100,
 		Delay: time.Millisecond, ExportTimeout: time.Second}
@@ -70,9 +77,7 @@ func (r *rig) transport(t testing.TB, config *rest.Config) http.RoundTripper {
 	t.Helper()
 	r.Wrap(config)
 	send, err := rest.TransportFor(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return send
 }
 
@@ -148,9 +153,7 @@ func TestAReconcileIsATraceWithItsWaitAndItsCalls(t *testing.T) {
 			server.URL+"/apis/g/v1/namespaces/ns/ats/one/status?secret=x", nil)
 		req.Header.Set("Authorization", "Bearer secret")
 		res, err := r.transport(t, &rest.Config{Host: server.URL}).RoundTrip(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		res.Body.Close()
 		if req.Header.Get("Traceparent") != "" {
 			t.Error("the caller's request was changed")

@@ -19,9 +19,7 @@ func TestLatenciesAreNativeHistogramsWithTheTraceAsExemplar(t *testing.T) {
 	r.reconcile(t, fine)
 	id := find(t, r.sent(t), "reconcile At").SpanContext.TraceID().String()
 	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	seen := 0
 	for _, f := range families {
 		if f.GetType() != dto.MetricType_HISTOGRAM {
@@ -71,9 +69,7 @@ func TestWhatWaitsIsToldByCluster(t *testing.T) {
 	r := newRig(t, Config{Registerer: registry})
 	value := func(name string, labels ...string) (found float64) {
 		families, err := registry.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, f := range families {
 			for _, m := range f.GetMetric() {
 				of := map[string]bool{}

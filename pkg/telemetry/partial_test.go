@@ -27,9 +27,7 @@ func (wire) Name() string { return "proto" }
 func collectorThat(t *testing.T, answers []byte) (endpoint string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	server := grpc.NewServer(grpc.ForceServerCodecV2(wire{}), grpc.UnknownServiceHandler(
 		func(_ any, stream grpc.ServerStream) error {
 			if err := stream.RecvMsg(nil); err != nil {
@@ -56,13 +54,9 @@ func TestOnlySpansThatACollectorRejectsCountAsLost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collectorThat(t, []byte(c.answer)))
 			settings, err := ReadSettings(os.Getenv)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			exporter, err := NewExporter(t.Context(), settings)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer func() { _ = exporter.Shutdown(t.Context()) }()
 			var out lockedBuffer
 			p := newPipeline(settings, exporter, logr.FromSlogHandler(slog.NewTextHandler(&out, nil)))

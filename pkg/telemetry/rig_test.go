@@ -54,9 +54,7 @@ func (l *lockedBuffer) wantOnce(t *testing.T, texts ...string) {
 func value(t testing.TB, m prometheus.Metric) float64 {
 	t.Helper()
 	var out dto.Metric
-	if err := m.Write(&out); err != nil {
-		t.Fatal(err)
-	}
+	must(t, m.Write(&out))
 	return out.GetCounter().GetValue()
 }
 
@@ -72,9 +70,7 @@ func hotPath(t testing.TB, cfg Config) func() {
 		Transport: answering{&http.Response{StatusCode: http.StatusOK, Body: http.NoBody}}})
 	req, err := http.NewRequest(http.MethodPut,
 		"https://west/apis/cnat.programming-kubernetes.info/v1alpha1/namespaces/ns/ats/one/status", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	traced := r.controller.Traced(reconcile.TypedFunc[mcreconcile.Request](
 		func(ctx context.Context, _ mcreconcile.Request) (reconcile.Result, error) {
 			call := req

@@ -10,23 +10,22 @@ import (
 	"testing"
 )
 
-func TestTheCommittedFilesAreWhatTheGeneratorWrites(t *testing.T) {
-	folder := t.TempDir()
-	rules, err := os.ReadFile("../rules.yaml")
+func must(t testing.TB, err error) {
+	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(folder, "rules.yaml"), rules, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := write(folder); err != nil {
-		t.Fatal(err)
-	}
+}
+
+func TestTheCommittedFilesAreWhatTheGeneratorWrites(t *testing.T) {
+	folder := t.TempDir()
+	rules, err := os.ReadFile("../rules.yaml")
+	must(t, err)
+	must(t, os.WriteFile(filepath.Join(folder, "rules.yaml"), rules, 0o600))
+	must(t, write(folder))
 	for _, name := range []string{"dashboard.json", "metrics.txt"} {
 		want, err := os.ReadFile(filepath.Join(folder, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		got, err := os.ReadFile(filepath.Join("..", name))
 		if err != nil || !bytes.Equal(got, want) {
 			t.Errorf("%s is out of date (%v): make monitoring writes it", name, err)
@@ -36,9 +35,7 @@ func TestTheCommittedFilesAreWhatTheGeneratorWrites(t *testing.T) {
 
 func TestTheDashboardKeepsToGrafanasSchema(t *testing.T) {
 	content, err := encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := strict(content); err != nil {
 		t.Error(err)
 	}
@@ -50,13 +47,9 @@ func TestTheDashboardKeepsToGrafanasSchema(t *testing.T) {
 
 func TestEveryPanelAsksForSomethingAndSaysWhatItShows(t *testing.T) {
 	content, err := encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	panels, err := dashboardExpressions(content)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if len(panels) < 20 {
 		t.Errorf("only %d panels have expressions", len(panels))
 	}
@@ -79,9 +72,7 @@ func TestAnExpressionThatIsNoPromQLIsFound(t *testing.T) {
 func promtool(t *testing.T, args ...string) string {
 	t.Helper()
 	path, err := filepath.Abs("../../../bin/promtool")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	command := exec.CommandContext(t.Context(), path, args...)
 	command.Dir = ".."
 	out, err := command.CombinedOutput()
@@ -98,14 +89,10 @@ func TestTheAlertsComeWhenTheyShouldAndNotOtherwise(t *testing.T) {
 
 func TestEveryAlertIsTestedBothWaysAndIsInTheRunbook(t *testing.T) {
 	alerts, err := ruleExpressions("../rules.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	read := func(path string) string {
 		content, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return string(content)
 	}
 	rules, tests, runbook := read("../rules.yaml"), read("../rules_test.yaml"), read("../../RUNBOOK.md")

@@ -13,13 +13,9 @@ import (
 // selects our Service is checked in test/deploy.
 func TestTheServiceMonitorHasFieldsThatTheOperatorKnows(t *testing.T) {
 	text, err := os.ReadFile("../../components/service-monitor/service_monitor.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var m monitoringv1.ServiceMonitor
-	if err := yaml.UnmarshalStrict(text, &m); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.UnmarshalStrict(text, &m))
 	if m.Kind != monitoringv1.ServiceMonitorsKind || m.APIVersion != monitoringv1.SchemeGroupVersion.String() {
 		t.Errorf("it is %s %s", m.APIVersion, m.Kind)
 	}

@@ -19,6 +19,13 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // replica is one whose page wants a token.
 func replica(t *testing.T, code int) (*url.URL, *[]http.Header) {
 	t.Helper()
@@ -33,9 +40,7 @@ func replica(t *testing.T, code int) (*url.URL, *[]http.Header) {
 	}))
 	t.Cleanup(s.Close)
 	at, err := url.Parse(s.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return at, &seen
 }
 
@@ -43,17 +48,13 @@ func TestOnlyWhoKnowsTheKeyGetsInAndSeesThePageAsTheCaller(t *testing.T) {
 	to, seen := replica(t, http.StatusOK)
 	caller, err := Options{}.caller(t.Context(), &rest.Config{Host: "https://home", BearerToken: "token",
 		Impersonate: rest.ImpersonationConfig{UserName: "x"}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	here := httptest.NewUnstartedServer(nil)
 	here.Config.Handler = guard(here.Listener.Addr().String(), "key", proxy(to, caller))
 	here.Start()
 	defer here.Close()
 	jar, err := cookiejar.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	guest, stranger := &http.Client{Jar: jar}, &http.Client{}
 	for _, c := range []struct {
 		who          *http.Client
@@ -74,15 +75,11 @@ func TestOnlyWhoKnowsTheKeyGetsInAndSeesThePageAsTheCaller(t *testing.T) {
 		{guest, "GET", "/status", "evil.example.com", http.StatusMisdirectedRequest, ""},
 	} {
 		request, err := http.NewRequestWithContext(t.Context(), c.method, here.URL+c.path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		request.Host = c.host
 		request.Header.Set("Authorization", "Bearer somebody's")
 		response, err := c.who.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		body, _ := io.ReadAll(response.Body)
 		response.Body.Close()
 		if response.StatusCode != c.code || !strings.Contains(string(body), c.want) {
@@ -111,9 +108,7 @@ func TestWhyThePageCannotBeHadIsSaid(t *testing.T) {
 	} {
 		to, _ := replica(t, c.code)
 		caller, err := Options{}.caller(t.Context(), &rest.Config{Host: "https://home", BearerToken: c.token}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if err := (Options{}).try(t.Context(), caller, to); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("with token %q: %v, want %q", c.token, err, c.want)
 		}
@@ -131,9 +126,7 @@ func TestWhyThePageCannotBeHadIsSaid(t *testing.T) {
 
 func TestAnAddressThatCannotBeOpenedIsRefusedBeforeAnybodyIsAsked(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer taken.Close()
 	for _, address := range []string{"0.0.0.0:0", "127.0.0.1", taken.Addr().String()} {
 		err := Open(t.Context(), &rest.Config{Host: "https://127.0.0.1:1"}, Options{Listen: address}, nil)
@@ -160,15 +153,11 @@ func TestAHomeClusterThatDoesNotAnswerIsNotWaitedForWithoutEnd(t *testing.T) {
 
 func TestTwoPagesAtOnceKeepTheirOwnKeys(t *testing.T) {
 	jar, err := cookiejar.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	browser := &http.Client{Jar: jar}
 	to, _ := replica(t, http.StatusOK)
 	caller, err := Options{}.caller(t.Context(), &rest.Config{Host: "https://home", BearerToken: "token"}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	open := func(key string) string {
 		here := httptest.NewUnstartedServer(nil)
 		here.Config.Handler = guard(here.Listener.Addr().String(), key, proxy(to, caller))
@@ -179,9 +168,7 @@ func TestTwoPagesAtOnceKeepTheirOwnKeys(t *testing.T) {
 	first, second := open("a"), open("b")
 	for _, address := range []string{first + "?key=a", second + "?key=b", first, second} {
 		res, err := browser.Get(address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		res.Body.Close()
 		if res.StatusCode != http.StatusOK {
 			t.Errorf("%s: %s", address, res.Status)
@@ -201,9 +188,7 @@ func TestAServiceAccountsTokenIsRenewedInTime(t *testing.T) {
 	to, _ := replica(t, http.StatusOK)
 	began := time.Now()
 	caller, err := Options{Namespace: "ns", ServiceAccount: "viewer"}.caller(t.Context(), &rest.Config{}, clients)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	look := func() {
 		t.Helper()
 		if err := (Options{}).try(t.Context(), caller, to); err != nil {
