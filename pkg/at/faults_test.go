@@ -251,16 +251,6 @@ func TestAForeignPodIsNeitherAdoptedNorDeleted(t *testing.T) {
 	b.wantDone(t, 0)
 }
 
-func TestAForeignPodThatTheCacheDoesNotShowIsFoundByTheRefusal(t *testing.T) {
-	b := newBench(t, anAt(running), aPod(foreign))
-	if result, err := b.reconcile(); err != nil || result != retryLater {
-		t.Fatalf("Reconcile = %v, %v, want a retry with backoff", result, err)
-	}
-	if reason := b.blockedBy(t); reason != ReasonForeignPod {
-		t.Errorf("blocked by %q, want %q", reason, ReasonForeignPod)
-	}
-}
-
 func TestARefusedPodIsShownOnceAndRetriedWithoutFurtherStatusWrites(t *testing.T) {
 	b := newBench(t, anAt())
 	statuses := 0
