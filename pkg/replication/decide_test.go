@@ -64,10 +64,22 @@ func TestDecideCopy(t *testing.T) {
 		`spec.template.spec.containers[name="web"].image`}
 	applied := copyNote{JudgedUID: "uid-of-copy", JudgedGeneration: 2,
 		Applied: want.Full.GetAnnotations()[AnnotationApplied]}
+	foreign := copyNote{HoldKey: "foreign 7", HoldUntil: epoch.Add(time.Minute)}
 	appliedAgain := applied
 	appliedAgain.Repairs, appliedAgain.RepairedPaths = 5, strings.Join(digestAndImage, ",")
 	appliedAgain.RepairedAt = epoch.Add(-time.Second)
-
+	cached := func(options ...func(*appsv1.Deployment)) copyView {
+		return copyView{Want: want, Copy: copyOf(options...)}
+	}
+	noted := func(note copyNote, options ...func(*appsv1.Deployment)) copyView {
+		return copyView{Want: want, Copy: copyOf(options...), Note: note}
+	}
+	fresh := func(options ...func(*appsv1.Deployment)) copyView { // and the cache shows the same version
+		return copyView{Want: want, Copy: copyOf(options...), Live: true, Cached: "7"}
+	}
+	look, full := brief{Act: actLook}, func(drift ...string) brief {
+		return brief{Act: actApply, Form: "full", Drift: drift}
+	}
 	for name, c := range map[string]struct {
 		view copyView
 		want brief
@@ -76,138 +88,96 @@ func TestDecideCopy(t *testing.T) {
 		"none is there live: one is created": {copyView{Want: want, Live: true}, brief{Act: actCreate, Form: "full"}},
 		"one we have just made isn't made anew": {copyView{Want: want, Note: copyNote{Written: epoch}},
 			brief{State: stateProgressing, After: cacheGrace}},
-		"it is as wanted": {copyView{Want: want, Copy: copyOf()}, brief{State: stateAvailable}},
-		"it isn't rolled out": {
-			copyView{Want: want, Copy: copyOf(func(d *appsv1.Deployment) { d.Status.AvailableReplicas = 2 })},
+		"it is as wanted": {cached(), brief{State: stateAvailable}},
+		"it isn't rolled out": {cached(func(d *appsv1.Deployment) { d.Status.AvailableReplicas = 2 }),
 			brief{State: stateProgressing}},
-		"its rollout hasn't begun": {
-			copyView{Want: want, Copy: copyOf(func(d *appsv1.Deployment) { d.Status.ObservedGeneration = 1 })},
+		"its rollout hasn't begun": {cached(func(d *appsv1.Deployment) { d.Status.ObservedGeneration = 1 }),
 			brief{State: stateProgressing}},
-		"its rollout doesn't get on": {copyView{Want: want, Copy: copyOf(stuck)}, brief{State: stateStalled}},
-		"another rollout hasn't begun": {
-			copyView{Want: want, Copy: copyOf(stuck, func(d *appsv1.Deployment) { d.Generation++ })},
+		"its rollout doesn't get on": {cached(stuck), brief{State: stateStalled}},
+		"another rollout hasn't begun": {cached(stuck, func(d *appsv1.Deployment) { d.Generation++ }),
 			brief{State: stateProgressing}},
-		"old Pods are left": {
-			copyView{Want: want, Copy: copyOf(func(d *appsv1.Deployment) { d.Status.Replicas = 4 })},
+		"old Pods are left": {cached(func(d *appsv1.Deployment) { d.Status.Replicas = 4 }),
 			brief{State: stateProgressing}},
-		"it has drifted: whose replicas are they": {copyView{Want: want, Copy: copyOf(image("evil"))}, brief{Act: actLook}},
-		"it has drifted, and that is known": {
-			copyView{Want: want, Copy: copyOf(image("evil")), Note: judged},
-			brief{Act: actApply, Form: "full", Drift: []string{`spec.template.spec.containers[name="web"].image`}}},
-		"an entry of a keyed list is gone": {
-			copyView{Want: want, Note: judged, Copy: copyOf(func(d *appsv1.Deployment) {
-				d.Spec.Template.Spec.Containers[0].Env = d.Spec.Template.Spec.Containers[0].Env[:1]
-			})},
-			brief{Act: actApply, Form: "full", Drift: []string{
-				`spec.template.spec.containers[name="web"].env[name="B"].name`,
-				`spec.template.spec.containers[name="web"].env[name="B"].value`}}},
-		"variables are in another order": {
-			copyView{Want: want, Note: judged, Copy: copyOf(func(d *appsv1.Deployment) {
-				slices.Reverse(d.Spec.Template.Spec.Containers[0].Env)
-			})},
-			brief{Act: actApply, Form: "full", Drift: []string{`spec.template.spec.containers[name="web"].env`}}},
-		"others' variables are between ours": {
-			copyView{Want: want, Note: judged, Copy: copyOf(func(d *appsv1.Deployment) {
-				env := &d.Spec.Template.Spec.Containers[0].Env
-				*env = slices.Insert(*env, 1, corev1.EnvVar{Name: "0"})
-			})}, brief{State: stateAvailable}},
-		"somebody has paused it": {
-			copyView{Want: want, Copy: copyOf(func(d *appsv1.Deployment) {
-				d.Spec.Paused, d.Status.AvailableReplicas = true, 2
-			})},
-			brief{State: stateStalled}},
-		"what others add is none of ours": {
-			copyView{Want: want, Note: judged, Copy: copyOf(func(d *appsv1.Deployment) {
-				d.Labels["other"], d.Annotations["other"], d.Spec.MinReadySeconds = "x", "y", 3
-				d.Spec.Template.Spec.Containers = append([]corev1.Container{{Name: "sidecar"}}, d.Spec.Template.Spec.Containers...)
-			})}, brief{State: stateAvailable}},
-		"it was scaled by hand": {
-			copyView{Want: want, Live: true, Cached: "7", Copy: copyOf(scaled(9), replicasBy("kubectl", update))},
-			brief{Act: actApply, Form: "full", Drift: []string{"spec.replicas"}}},
-		"an autoscaler has taken the replicas": {
-			copyView{Want: want, Live: true, Cached: "7",
-				Copy: copyOf(scaled(9), replicasBy("kube-controller-manager", update))},
+		"it has drifted: whose replicas are they": {cached(image("evil")), look},
+		"it has drifted, and that is known": {noted(judged, image("evil")),
+			full(`spec.template.spec.containers[name="web"].image`)},
+		"an entry of a keyed list is gone": {noted(judged, func(d *appsv1.Deployment) {
+			d.Spec.Template.Spec.Containers[0].Env = d.Spec.Template.Spec.Containers[0].Env[:1]
+		}), full(`spec.template.spec.containers[name="web"].env[name="B"].name`,
+			`spec.template.spec.containers[name="web"].env[name="B"].value`)},
+		"variables are in another order": {noted(judged, func(d *appsv1.Deployment) {
+			slices.Reverse(d.Spec.Template.Spec.Containers[0].Env)
+		}), full(`spec.template.spec.containers[name="web"].env`)},
+		"others' variables are between ours": {noted(judged, func(d *appsv1.Deployment) {
+			env := &d.Spec.Template.Spec.Containers[0].Env
+			*env = slices.Insert(*env, 1, corev1.EnvVar{Name: "0"})
+		}), brief{State: stateAvailable}},
+		"somebody has paused it": {cached(func(d *appsv1.Deployment) {
+			d.Spec.Paused, d.Status.AvailableReplicas = true, 2
+		}), brief{State: stateStalled}},
+		"what others add is none of ours": {noted(judged, func(d *appsv1.Deployment) {
+			d.Labels["other"], d.Annotations["other"], d.Spec.MinReadySeconds = "x", "y", 3
+			d.Spec.Template.Spec.Containers = append([]corev1.Container{{Name: "sidecar"}}, d.Spec.Template.Spec.Containers...)
+		}), brief{State: stateAvailable}},
+		"it was scaled by hand": {fresh(scaled(9), replicasBy("kubectl", update)), full("spec.replicas")},
+		"an autoscaler has taken the replicas": {fresh(scaled(9), replicasBy("kube-controller-manager", update)),
 			brief{Act: actApply, Form: "lean"}},
-		"an autoscaler of k3s has taken the replicas": {
-			copyView{Want: want, Live: true, Cached: "7", Copy: copyOf(scaled(9), leaned, replicasBy("k3s", update))},
+		"an autoscaler of k3s has taken the replicas": {fresh(scaled(9), leaned, replicasBy("k3s", update)),
 			brief{State: stateProgressing}},
-		"an autoscaler of MicroK8s has taken the replicas": {
-			copyView{Want: want, Live: true, Cached: "7", Copy: copyOf(scaled(9), leaned, replicasBy("kubelite", update))},
+		"an autoscaler of MicroK8s has taken the replicas": {fresh(scaled(9), leaned, replicasBy("kubelite", update)),
 			brief{State: stateProgressing}},
-		"somebody has applied the replicas": {
-			copyView{Want: want, Live: true, Cached: "7", Copy: copyOf(scaled(9), replicasBy("gitops", apply))},
+		"somebody has applied the replicas": {fresh(scaled(9), replicasBy("gitops", apply)),
 			brief{Act: actApply, Form: "lean"}},
 		"an autoscaler was seen to scale it": {
-			copyView{Want: want, Copy: copyOf(scaled(9), image("evil"),
-				replicasBy("kube-controller-manager", update), managedStatus)},
+			cached(scaled(9), image("evil"), replicasBy("kube-controller-manager", update), managedStatus),
 			brief{Act: actApply, Form: "lean"}},
-		"the replicas were left to somebody": {copyView{Want: want, Copy: copyOf(scaled(9), leaned), Note: taken},
-			brief{State: stateProgressing}},
-		"the replicas were left, and somebody else scaled by hand": {
-			copyView{Want: want, Live: true, Cached: "7", Copy: copyOf(scaled(9), leaned, replicasBy("kubectl", update))},
-			brief{Act: actApply, Form: "full"}},
+		"the replicas were left to somebody": {noted(taken, scaled(9), leaned), brief{State: stateProgressing}},
+		"the replicas were left, and somebody else scaled by hand": {fresh(scaled(9), leaned, replicasBy("kubectl", update)),
+			full()},
 		"what is known is of an earlier generation": {
-			copyView{Want: want, Copy: copyOf(scaled(9)), Note: copyNote{JudgedUID: "uid-of-copy", JudgedGeneration: 1}},
-			brief{Act: actLook}},
-		"repairs don't last": {
-			copyView{Want: want, Copy: copyOf(scaled(9)), Note: repaired}, brief{State: stateContested, After: 3 * time.Second}},
-		"other repairs lasted": {
-			copyView{Want: want, Copy: copyOf(image("evil")), Note: repaired},
-			brief{Act: actApply, Form: "full", Drift: []string{`spec.template.spec.containers[name="web"].image`}}},
+			noted(copyNote{JudgedUID: "uid-of-copy", JudgedGeneration: 1}, scaled(9)), look},
+		"repairs don't last":   {noted(repaired, scaled(9)), brief{State: stateContested, After: 3 * time.Second}},
+		"other repairs lasted": {noted(repaired, image("evil")), full(`spec.template.spec.containers[name="web"].image`)},
 		"the source has changed while repairs don't last": {
-			copyView{Want: mustWant(t, aSource(image("web:2")), nil), Copy: copyOf(scaled(9)), Note: repaired},
-			brief{Act: actApply, Form: "full"}},
-		"it has an older digest": {copyView{Want: want, Copy: copyOf(setBack), Note: judged},
-			brief{Act: actApply, Form: "full"}},
-		"it was set back with its digest": {copyView{Want: want, Copy: copyOf(setBack), Note: applied},
-			brief{Act: actApply, Form: "full", Drift: digestAndImage}},
-		"it is set back with its digest each time": {copyView{Want: want, Copy: copyOf(setBack), Note: appliedAgain},
+			copyView{Want: mustWant(t, aSource(image("web:2")), nil), Copy: copyOf(scaled(9)), Note: repaired}, full()},
+		"it has an older digest":          {noted(judged, setBack), full()},
+		"it was set back with its digest": {noted(applied, setBack), full(digestAndImage...)},
+		"it is set back with its digest each time": {noted(appliedAgain, setBack),
 			brief{State: stateContested, After: 3 * time.Second}},
 		"the cache shows what our write replaced": {
-			copyView{Want: want, Copy: copyOf(image("web:0")), Note: copyNote{Replaced: "7", Written: epoch.Add(-time.Second)}},
+			noted(copyNote{Replaced: "7", Written: epoch.Add(-time.Second)}, image("web:0")),
 			brief{State: stateProgressing, After: cacheGrace}},
-		"and it has done so for too long": {
-			copyView{Want: want, Copy: copyOf(image("web:0")), Note: copyNote{Replaced: "7", Written: epoch.Add(-cacheGrace)}},
-			brief{Act: actLook}},
-		"it belongs to another source": {copyView{Want: want, Copy: copyOf(ofOther)}, brief{Act: actLook}},
+		"and it has done so for too long": {noted(copyNote{Replaced: "7", Written: epoch.Add(-cacheGrace)}, image("web:0")),
+			look},
+		"it belongs to another source": {cached(ofOther), look},
 		"it certainly does":            {copyView{Want: want, Copy: copyOf(ofOther), Live: true}, brief{State: stateForeign}},
 
-		"it is from another cluster of that name": {copyView{Want: want, Copy: copyOf(ofOtherHome)}, brief{Act: actLook}},
-		"it certainly is": {
-			copyView{Want: want, Copy: copyOf(ofOtherHome), Live: true}, brief{State: stateForeign}},
+		"it is from another cluster of that name": {cached(ofOtherHome), look},
+		"it certainly is": {copyView{Want: want, Copy: copyOf(ofOtherHome), Live: true},
+			brief{State: stateForeign}},
 		"it is, and has no other mark": {
 			copyView{Want: want, Copy: copyOf(ofOtherHome, unmarked, replicasBy(FieldManager, apply)), Live: true},
 			brief{State: stateForeign}},
-		"it says nothing about the cluster": {copyView{Want: want, Copy: copyOf(ofNoHome), Note: judged},
-			brief{Act: actApply, Form: "full"}},
+		"it says nothing about the cluster": {noted(judged, ofNoHome), full()},
 		"it isn't looked at again and again": {
-			copyView{Want: want, Copy: copyOf(ofOther), Cached: "7",
-				Note: copyNote{HoldKey: "foreign 7", HoldUntil: epoch.Add(time.Minute)}},
+			copyView{Want: want, Copy: copyOf(ofOther), Cached: "7", Note: foreign},
 			brief{State: stateForeign, After: time.Minute}},
-		"but when it has changed": {
-			copyView{Want: want, Copy: copyOf(ofOther), Cached: "8",
-				Note: copyNote{HoldKey: "foreign 7", HoldUntil: epoch.Add(time.Minute)}},
-			brief{Act: actLook}},
-		"it has no mark": {copyView{Want: want, Copy: copyOf(unmarked)}, brief{Act: actLook}},
+		"but when it has changed": {copyView{Want: want, Copy: copyOf(ofOther), Cached: "8", Note: foreign}, look},
+		"it has no mark":          {cached(unmarked), look},
 		"it has no mark, and we didn't apply it": {
 			copyView{Want: want, Copy: copyOf(unmarked, replicasBy(FieldManager, update)), Live: true},
 			brief{State: stateForeign}},
-		"it has no mark, and was a source itself": {
-			copyView{Want: want, Copy: copyOf(unmarked, conditionByUs), Live: true, Cached: "7"}, brief{State: stateForeign}},
-		"it has no mark, and we did": {
-			copyView{Want: want, Copy: copyOf(unmarked, replicasBy(FieldManager, apply)), Live: true, Cached: "7"},
-			brief{Act: actApply, Form: "full", Drift: []string{"metadata.annotations.tenure.dev/source"}}},
+		"it has no mark, and was a source itself": {fresh(unmarked, conditionByUs), brief{State: stateForeign}},
+		"it has no mark, and we did": {fresh(unmarked, replicasBy(FieldManager, apply)),
+			full("metadata.annotations.tenure.dev/source")},
 		"a source of that name was there before": {
-			copyView{Want: want, Live: true, Cached: "7",
-				Copy: copyOf(func(d *appsv1.Deployment) { d.Annotations[AnnotationOwnerUID] = "old" })},
-			brief{Act: actApply, Form: "full", Drift: []string{"metadata.annotations.tenure.dev/owner-uid"}}},
-		"it is being deleted": {copyView{Want: want, Copy: copyOf(deleted)},
-			brief{State: stateLeaving, After: hiddenPause}},
+			fresh(func(d *appsv1.Deployment) { d.Annotations[AnnotationOwnerUID] = "old" }),
+			full("metadata.annotations.tenure.dev/owner-uid")},
+		"it is being deleted": {cached(deleted), brief{State: stateLeaving, After: hiddenPause}},
 		"the cache doesn't show it": {copyView{Want: want, Copy: copyOf(), Live: true},
 			brief{State: stateAvailable, After: cacheGrace}},
 		"the cache doesn't show it for too long": {
-			copyView{Want: want, Copy: copyOf(), Live: true, Note: copyNote{HiddenSince: epoch.Add(-cacheGrace)}},
-			brief{Act: actApply, Form: "full"}},
+			copyView{Want: want, Copy: copyOf(), Live: true, Note: copyNote{HiddenSince: epoch.Add(-cacheGrace)}}, full()},
 		"the cache doesn't show it, whatever is applied": {
 			copyView{Want: want, Copy: copyOf(), Live: true, Note: copyNote{HiddenSince: epoch.Add(-time.Hour),
 				Restored: epoch.Add(1 - hiddenPause)}},
@@ -217,16 +187,16 @@ func TestDecideCopy(t *testing.T) {
 				HoldUntil: epoch.Add(9)}},
 			brief{State: stateRefused, After: 9}},
 
-		"none is wanted and none is seen":  {copyView{}, brief{Act: actLook}},
+		"none is wanted and none is seen":  {copyView{}, look},
 		"none is wanted and there is none": {copyView{Live: true}, brief{State: stateGone}},
 		"none is wanted and there is one":  {copyView{Copy: copyOf()}, brief{Act: actDelete}},
 		"none is wanted and it is being deleted": {copyView{Copy: copyOf(deleted)},
 			brief{State: stateLeaving, After: hiddenPause}},
-		"none is wanted and another's is seen":  {copyView{Copy: copyOf(ofOther)}, brief{Act: actLook}},
+		"none is wanted and another's is seen":  {copyView{Copy: copyOf(ofOther)}, look},
 		"none is wanted and another's is there": {copyView{Copy: copyOf(ofOther), Live: true}, brief{State: stateGone}},
 		"none is wanted and another cluster's is there": {copyView{Copy: copyOf(ofOtherHome), Live: true},
 			brief{State: stateGone}},
-		"none is wanted, the mark is gone: a look": {copyView{Copy: copyOf(unmarked)}, brief{Act: actLook}},
+		"none is wanted, the mark is gone: a look": {copyView{Copy: copyOf(unmarked)}, look},
 		"none is wanted, the mark is gone: ours": {
 			copyView{Copy: copyOf(unmarked, replicasBy(FieldManager, apply)), Live: true}, brief{Act: actDelete}},
 		"none is wanted, and one that was a source itself is there": {
