@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/shard/plan"
 )
 
@@ -121,14 +122,11 @@ func TestDrainingNobodyIsAMistakeIfThereIsSomebody(t *testing.T) {
 }
 
 func TestRoutesSumMovesUp(t *testing.T) {
-	id := func(prefix string) PlanMove {
-		r := shardRecord("west", prefix, "x")
-		for _, e := range look(Snapshot{Records: recordsOf(r)}).entries {
-			return PlanMove{Shard: e.ID, From: "a", To: "b", Reason: plan.Balance, Objects: 2}
-		}
-		return PlanMove{}
+	moved := func(prefix int) PlanMove {
+		id := keyspace.ShardID{Cluster: "west", Prefix: keyspace.Partition(1)[prefix]}
+		return PlanMove{Shard: id, From: "a", To: "b", Reason: plan.Balance, Objects: 2}
 	}
-	got := routesOf([]PlanMove{id("0"), id("10"), {From: "a", To: "c"}})
+	got := routesOf([]PlanMove{moved(0), moved(1), {From: "a", To: "c"}})
 	want := []route{{from: "a", to: "b", reason: plan.Balance, shards: 2, objects: 4}, {from: "a", to: "c", shards: 1}}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(route{}), cmpopts.IgnoreFields(route{}, "first")); diff != "" {
 		t.Error(diff)

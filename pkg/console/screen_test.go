@@ -21,10 +21,6 @@ import (
 	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
-func recordsOf(shards ...tenurev1alpha1.Shard) inspect.Records {
-	return inspect.Records{Shards: shards}
-}
-
 // show returns a screen as text.
 func show(t *testing.T, colour bool, write func(*Screen) error) string {
 	t.Helper()

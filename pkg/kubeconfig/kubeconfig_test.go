@@ -187,21 +187,15 @@ func TestServersAreMatchedByNameAddressAndPort(t *testing.T) {
 			}
 		}
 	}
-	for _, pattern := range []string{"", "https://a.example.com", "a b", "[", "west.example.com:", "10.0.0.0/99", "a/b",
-		"user@host", "["} {
-		if _, err := ParsePolicy(nil, []string{pattern}); err == nil ||
-			!strings.Contains(err.Error(), "--kubeconfig-servers") {
-			t.Errorf("pattern %q: %v", pattern, err)
-		}
-	}
 	for pattern, want := range map[string]string{
-		"10.0.0.*": "10.0.0.0/24", "10.*:6443": "10.0.0.0/24", "10.0.0.300": "10.0.0.0/24", "2130706433": "10.0.0.0/24",
-		"west.example.com:06443": "a port from 1", "west.example.com:0": "a port from 1", "[fd00::1]:+1": "a port from 1",
-		"west.example.com:65536": "a port from 1",
+		"": "", "https://a.example.com": "", "a b": "", "[": "", "west.example.com:": "", "10.0.0.0/99": "", "a/b": "",
+		"user@host": "", "10.0.0.*": "10.0.0.0/24", "10.*:6443": "10.0.0.0/24", "10.0.0.300": "10.0.0.0/24",
+		"2130706433": "10.0.0.0/24", "west.example.com:06443": "a port from 1", "west.example.com:0": "a port from 1",
+		"[fd00::1]:+1": "a port from 1", "west.example.com:65536": "a port from 1",
 	} {
 		_, err := ParsePolicy(nil, []string{pattern})
 		if err == nil || !strings.Contains(err.Error(), "--kubeconfig-servers") || !strings.Contains(err.Error(), want) {
-			t.Errorf("pattern %q, which matches nothing: %v, want it refused with %q", pattern, err, want)
+			t.Errorf("pattern %q: %v, want it refused with %q", pattern, err, want)
 		}
 	}
 	if _, err := ParsePolicy([]string{"exec", "everything"}, nil); err == nil ||

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -70,7 +71,11 @@ func TestRightsAreAskedForManyAtATimeAndReportedInOrder(t *testing.T) {
 		answer(w, http.StatusCreated, review)
 	}))
 	defer server.Close()
-	rights, err := rights(objectsOf(t, Access{Roles: []Role{Ats}, Namespaces: manyNames(100)}))
+	wide := Access{Roles: []Role{Ats}}
+	for i := range 100 {
+		wide.Namespaces = append(wide.Namespaces, fmt.Sprint("team-", i))
+	}
+	rights, err := rights(objectsOf(t, wide))
 	must(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // one by one, none would be answered
 	defer cancel()
@@ -88,13 +93,6 @@ func TestRightsAreAskedForManyAtATimeAndReportedInOrder(t *testing.T) {
 	if most.Load() > asksAtOnce {
 		t.Errorf("%d rights were asked for at a time, at most %d may be", most.Load(), asksAtOnce)
 	}
-}
-
-func manyNames(n int) (names []string) {
-	for i := range n {
-		names = append(names, "team-"+string(rune('a'+i/26))+string(rune('a'+i%26)))
-	}
-	return names
 }
 
 // What the fleet says of a cluster is worth most where the cluster itself says nothing.

@@ -56,17 +56,6 @@ func objectsOf(t *testing.T, a Access) []*unstructured.Unstructured {
 	return all
 }
 
-func rightsOfAccess(t *testing.T, a Access) []string {
-	t.Helper()
-	all, err := rights(objectsOf(t, a))
-	must(t, err)
-	var texts []string
-	for _, r := range all {
-		texts = append(texts, r.String()+" in "+r.Namespace)
-	}
-	return texts
-}
-
 func TestAClusterGetsTheRightsOfItsRolesAndNoOthers(t *testing.T) {
 	const (
 		run, watch  = "create pods in ", "watch pods in "
@@ -85,7 +74,12 @@ func TestAClusterGetsTheRightsOfItsRolesAndNoOthers(t *testing.T) {
 		{Access{[]Role{Ats, DeploymentSource}, []string{"a"}}, []string{run + "a", record + "a", see},
 			[]string{record, "create deployments.apps in a"}},
 	} {
-		got := rightsOfAccess(t, c.access)
+		all, err := rights(objectsOf(t, c.access))
+		must(t, err)
+		var got []string
+		for _, r := range all {
+			got = append(got, r.String()+" in "+r.Namespace)
+		}
 		for _, want := range c.has {
 			if !slices.Contains(got, want) {
 				t.Errorf("%v: lacks %q: %q", c.access, want, got)

@@ -9,7 +9,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -320,32 +320,22 @@ func TestLogsCarryTheTrace(t *testing.T) {
 // stubborn is a collector that doesn't answer, or says no.
 type stubborn struct {
 	*tracetest.InMemoryExporter
-	mu    sync.Mutex
 	hangs chan struct{} // not nil: it waits for this to be closed
-	fails bool
+	fails atomic.Bool
 }
 
 func (s *stubborn) ExportSpans(ctx context.Context, _ []readOnlySpan) error {
-	s.mu.Lock()
-	hangs, fails := s.hangs, s.fails
-	s.mu.Unlock()
-	if hangs != nil {
+	if s.hangs != nil {
 		select {
-		case <-hangs:
+		case <-s.hangs:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
-	if fails {
+	if s.fails.Load() {
 		return errors.New("connection refused")
 	}
 	return nil
-}
-
-func (s *stubborn) set(fails bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.fails = fails
 }
 
 func TestACollectorThatHangsHoldsNoReconcileUp(t *testing.T) {
@@ -374,7 +364,8 @@ func TestACollectorThatHangsHoldsNoReconcileUp(t *testing.T) {
 
 func TestACollectorThatFailsIsToldOfOnceAndOnceWhenItWorksAgain(t *testing.T) {
 	var out lockedBuffer
-	collector := &stubborn{fails: true}
+	collector := &stubborn{}
+	collector.fails.Store(true)
 	r := newRig(t, Config{Settings: always(), Exporter: collector,
 		Log: logr.FromSlogHandler(slog.NewTextHandler(&out, nil))})
 	stop := r.start(t)
@@ -390,7 +381,7 @@ func TestACollectorThatFailsIsToldOfOnceAndOnceWhenItWorksAgain(t *testing.T) {
 		}
 	}
 	work(r.pipeline.refused)
-	collector.set(false)
+	collector.fails.Store(false)
 	work(r.pipeline.sent)
 	stop()
 	out.wantOnce(t, "can't be delivered", "delivered again")
