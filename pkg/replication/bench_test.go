@@ -470,6 +470,13 @@ func (b *bench) edit(name multicluster.ClusterName, by string, change func(*apps
 	must(b, b.clusters[name].client.Update(context.Background(), d, client.FieldOwner(by)))
 }
 
+// change edits the source, as its owner, and waits until all is quiet.
+func (b *bench) change(edit func(*appsv1.Deployment)) {
+	b.Helper()
+	b.edit("home", "kubectl", edit)
+	b.live()
+}
+
 func (b *bench) delete(name multicluster.ClusterName) {
 	b.Helper()
 	must(b, b.clusters[name].client.Delete(context.Background(), b.get(name)))

@@ -135,8 +135,7 @@ func TestANamespaceThatIsClosedAgainKeepsItsCopyAsItIs(t *testing.T) {
 	b.namespace("west", nil)
 	b.clock.Step(spaceLife)
 	before := b.get("west")
-	b.edit("home", "kubectl", image("web:2"))
-	b.live()
+	b.change(image("web:2"))
 	if diff := cmp.Diff(before, b.get("west")); diff != "" || b.image("east") != "web:2" {
 		t.Errorf("the copy has changed, or the other hasn't (-before +after):\n%s", diff)
 	}
@@ -170,8 +169,7 @@ func TestAnOverrideOpensNothing(t *testing.T) {
 	b := settled(t, serviceAccount("admin"), annotated(AnnotationOverrides,
 		`{"west":{"replicas":1,"images":{"web":"web:2"}}}`))
 	b.wantReason("", ReasonNotAllowed)
-	b.edit("home", "kubectl", annotated(AnnotationOverrides, `{"west":{"serviceAccountName":"default"}}`))
-	b.live()
+	b.change(annotated(AnnotationOverrides, `{"west":{"serviceAccountName":"default"}}`))
 	b.wantReason("", ReasonInvalidAnnotation)
 	if copies := b.copies(); copies != "" {
 		t.Errorf("copies in %s", copies)
@@ -190,8 +188,7 @@ func TestNothingIsCopiedFromOrToAForbiddenNamespace(t *testing.T) {
 			b.wantReason("", ReasonForbidden)
 			b.wantWritten("status home")
 			b.wantOneEvent(ReasonForbidden)
-			b.edit("home", "kubectl", unlabelled)
-			b.live()
+			b.change(unlabelled)
 			if b.copies() != "" || b.condition() != "" {
 				t.Errorf("label removed: copies in %q, condition %s", b.copies(), b.condition())
 			}

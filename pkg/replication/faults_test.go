@@ -191,8 +191,7 @@ func TestAForeignDeploymentIsNeverTouched(t *testing.T) {
 func TestRemovingTheLabelLeavesAForeignDeploymentAlone(t *testing.T) {
 	b := settled(t)
 	b.edit("west", "somebody", func(d *appsv1.Deployment) { d.Annotations[AnnotationSource] = "else/shop/web" })
-	b.edit("home", "kubectl", unlabelled)
-	b.live()
+	b.change(unlabelled)
 	if b.copies() != "west" || len(b.get("home").Finalizers) > 0 {
 		t.Errorf("Deployments in %q, want west's; finalizers %v", b.copies(), b.get("home").Finalizers)
 	}
@@ -206,8 +205,7 @@ func TestBadAnnotationsWriteNothingButTheCondition(t *testing.T) {
 			t.Errorf("%q doesn't name the annotation and its value", text)
 		}
 	}
-	b.edit("home", "kubectl", annotated(AnnotationReplicas, "duplicate"))
-	b.live()
+	b.change(annotated(AnnotationReplicas, "duplicate"))
 	b.wantReason("corrected", ReasonReplicated)
 	b.edit("home", "kubectl", annotated(AnnotationClusters, "???"))
 	b.edit("home", "kubectl", image("web:9"))
@@ -325,8 +323,7 @@ func TestAClusterThatIsGoneForGoodIsTakenOffTheListByHand(t *testing.T) {
 		!strings.Contains(message, AnnotationCopies) {
 		t.Errorf("%q doesn't say what to do", message)
 	}
-	b.edit("home", "kubectl", annotated(AnnotationCopies, ""))
-	b.live()
+	b.change(annotated(AnnotationCopies, ""))
 	if b.get("home") != nil {
 		t.Error("the source is still there")
 	}

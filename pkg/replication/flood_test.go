@@ -46,8 +46,7 @@ func TestInventedClustersCostNothing(t *testing.T) {
 	if n, m := len(b.subject.notes.copies), len(b.subject.connections.missed); n > 2 || m > 0 {
 		t.Errorf("remembered: %d copies, %d connections", n, m)
 	}
-	b.edit("home", "kubectl", annotated(AnnotationClusters, "west,"+invented(3, 8)))
-	b.live()
+	b.change(annotated(AnnotationClusters, "west,"+invented(3, 8)))
 	if copies, recorded := b.copies(), b.recorded(); copies != "west" || recorded != copies {
 		t.Errorf("without east: copies in %s, recorded %s", copies, recorded)
 	}

@@ -102,8 +102,7 @@ func TestAClusterOfSourcesThatWasAwayIsAskedSoonWhichItIs(t *testing.T) {
 	b.clusters["home"].refuses = nil
 	b.identify("uid-of-the-new-one")
 	b.clock.Step(identityAgain)
-	b.edit("home", "kubectl", image("web:2"))
-	b.live()
+	b.change(image("web:2"))
 	b.wantReason("", ReasonForeign)
 	if image := b.image("west"); image != "web:1" {
 		t.Errorf("the copy of the old one has %s", image)

@@ -79,13 +79,11 @@ func TestCopiesOfASourceWhoseRecordWasLostAreFound(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := settled(t)
 			if c.broken {
-				b.edit("home", "kubectl", annotated(AnnotationReplicas, "share"))
-				b.live()
+				b.change(annotated(AnnotationReplicas, "share"))
 				b.restart()
 				b.clock.Step(connectGrace)
 			}
-			b.edit("home", "kubectl", func(d *appsv1.Deployment) { forgotten(d); c.change(d) })
-			b.live()
+			b.change(func(d *appsv1.Deployment) { forgotten(d); c.change(d) })
 			if copies := b.copies(); copies != c.copies {
 				t.Errorf("copies in %q, want %q", copies, c.copies)
 			}
@@ -150,8 +148,7 @@ func TestACopyThatAnOldListDoesNotNameIsNotForgotten(t *testing.T) {
 		"":     func(d *appsv1.Deployment) { onlyWest(d); unlabelled(d) },
 	} {
 		b := settled(t)
-		b.edit("home", "kubectl", change)
-		b.live()
+		b.change(change)
 		if got := b.copies(); got != copies {
 			t.Errorf("copies in %q, want %q", got, copies)
 		}
@@ -159,27 +156,24 @@ func TestACopyThatAnOldListDoesNotNameIsNotForgotten(t *testing.T) {
 }
 
 func TestACacheThatIsNotFilledDelaysLittleAndHidesNoCopyElsewhere(t *testing.T) {
-	synctest.Test(t, lookBehindAnUnfilledCache)
-}
-
-func lookBehindAnUnfilledCache(t *testing.T) {
-	b := settled(t)
-	away := b.newCluster("away") // the first that is looked at
-	b.clusters["away"], away.unfilled = away, true
-	b.edit("home", "kubectl", onlyWest)
-	began := time.Now()
-	b.live()
-	if took := time.Since(began); b.get("east") != nil || took > 2*time.Second {
-		t.Errorf("after %v the copy that the list doesn't name is %v", took, b.get("east"))
-	}
+	synctest.Test(t, func(t *testing.T) {
+		b := settled(t)
+		away := b.newCluster("away") // the first that is looked at
+		b.clusters["away"], away.unfilled = away, true
+		b.edit("home", "kubectl", onlyWest)
+		began := time.Now()
+		b.live()
+		if took := time.Since(began); b.get("east") != nil || took > 2*time.Second {
+			t.Errorf("after %v the copy that the list doesn't name is %v", took, b.get("east"))
+		}
+	})
 }
 
 // A copy from another source is none of ours, whatever its name.
 func TestACopyOfAnotherOwnerIsNotTakenForAStray(t *testing.T) {
 	b := settled(t)
 	b.edit("east", "kubectl", func(d *appsv1.Deployment) { d.Annotations[AnnotationOwnerUID] = "uid-of-another" })
-	b.edit("home", "kubectl", onlyWest)
-	b.live()
+	b.change(onlyWest)
 	if b.get("east") == nil {
 		t.Error("it was deleted")
 	}
@@ -239,10 +233,8 @@ func TestACopyThatIsDeletedEachTimeIsMadeEverMoreSeldom(t *testing.T) {
 // A copy that goes and comes back as its owner asks wasn't deleted by a stranger.
 func TestACopyThatItsOwnerTakesAwayAndWantsAgainIsNoDrift(t *testing.T) {
 	b := settled(t)
-	b.edit("home", "kubectl", annotated(AnnotationClusters, "east"))
-	b.live()
-	b.edit("home", "kubectl", annotated(AnnotationClusters, "east,west"))
-	b.live()
+	b.change(annotated(AnnotationClusters, "east"))
+	b.change(annotated(AnnotationClusters, "east,west"))
 	if text := b.events(); b.get("west") == nil || strings.Contains(text, ReasonRepaired) {
 		t.Errorf("copy %v, events %q", b.get("west") != nil, text)
 	}

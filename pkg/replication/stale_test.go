@@ -65,8 +65,7 @@ func TestStoryANewHoldersCacheShowsWhatWasBefore(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := settled(t)
 			cache, before := b.clusters[c.cluster], b.get(c.cluster)
-			b.edit("home", "kubectl", c.change)
-			b.live()
+			b.change(c.change)
 			b.restart()
 			if cache.stale = true; !c.nothing {
 				cache.shown = before
@@ -111,94 +110,87 @@ func TestStoryAClusterWhoseCacheIsNeverFilledHoldsUpNoEnd(t *testing.T) {
 }
 
 func TestOneFrozenClusterHoldsUpNeitherTheOthersNorTheNextReconcile(t *testing.T) {
-	synctest.Test(t, oneIsFrozen) // so that what the machine takes doesn't count
-}
-
-func oneIsFrozen(t *testing.T) {
-	b := settled(t)
-	b.restart(func(c *Config) { c.FanOut, c.TargetTimeout = 8, 3*time.Second })
-	b.clusters["west"].frozen.Store(true)
-	b.edit("home", "kubectl", image("web:2"))
-	began := time.Now()
-	b.comesBack(firstDelay, firstDelay)
-	if took := time.Since(began); took > 20*time.Second {
-		t.Errorf("it took %s", took)
-	}
-	b.wantReason("", ReasonAway)
-	if b.image("east") != "web:2" {
-		t.Errorf("east has %s", b.image("east"))
-	}
-	b.edit("east", "kubectl", image("evil"))
-	began = time.Now()
-	b.mustReconcile()
-	if took := time.Since(began); took > 2*time.Second {
-		t.Errorf("it waited for the frozen cluster again: %s", took)
-	}
-	if b.image("east") != "web:2" {
-		t.Error("east wasn't repaired")
-	}
-	b.clusters["west"].frozen.Store(false)
-	b.live()
-	b.wantReason("", ReasonReplicated)
+	synctest.Test(t, func(t *testing.T) { // so that what the machine takes doesn't count
+		b := settled(t)
+		b.restart(func(c *Config) { c.FanOut, c.TargetTimeout = 8, 3*time.Second })
+		b.clusters["west"].frozen.Store(true)
+		b.edit("home", "kubectl", image("web:2"))
+		began := time.Now()
+		b.comesBack(firstDelay, firstDelay)
+		if took := time.Since(began); took > 20*time.Second {
+			t.Errorf("it took %s", took)
+		}
+		b.wantReason("", ReasonAway)
+		if b.image("east") != "web:2" {
+			t.Errorf("east has %s", b.image("east"))
+		}
+		b.edit("east", "kubectl", image("evil"))
+		began = time.Now()
+		b.mustReconcile()
+		if took := time.Since(began); took > 2*time.Second {
+			t.Errorf("it waited for the frozen cluster again: %s", took)
+		}
+		if b.image("east") != "web:2" {
+			t.Error("east wasn't repaired")
+		}
+		b.clusters["west"].frozen.Store(false)
+		b.live()
+		b.wantReason("", ReasonReplicated)
+	})
 }
 
 func TestATargetWhoseWebhooksTakeLongGetsItsCopyAtTheSecondTry(t *testing.T) {
-	synctest.Test(t, webhookIsSlow)
-}
-
-func webhookIsSlow(t *testing.T) {
-	b := settled(t)
-	west := b.clusters["west"]
-	west.webhook = 10 * time.Second // Kubernetes' default for one that doesn't answer
-	b.edit("home", "kubectl", image("web:2"))
-	for _, want := range []struct {
-		image, condition string
-		took             time.Duration
-	}{
-		{"web:1", "False " + ReasonAway, 5 * time.Second},
-		{"web:2", "True " + ReasonReplicated, 10 * time.Second},
-	} {
+	synctest.Test(t, func(t *testing.T) {
+		b := settled(t)
+		west := b.clusters["west"]
+		west.webhook = 10 * time.Second // Kubernetes' default for one that doesn't answer
+		b.edit("home", "kubectl", image("web:2"))
+		for _, want := range []struct {
+			image string
+			took  time.Duration
+		}{{"web:1", 5 * time.Second}, {"web:2", 10 * time.Second}} {
+			began := time.Now()
+			b.mustReconcile()
+			if took := time.Since(began); took < want.took || took > want.took+time.Second {
+				t.Errorf("it took %s, want %s", took, want.took)
+			}
+			b.rollOut("west")
+			b.rollOut("east")
+			b.clock.Step(firstDelay)
+			if got := b.image("west"); got != want.image {
+				t.Errorf("west has %s, want %s", got, want.image)
+			}
+			if want.image == "web:1" {
+				b.wantReason("", ReasonAway)
+			}
+		}
+		west.reads = 0
+		for range 3 {
+			b.mustReconcile()
+		}
+		if west.reads > 0 {
+			t.Errorf("%d live reads where there was nothing to write", west.reads)
+		}
+		b.edit("home", "kubectl", image("web:3"))
+		west.frozen.Store(true)
 		began := time.Now()
 		b.mustReconcile()
-		if took := time.Since(began); took < want.took || took > want.took+time.Second {
-			t.Errorf("it took %s, want %s", took, want.took)
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("a target that answers nothing was waited for: %s", took)
 		}
-		b.rollOut("west")
-		b.rollOut("east")
-		b.clock.Step(firstDelay)
-		if got := b.image("west"); got != want.image {
-			t.Errorf("west has %s, want %s", got, want.image)
-		}
-		if want.image == "web:1" && b.condition() != want.condition {
-			t.Errorf("condition %q, want %q", b.condition(), want.condition)
-		}
-	}
-	west.reads = 0
-	for range 3 {
+		west.frozen.Store(false)
+		b.clock.Step(longestSilence)
+		west.webhook, west.refusesApply = 10*time.Second, apierrors.NewInternalError(errors.New("failed calling webhook"))
 		b.mustReconcile()
-	}
-	if west.reads > 0 {
-		t.Errorf("%d live reads where there was nothing to write", west.reads)
-	}
-	b.edit("home", "kubectl", image("web:3"))
-	west.frozen.Store(true)
-	began := time.Now()
-	b.mustReconcile()
-	if took := time.Since(began); took > 10*time.Second {
-		t.Errorf("a target that answers nothing was waited for: %s", took)
-	}
-	west.frozen.Store(false)
-	b.clock.Step(longestSilence)
-	west.webhook, west.refusesApply = 10*time.Second, apierrors.NewInternalError(errors.New("failed calling webhook"))
-	b.mustReconcile()
-	b.wantReason("since a webhook fails", ReasonRefused)
-	west.webhook, west.refusesApply = time.Minute, nil
-	b.clock.Step(longestSilence)
-	b.mustReconcile()
-	b.wantReason("since a webhook takes too long", ReasonRefused)
-	if !strings.Contains(b.message(), "admission webhooks") {
-		t.Error(b.message())
-	}
+		b.wantReason("since a webhook fails", ReasonRefused)
+		west.webhook, west.refusesApply = time.Minute, nil
+		b.clock.Step(longestSilence)
+		b.mustReconcile()
+		b.wantReason("since a webhook takes too long", ReasonRefused)
+		if !strings.Contains(b.message(), "admission webhooks") {
+			t.Error(b.message())
+		}
+	})
 }
 
 func TestSlowWritesThatConflictEachTimeHoldAWorkerForSoLong(t *testing.T) {
@@ -253,21 +245,19 @@ func TestFewSlowWritesHoldUpOneTarget(t *testing.T) {
 
 // The time that home takes to confirm a source isn't that of a target.
 func TestATargetDoesNotPayForASlowHome(t *testing.T) {
-	synctest.Test(t, homeIsSlow) // so that what the machine takes doesn't count
-}
-
-func homeIsSlow(t *testing.T) {
-	b := settled(t)
-	b.restart(func(c *Config) { c.TargetTimeout = 2 * time.Second })
-	b.clusters["home"].slow = 2100 * time.Millisecond
-	b.subject.identities.keep("home", identity{homeUID, b.clock.Now()})
-	b.edit("home", "kubectl", image("web:2"))
-	b.mustReconcile()
-	for _, name := range []multicluster.ClusterName{"west", "east"} {
-		if got := b.image(name); got != "web:2" {
-			t.Errorf("%s has %s; condition %q", name, got, b.condition())
+	synctest.Test(t, func(t *testing.T) { // so that what the machine takes doesn't count
+		b := settled(t)
+		b.restart(func(c *Config) { c.TargetTimeout = 2 * time.Second })
+		b.clusters["home"].slow = 2100 * time.Millisecond
+		b.subject.identities.keep("home", identity{homeUID, b.clock.Now()})
+		b.edit("home", "kubectl", image("web:2"))
+		b.mustReconcile()
+		for _, name := range []multicluster.ClusterName{"west", "east"} {
+			if got := b.image(name); got != "web:2" {
+				t.Errorf("%s has %s; condition %q", name, got, b.condition())
+			}
 		}
-	}
+	})
 }
 
 func TestAWebhookThatChangesWhatWeApplyCostsEverFewerWrites(t *testing.T) {
@@ -314,8 +304,7 @@ func TestDriftIsRepairedAndWhatAnAutoscalerSetsIsLeft(t *testing.T) {
 	if w, e := *b.get("west").Spec.Replicas, *b.get("east").Spec.Replicas; w != 3 || e != 9 {
 		t.Errorf("west %d, east %d, want 3 and the autoscaler's 9", w, e)
 	}
-	b.edit("home", "kubectl", image("web:2"))
-	b.live()
+	b.change(image("web:2"))
 	if east := b.get("east"); *east.Spec.Replicas != 9 || east.Spec.Template.Spec.Containers[0].Image != "web:2" {
 		t.Errorf("east: %d of %s", *east.Spec.Replicas, east.Spec.Template.Spec.Containers[0].Image)
 	}
