@@ -57,7 +57,7 @@ func newChaos(choose func(what string, n int) int) *chaos {
 
 // meanwhile is what the rest of the world does between two steps of a replica.
 func (c *chaos) meanwhile() {
-	c.world.tick()
+	c.world.clock.Step(time.Microsecond) // so that no two claims have the same time
 	for c.depth < 3 && c.choose("meanwhile", 3) == 0 {
 		c.step()
 	}

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -247,6 +246,3 @@ func (s worldStatus) Update(_ context.Context, obj client.Object, opts ...client
 		return err
 	})
 }
-
-// tick lets a moment pass, so that no two claims have the same time.
-func (w *world) tick() { w.clock.Step(time.Microsecond) }
