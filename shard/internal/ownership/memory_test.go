@@ -155,22 +155,6 @@ func TestWhatIsSeenBetweenTwoIncarnationsCountsFromThen(t *testing.T) {
 	}
 }
 
-func TestALeaseThatAHandoffOfOursMayNameIsNotForgotten(t *testing.T) {
-	b := newBench(t)
-	b.served()
-	b.seen(Shard{Assignee: "b", Holder: "a", Epoch: 1, Warm: "b"})
-	find[Drain](b)
-	b.feed(Drained{west})
-	handoff := find[WriteShard](b)
-	b.feed(LeaseGone{"b"})
-	b.pass(lease / 2)
-	b.commit(find[WriteLease](b).Seq)
-	b.feed(Written{Seq: handoff.Seq, Outcome: Committed, Version: 900})
-	if ids := b.sealed(lease * 6 / 10); !ids["b"] {
-		t.Errorf("sealed %v, want b a lease after it was gone", ids)
-	}
-}
-
 func TestAnOlderLayoutIsIgnoredByLaterIncarnationsUnlessHomeWentBack(t *testing.T) {
 	for _, back := range []bool{false, true} {
 		b := newBench(t)
