@@ -94,8 +94,7 @@ func refusing(t *testing.T, shards int, d time.Duration) (b *bench, refused int)
 	b = newBench(t)
 	for i := range shards {
 		cluster := keyspace.ClusterName(fmt.Sprintf("c%03d", i))
-		b.v++
-		b.feed(ShardSeen{Shard{ID: keyspace.ShardID{Cluster: cluster}, Assignee: "a", Epoch: 1, Floor: 1, Version: b.v}})
+		b.seen(Shard{ID: keyspace.ShardID{Cluster: cluster}, Assignee: "a", Epoch: 1})
 	}
 	clusters := map[keyspace.ClusterName]int{}
 	for _, rec := range b.r.order {
@@ -103,9 +102,7 @@ func refusing(t *testing.T, shards int, d time.Duration) (b *bench, refused int)
 	}
 	b.feed(Clusters{Bits: clusters})
 	for until := b.now.Add(d); b.now.AtLeast(until) < 0; b.pass(20 * time.Millisecond) {
-		for _, w := range all[WriteLease](b) {
-			b.commit(w.Seq)
-		}
+		b.commitRenewals()
 		for _, w := range all[WriteShard](b) {
 			b.feed(Written{Seq: w.Seq, Outcome: Rejected, Cause: Refused})
 			if until.AtLeast(b.now) < d/2 {
@@ -131,9 +128,7 @@ func TestWhatIsCommittedLetsTheOthersGoOnAtOnce(t *testing.T) {
 		if b.now.AtLeast(began) > 6*time.Second {
 			t.Fatalf("6 s after the home cluster takes writes again, %d of 100 are committed", len(committed))
 		}
-		for _, w := range all[WriteLease](b) {
-			b.commit(w.Seq)
-		}
+		b.commitRenewals()
 		for i, w := range all[WriteShard](b) {
 			if i%2 == 1 { // as many are refused for now
 				b.feed(Written{Seq: w.Seq, Outcome: Unknown, Cause: Overloaded})
@@ -183,7 +178,6 @@ func TestALaneIsChosenByWhatWaitsForTheWrite(t *testing.T) {
 	}
 }
 
-// What is drained isn't served until its handoff is committed.
 // handingOff has the machine hand west off to b, and hold another shard.
 func handingOff(t *testing.T) (b *bench, handoff WriteShard, other Shard) {
 	t.Helper()
@@ -199,34 +193,26 @@ func handingOff(t *testing.T) (b *bench, handoff WriteShard, other Shard) {
 	return b, find[WriteShard](b), other
 }
 
-// One record that changed and can't be read says nothing about the home cluster.
-func TestAHandoffThatConflictsHoldsUpNoOther(t *testing.T) {
-	b, handoff, other := handingOff(t)
-	conflict := func() { b.feed(Written{Seq: handoff.Seq, Outcome: Rejected, Cause: Conflict}) }
-	conflict()
-	b.pass(time.Second)
-	conflict()
-	other.Assignee, other.Warm, other.Version = "b", "b", 501
-	b.feed(ShardSeen{other})
-	b.renewed(lease * 3 / 5)
-	if drain := find[Drain](b); drain.ID != other.ID {
-		t.Errorf("it drains %s", drain.ID)
-	}
-}
-
+// What is drained isn't served until its handoff is committed. But a conflict is about one record, which changed and
+// can't be read: it says nothing about the home cluster.
 func TestWhileHandoffsAreRefusedNothingElseIsDrained(t *testing.T) {
-	b, handoff, other := handingOff(t)
-	refuse := func() { b.feed(Written{Seq: handoff.Seq, Outcome: Rejected, Cause: Refused}) }
-	refuse()
-	b.pass(time.Second)
-	refuse()
-	other.Assignee, other.Warm, other.Version = "b", "b", 501
-	b.feed(ShardSeen{other})
-	b.renewed(lease * 3 / 5) // others are waited for no longer than half of that
-	none[Drain](b)
-	b.pass(time.Second)
-	b.commit(find[WriteShard](b).Seq)
-	if drain := find[Drain](b); drain.ID != other.ID {
-		t.Errorf("it drains %s", drain.ID)
+	for cause, waits := range map[Cause]bool{Refused: true, Conflict: false} {
+		b, handoff, other := handingOff(t)
+		b.feed(Written{Seq: handoff.Seq, Outcome: Rejected, Cause: cause})
+		b.pass(time.Second)
+		b.feed(Written{Seq: handoff.Seq, Outcome: Rejected, Cause: cause})
+		other.Assignee, other.Warm, other.Version = "b", "b", 501
+		b.feed(ShardSeen{other})
+		b.now = b.now.Add(lease * 3 / 5) // others are waited for no longer than half of that
+		b.says("b", "")
+		b.commitRenewals()
+		if waits {
+			none[Drain](b)
+			b.pass(time.Second)
+			b.commit(find[WriteShard](b).Seq)
+		}
+		if drain := find[Drain](b); drain.ID != other.ID {
+			t.Errorf("%v: it drains %s", cause, drain.ID)
+		}
 	}
 }

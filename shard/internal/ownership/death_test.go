@@ -24,8 +24,7 @@ func housed(t *testing.T) *bench {
 
 // peerIn shows a renewal of the peer that names its container.
 func (b *bench) peerIn(container string) {
-	b.v++
-	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Container: container, Version: b.v}})
+	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Container: container, Version: b.next()}})
 }
 
 // turned lets the machine's turn to seal come, if the time before that is over now.
@@ -134,7 +133,6 @@ func TestWhoIsProvenToHaveEndedIsGivenNothing(t *testing.T) {
 	b := newBench(t)
 	b.peerIn(ofB)
 	b.served()
-	b.v++
 	b.seen(Shard{Assignee: "b", Holder: "a", Epoch: 1, Warm: "b"})
 	find[Drain](b)
 	b.feed(ContainerSeen{ofB, []Incarnation{"b"}})
@@ -144,10 +142,10 @@ func TestWhoIsProvenToHaveEndedIsGivenNothing(t *testing.T) {
 
 func TestAProofIsWorthASecondAtAnyLeaseDurationAndThatIsLessOnlyWhereTheLeaseRunsOutBefore(t *testing.T) {
 	for _, lease := range []time.Duration{time.Second, 15 * time.Second, 10 * time.Minute} {
-		b := &bench{t: t, r: New(DefaultConfig("z", "z", lease), nil), now: Instant{Mono: time.Hour, Wall: time.Hour}, v: 100}
+		b := begin(t, nil)
+		b.r = New(DefaultConfig("z", "z", lease), nil)
 		for _, id := range []Incarnation{"b", "c", "d", "e", "f", "g", "h", "i", "j"} {
-			b.v++
-			b.feed(LeaseSeen{Lease{ID: id, Replica: string(id), Duration: lease, Container: string(id), Version: b.v}})
+			b.feed(LeaseSeen{Lease{ID: id, Replica: string(id), Duration: lease, Container: string(id), Version: b.next()}})
 		}
 		b.feed(LeadSeen{Lead{Holder: "c", Version: 2}})
 		b.feed(Clusters{Bits: map[keyspace.ClusterName]int{"west": 0}})
@@ -157,9 +155,7 @@ func TestAProofIsWorthASecondAtAnyLeaseDurationAndThatIsLessOnlyWhereTheLeaseRun
 		began := b.now
 		for b.now.Mono < began.Mono+2*time.Second {
 			b.pass(10 * time.Millisecond)
-			for _, w := range all[WriteLease](b) {
-				b.commit(w.Seq)
-			}
+			b.commitRenewals()
 			if len(all[SealLease](b)) > 0 {
 				break
 			}

@@ -36,8 +36,7 @@ func inVain(t *testing.T) *bench {
 func (b *bench) losesRole() {
 	b.t.Helper()
 	b.out = nil
-	b.v++
-	b.feed(LeadSeen{Lead{Holder: "b", Version: b.v}})
+	b.feed(LeadSeen{Lead{Holder: "b", Version: b.next()}})
 }
 
 func TestWhoKnowsAClusterThatStaysUndividedTakesTheCoordinatorsRole(t *testing.T) {
@@ -90,8 +89,7 @@ func TestTheCoordinatorsRoleIsNotTakenFromOneThatHasJustTakenIt(t *testing.T) {
 	b.knows("west", east)
 	for _, holder := range []Incarnation{"c", "b", "c"} {
 		b.live(3*lease, "")
-		b.v++
-		b.feed(LeaseSeen{Lease{ID: "c", Replica: "c", Duration: 100 * lease, Protocol: 3, Version: b.v}})
+		b.feed(LeaseSeen{Lease{ID: "c", Replica: "c", Duration: 100 * lease, Protocol: 3, Version: b.next()}})
 		b.feed(LeadSeen{Lead{Holder: holder, Version: b.v}})
 	}
 	b.live(3*lease, "")
@@ -129,8 +127,7 @@ func TestARecordThatIsDeletedWhileOthersAreMissedBeginsTheWaitAnew(t *testing.T)
 	b.feed(LayoutSeen{Layout{Cluster: east, Generation: 1, Prefixes: keyspace.Partition(1), Version: 50}})
 	b.held("east/0", "b", "b")
 	b.live(3*lease, "")
-	b.v++
-	b.feed(ShardGone{ID: keyspace.ShardID{Cluster: east, Prefix: keyspace.Partition(1)[0]}, Version: b.v})
+	b.feed(ShardGone{ID: keyspace.ShardID{Cluster: east, Prefix: keyspace.Partition(1)[0]}, Version: b.next()})
 	b.live(3*lease, "")
 	none[WriteLead](b)
 	b.live(lease, "")
@@ -160,8 +157,7 @@ func TestWhoHadTheRoleBeforeARecordWasMissedHasNotTried(t *testing.T) {
 	b.held("east/", "b", "b")
 	b.leads()
 	b.live(4*lease, "")
-	b.v++
-	b.feed(ShardGone{ID: keyspace.ShardID{Cluster: east}, Version: b.v})
+	b.feed(ShardGone{ID: keyspace.ShardID{Cluster: east}, Version: b.next()})
 	b.live(lease, "")
 	b.losesRole()
 	b.live(4*lease, "")
@@ -173,24 +169,20 @@ func TestWhoHadTheRoleBeforeARecordWasMissedHasNotTried(t *testing.T) {
 func TestWhoCouldNotHelpAClusterThatWasHelpedSinceWaitsNoLonger(t *testing.T) {
 	b := inVain(t)
 	b.losesRole()
-	b.v++
-	b.feed(LayoutSeen{Layout{Cluster: east, Generation: 1, Prefixes: keyspace.Partition(0), Version: b.v}})
+	b.feed(LayoutSeen{Layout{Cluster: east, Generation: 1, Prefixes: keyspace.Partition(0), Version: b.next()}})
 	b.held("east/", "b", "b")
 	b.live(lease/4, "")
-	b.v++
-	b.feed(ShardGone{ID: keyspace.ShardID{Cluster: east}, Version: b.v})
+	b.feed(ShardGone{ID: keyspace.ShardID{Cluster: east}, Version: b.next()})
 	b.live(4*lease, "")
 	find[WriteLead](b)
 }
 
 func TestATryCountsAlsoIfTheSameTermHadOneBefore(t *testing.T) {
 	b := inVain(t)
-	b.v++
-	b.feed(LayoutSeen{Layout{Cluster: east, Generation: 1, Prefixes: keyspace.Partition(0), Version: b.v}})
+	b.feed(LayoutSeen{Layout{Cluster: east, Generation: 1, Prefixes: keyspace.Partition(0), Version: b.next()}})
 	b.held("east/", "b", "b")
 	b.live(lease/4, "")
-	b.v++
-	b.feed(ShardGone{ID: keyspace.ShardID{Cluster: east}, Version: b.v})
+	b.feed(ShardGone{ID: keyspace.ShardID{Cluster: east}, Version: b.next()})
 	b.live(3*lease, "") // no live read of the lead record is answered, so it makes nothing
 	b.losesRole()
 	b.live(6*lease, "")

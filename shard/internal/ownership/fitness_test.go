@@ -1,6 +1,7 @@
 package ownership
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -14,33 +15,24 @@ func (b *bench) live(d time.Duration, peer plan.UnfitFor) {
 	for ; d > 0; d -= lease / 8 {
 		b.pass(min(d, lease/8))
 		b.says("b", peer)
-		for _, w := range all[WriteLease](b) {
-			b.commit(w.Seq)
-		}
+		b.commitRenewals()
 	}
 }
 
 // says feeds a renewal.
 func (b *bench) says(id Incarnation, word plan.UnfitFor) {
-	b.v++
-	b.feed(LeaseSeen{Lease{ID: id, Replica: string(id), Duration: lease, Protocol: 3, Unfit: word, Version: b.v}})
+	b.feed(LeaseSeen{Lease{ID: id, Replica: string(id), Duration: lease, Protocol: 3, Unfit: word, Version: b.next()}})
 }
 
 // leads makes the machine the coordinator.
 func (b *bench) leads() {
-	b.v++
-	b.feed(LeadSeen{Lead{Holder: "a", Version: b.v}})
+	b.feed(LeadSeen{Lead{Holder: "a", Version: b.next()}})
 }
 
 // held feeds a record of any shard.
-func (b *bench) held(id string, holder, assignee Incarnation) {
+func (b *bench) held(shard string, holder, assignee Incarnation) {
 	b.t.Helper()
-	shard, err := keyspace.ParseShardID(id)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	b.v++
-	b.feed(ShardSeen{Shard{ID: shard, Holder: holder, Assignee: assignee, Epoch: 1, Floor: 1, Version: b.v}})
+	b.seen(Shard{ID: id(b.t, shard), Holder: holder, Assignee: assignee, Epoch: 1})
 }
 
 func TestAShardIsClaimedOnlyAfterItsClusterWasLookedAtAndCanBeUsed(t *testing.T) {
@@ -194,7 +186,6 @@ func TestACoordinatorThatHasNotMetAClusterMovesNothingForBalance(t *testing.T) {
 	}
 }
 
-// Nobody looks at a cluster that is gone, so nobody would say that it is well when it comes back.
 // Replicas meet a cluster that is added at different times. What the first ones to meet it may have to take is no
 // reason to take anything else from them.
 func TestNothingMovesForBalanceWhileReplicasMeetACluster(t *testing.T) {
@@ -256,6 +247,7 @@ func TestNothingMovesForBalanceWhileReplicasGiveAClusterUp(t *testing.T) {
 	t.Error("b alone serves a cluster for good, and nothing else moves away from it")
 }
 
+// Nobody looks at a cluster that is gone, so nobody would say that it is well when it comes back.
 func TestAClusterThatWasRemovedWhileItCouldNotBeUsedIsLookedAtAnewWhenItComesBack(t *testing.T) {
 	b := newBench(t)
 	b.feed(Health{Cluster: "west"})
@@ -350,14 +342,30 @@ func TestAReplicaThatMayClaimAgainSaysSoAtOnce(t *testing.T) {
 	}
 }
 
-func TestAHolderWhoseLeaseCannotBeMadeHoldsUpNoOtherMoves(t *testing.T) {
+// lopsided returns the coordinator, which holds all four shards of east. Whoever holds west has no Lease.
+func lopsided(t *testing.T, ofWest Incarnation) *bench {
 	b := newBench(t)
 	b.leads()
-	b.feed(Clusters{Bits: map[keyspace.ClusterName]int{"west": 0, "east": 2}})
-	b.held("west/", "NONE", "a") // typed by hand
+	b.feed(Clusters{Bits: map[keyspace.ClusterName]int{"west": 0, east: 2}})
+	b.held("west/", ofWest, "a")
 	for _, shard := range []string{"east/00", "east/01", "east/10", "east/11"} {
 		b.held(shard, "a", "a")
 	}
+	return b
+}
+
+// evens checks that some of east is planned for b.
+func (b *bench) evens() {
+	b.t.Helper()
+	if !slices.ContainsFunc(all[WriteAssignee](b), func(w WriteAssignee) bool {
+		return w.Assignee == "b" && w.ID.Cluster == east
+	}) {
+		b.t.Error("b gets nothing of what a has")
+	}
+}
+
+func TestAHolderWhoseLeaseCannotBeMadeHoldsUpNoOtherMoves(t *testing.T) {
+	b := lopsided(t, "NONE")      // typed by hand
 	b.feed(LeaseGone{ID: "NONE"}) // as a live read shows
 	b.live(lease, "")
 	seal := find[SealLease](b)
@@ -365,36 +373,15 @@ func TestAHolderWhoseLeaseCannotBeMadeHoldsUpNoOtherMoves(t *testing.T) {
 	none[WriteAssignee](b)
 	b.feed(Written{Seq: seal.Seq, Outcome: Rejected, Cause: Refused})
 	b.pass(b.r.cfg.PlanEvery)
-	for _, w := range all[WriteAssignee](b) {
-		if w.Assignee == "b" && w.ID.Cluster == "east" {
-			return
-		}
-	}
-	t.Error("b gets nothing of what a has")
+	b.evens()
 }
 
 // A record may name a holder whose Lease can't be judged: one of another fleet, or of another program.
 func TestAHolderWhoseLeaseNobodyFindsHoldsUpNoOtherMoves(t *testing.T) {
-	b := newBench(t)
-	b.leads()
-	b.feed(Clusters{Bits: map[keyspace.ClusterName]int{"west": 0, "east": 2}})
-	b.held("west/", "x", "x")
-	for _, shard := range []string{"east/00", "east/01", "east/10", "east/11"} {
-		b.held(shard, "a", "a")
-	}
-	for range 2 {
-		b.says("b", "")
-		b.live(lease/2, "")
-	}
+	b := lopsided(t, "x")
+	b.live(3*lease, "")
 	none[SealLease](b)
-	b.live(2*lease, "")
-	none[SealLease](b)
-	for _, w := range all[WriteAssignee](b) {
-		if w.Assignee == "b" && w.ID.Cluster == "east" {
-			return
-		}
-	}
-	t.Error("b gets nothing of what a has")
+	b.evens()
 }
 
 // A coordinator whose watch of the Leases stands still plans the same move to it again and again.
@@ -428,8 +415,7 @@ func TestAReplicaSaysThatItDoesNotKnowAClusterEachTimeItsRecordsComeBack(t *test
 		if b.r.fit.word != "east" {
 			t.Errorf("says that it is unfit for %q, want east", b.r.fit.word)
 		}
-		b.v++
-		b.feed(ShardGone{ID: id(t, "east/"), Version: b.v})
+		b.feed(ShardGone{ID: id(t, "east/"), Version: b.next()})
 		if b.r.fit.word != "" {
 			t.Errorf("says %q of a cluster that no record names", b.r.fit.word)
 		}
@@ -450,8 +436,7 @@ func TestAPlannedShardIsFilledWhenTheWaitAfterTroubleIsOver(t *testing.T) {
 func TestAWarmUpThatHangsHasLessTimeOnceItsClusterCanBeFilled(t *testing.T) {
 	b := newBench(t)
 	b.feed(Clusters{Bits: map[keyspace.ClusterName]int{"west": 1}})
-	b.v++
-	b.laid(Layout{Cluster: "west", Generation: 1, Prefixes: keyspace.Partition(1), Version: b.v})
+	b.laid(Layout{Cluster: "west", Generation: 1, Prefixes: keyspace.Partition(1), Version: b.next()})
 	b.held("west/0", "a", "a")
 	b.live(b.r.cfg.FillTimeout+lease/8, "west") // from now on there is twice the time
 	b.held("west/1", "a", "a")
@@ -468,8 +453,7 @@ func TestAnOrphanThatAPlanLeavesForLaterIsClaimedThen(t *testing.T) {
 	b := newBench(t)
 	b.says("b", "west")
 	b.coordinates()
-	b.v++
-	b.feed(ShardSeen{Shard{ID: west, Version: b.v}})
+	b.feed(ShardSeen{Shard{ID: west, Version: b.next()}})
 	b.feed(Health{Cluster: "west", Usable: true}) // else the claim waits for that first
 	b.pass(b.r.cfg.PlanEvery)
 	b.pass(b.r.cfg.PlanEvery)
@@ -502,8 +486,7 @@ func TestAClusterGetsItsRecordsOnceAReplicaCanServeIt(t *testing.T) {
 	b.feed(Clusters{Bits: map[keyspace.ClusterName]int{"west": 0, east: 0}})
 	b.says("b", "east")
 	b.feed(Health{Cluster: east})
-	b.v++
-	b.feed(LayoutSeen{Layout{Cluster: east, Generation: 1, Prefixes: keyspace.Partition(0), Version: b.v}})
+	b.feed(LayoutSeen{Layout{Cluster: east, Generation: 1, Prefixes: keyspace.Partition(0), Version: b.next()}})
 	b.pass(b.r.cfg.PlanEvery)
 	b.pass(b.r.cfg.PlanEvery)
 	b.out = nil
@@ -533,8 +516,7 @@ func TestNobodyWaitsAfterTroubleOnceTheOnlyOtherIsDead(t *testing.T) {
 		b.feed(Health{Cluster: "west", Usable: true})
 	}
 	b.live(lease/4, "")
-	b.v++
-	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Protocol: 3, Sealed: true, Version: b.v}})
+	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Protocol: 3, Sealed: true, Version: b.next()}})
 	b.pass(b.r.cfg.PlanEvery)
 	b.feed(Health{Cluster: "west", Usable: true})
 	if w := find[WriteShard](b); w.Kind != ClaimDead || w.Shard.Holder != "a" {
@@ -546,8 +528,7 @@ func TestASecondBurialEndsToo(t *testing.T) {
 	b := newBench(t)
 	for range 2 {
 		b.seen(Shard{Assignee: "b", Holder: "b", Epoch: 1})
-		b.v++
-		b.feed(ShardGone{ID: west, Version: b.v})
+		b.feed(ShardGone{ID: west, Version: b.next()})
 		b.live(b.r.cfg.BuryTime+lease/4, "")
 		if left := b.r.shards[west].freeAt; left != (Instant{}) {
 			t.Errorf("waits until %v, and it is %v", left, b.now)
@@ -559,8 +540,7 @@ func TestTheMachineWakesUpWhenABurialEnds(t *testing.T) {
 	b := newBench(t)
 	b.pass(lease / 8) // so that no renewal is due at that time
 	b.seen(Shard{Assignee: "b", Holder: "b", Epoch: 1})
-	b.v++
-	b.feed(ShardGone{ID: west, Version: b.v})
+	b.feed(ShardGone{ID: west, Version: b.next()})
 	free := b.now.Add(b.r.cfg.BuryTime)
 	b.live(b.r.cfg.BuryTime-lease/100, "")
 	if at := b.r.Wake(); at > free.Mono {

@@ -18,7 +18,7 @@ func TestAHistoryThatCannotFollowEndsTheIncarnation(t *testing.T) {
 	}{
 		{"a live read that misses a write", func(*bench) Input { return WentBack{"lease a is at version 1"} }, true},
 		{"our lease with an earlier renewal", func(b *bench) Input {
-			b.renewed(4 * time.Second)
+			b.live(4*time.Second, "")
 			return LeaseSeen{Lease{ID: "a", Renewal: 1, Version: 1000}}
 		}, true},
 		{"our lease with a label", func(b *bench) Input {
@@ -92,9 +92,7 @@ func TestWhatWentBackIsWatchedForALeaseDurationAndClaimedAboveAllThatWasKnown(t 
 		none[WriteShard](b)
 		b.pass(lease / 10)
 	}
-	for _, w := range all[WriteLease](b) {
-		b.commit(w.Seq)
-	}
+	b.commitRenewals()
 	b.pass(lease / 10)
 	if got := find[WriteShard](b); got.Shard.Epoch <= 1<<50 {
 		t.Errorf("it claims at epoch %d, want one above all that was known", got.Shard.Epoch)
@@ -126,8 +124,7 @@ func TestAFirstIncarnationClaimsNothingThatWasThereForALeaseDurationUnlessAllHav
 			true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			b := &bench{t: t, r: New(DefaultConfig("a", "a", lease), nil),
-				now: Instant{Mono: time.Hour, Wall: time.Hour}, v: 100}
+			b := begin(t, nil)
 			b.feed(LeadSeen{Lead{Holder: "a", Floor: 1 << 40, Version: 2}})
 			for _, in := range c.found {
 				b.feed(in)
@@ -136,9 +133,7 @@ func TestAFirstIncarnationClaimsNothingThatWasThereForALeaseDurationUnlessAllHav
 			b.feed(Synced{})
 			claimed := 0
 			for step := range 6 {
-				for _, w := range all[WriteLease](b) {
-					b.commit(w.Seq)
-				}
+				b.commitRenewals()
 				for range all[WriteShard](b) {
 					if claimed++; c.waits && step < 5 {
 						t.Fatalf("it claims %d fifths of a lease after it began", step)
@@ -182,8 +177,7 @@ func TestARecordThatAppearsWithAnEpochFromBeforeIsClaimedAboveARaisedFloor(t *te
 		{"claimed meanwhile, or by a clock that is ahead", 1 << 40, 1 << 40},
 	} {
 		t.Run(c.what, func(t *testing.T) {
-			b := &bench{t: t, r: New(DefaultConfig("a", "a", lease), nil),
-				now: Instant{Mono: time.Hour, Wall: time.Hour}, v: 100}
+			b := begin(t, nil)
 			b.feed(LeadSeen{Lead{Holder: "a", Floor: 400, Version: 2}})
 			b.laid(Layout{Cluster: "west", Generation: 1, Prefixes: keyspace.Partition(0), Version: 3})
 			b.feed(Clusters{Bits: map[keyspace.ClusterName]int{"west": 0}})
@@ -210,7 +204,8 @@ func TestAnOrphanFallsToAReplicaThatNeedNotWait(t *testing.T) {
 			b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Version: 900, Fresh: true}})
 			b.seen(Shard{Assignee: assignee, Epoch: 5}) // nobody holds it, and a has four others
 			for _, prefix := range keyspace.Partition(2) {
-				b.record(keyspace.ShardID{Cluster: "north", Prefix: prefix}, Shard{Assignee: "a", Holder: "a", Epoch: 3})
+				id := keyspace.ShardID{Cluster: "north", Prefix: prefix}
+				b.seen(Shard{ID: id, Assignee: "a", Holder: "a", Epoch: 3})
 			}
 			b.feed(Clusters{Bits: map[keyspace.ClusterName]int{"west": 0, "north": 2}})
 			b.pass(time.Second)
@@ -232,8 +227,7 @@ func TestAProcessThatHasFollowedAnotherHistoryWaitsForAllThatItFinds(t *testing.
 		"nobody has held it": {ID: west, Assignee: "a", Floor: 1, Version: 50},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := &bench{t: t, r: New(DefaultConfig("a", "a", lease), &Memory{another: true}),
-				now: Instant{Mono: time.Hour, Wall: time.Hour}, v: 100}
+			b := begin(t, &Memory{another: true})
 			if found.Epoch == 0 {
 				b.feed(LeaseSeen{Lease{ID: "b", Version: 40}})
 			}
@@ -248,12 +242,11 @@ func TestAProcessThatHasFollowedAnotherHistoryWaitsForAllThatItFinds(t *testing.
 			}
 		})
 	}
-	b := &bench{t: t, r: New(DefaultConfig("a", "a", lease), &Memory{another: true}),
-		now: Instant{Mono: time.Hour, Wall: time.Hour}, v: 100}
+	b := begin(t, &Memory{another: true})
 	if b.feed(Synced{}); b.r.empty {
 		t.Error("it founds a fleet where nothing is")
 	}
-	b = &bench{t: t, r: New(DefaultConfig("a", "a", lease), nil), now: Instant{Mono: time.Hour, Wall: time.Hour}, v: 100}
+	b = begin(t, nil)
 	b.feed(LayoutSeen{divided(1, 50)})
 	if b.feed(Synced{}); b.r.empty {
 		t.Error("it founds a fleet where a layout is")

@@ -25,10 +25,26 @@ func divided(generation uint32, v Version) Layout {
 	return Layout{Cluster: "west", Generation: generation, Prefixes: keyspace.Partition(1), UID: "u1", Version: v}
 }
 
+// of is that layout, of the cluster with that UID.
+func of(uid string, l Layout) Layout {
+	l.UID = uid
+	return l
+}
+
+// cluster is the only one that there is.
+func cluster(name keyspace.ClusterName, bits int, uid string) Clusters {
+	return Clusters{Bits: map[keyspace.ClusterName]int{name: bits}, UIDs: map[keyspace.ClusterName]string{name: uid}}
+}
+
+// twoNames are names of one cluster.
+var twoNames = Clusters{
+	Bits: map[keyspace.ClusterName]int{"east": 0, "west": 0},
+	UIDs: map[keyspace.ClusterName]string{"east": "u1", "west": "u1"},
+}
+
 // coordinates makes the machine the coordinator, of a fleet that it has looked at for long enough, and has it plan.
 func (b *bench) coordinates() {
-	b.v++
-	lead := Lead{Holder: "a", Floor: 1 << 40, Version: b.v}
+	lead := Lead{Holder: "a", Floor: 1 << 40, Version: b.next()}
 	b.feed(LeadSeen{lead})
 	b.r.founded, b.r.replan = true, true
 	b.pass(b.r.cfg.PlanEvery)
@@ -37,10 +53,10 @@ func (b *bench) coordinates() {
 	}
 }
 
-func (b *bench) shows(t *testing.T, text string, s Shard) {
-	t.Helper()
-	b.v++
-	s.ID, s.Version = id(t, text), b.v
+// shows feeds a record as it is: without a floor, it is one that a user made.
+func (b *bench) shows(text string, s Shard) {
+	b.t.Helper()
+	s.ID, s.Version = id(b.t, text), b.next()
 	b.feed(ShardSeen{s})
 }
 
@@ -122,7 +138,7 @@ func TestNoRecordIsClaimedBesideOneThatMayStillBeServed(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBench(t)
-			b.shows(t, "west/0", c.other)
+			b.shows("west/0", c.other)
 			b.seen(Shard{Assignee: "a", Epoch: c.epoch})
 			if got := len(all[WriteShard](b)) > 0; got != c.claims {
 				t.Errorf("it is claimed: %v, want %v", got, c.claims)
@@ -141,13 +157,13 @@ func TestWhatALayoutDoesNotListIsRetiredByWhoHoldsItAndElseByTheCoordinator(t *t
 	if got.Kind != Retire || !got.Shard.Retired || got.Shard.Holder != "" || got.Shard.Epoch != 1 {
 		t.Errorf("its holder writes %+v", got)
 	}
-	b.shows(t, "west/", Shard{Assignee: "a", Floor: 1, Retired: true})
+	b.shows("west/", Shard{Assignee: "a", Floor: 1, Retired: true})
 	none[WriteShard](b)
 
 	b = newBench(t)
 	b.coordinates()
-	b.shows(t, "west/1", Shard{Assignee: "a", Holder: "b", Epoch: 2})
-	b.shows(t, "west/0", Shard{Assignee: "a"})
+	b.shows("west/1", Shard{Assignee: "a", Holder: "b", Epoch: 2})
+	b.shows("west/0", Shard{Assignee: "a"})
 	b.pass(b.r.cfg.PlanEvery)
 	retired := all[WriteShard](b)
 	if len(retired) != 1 || retired[0].Kind != Retire || retired[0].Shard.ID != id(t, "west/0") {
@@ -162,16 +178,16 @@ func TestARecordIsMadeOnlyWhenWhatOverlapsItCanNeverBeServedAgain(t *testing.T) 
 		made  int
 	}{
 		{"nothing does", func(b *bench) {}, 2},
-		{"one is held", func(b *bench) { b.shows(t, "west/", Shard{Holder: "b", Epoch: 3}) }, 0},
-		{"one isn't retired yet", func(b *bench) { b.shows(t, "west/00", Shard{Epoch: 3}) }, 1},
-		{"one was retired", func(b *bench) { b.shows(t, "west/", Shard{Epoch: 3, Retired: true}) }, 2},
+		{"one is held", func(b *bench) { b.shows("west/", Shard{Holder: "b", Epoch: 3}) }, 0},
+		{"one isn't retired yet", func(b *bench) { b.shows("west/00", Shard{Epoch: 3}) }, 1},
+		{"one was retired", func(b *bench) { b.shows("west/", Shard{Epoch: 3, Retired: true}) }, 2},
 		{"one was deleted just now", func(b *bench) {
-			b.shows(t, "west/", Shard{Epoch: 3})
+			b.shows("west/", Shard{Epoch: 3})
 			b.feed(ShardGone{ID: west, Asked: b.now.Add(1)})
 		}, 0},
 		{"one that replaces another that was deleted just now was retired", func(b *bench) {
-			b.shows(t, "west/", Shard{Epoch: 3, UID: "1"})
-			b.shows(t, "west/", Shard{Retired: true, UID: "2"})
+			b.shows("west/", Shard{Epoch: 3, UID: "1"})
+			b.shows("west/", Shard{Retired: true, UID: "2"})
 		}, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -203,7 +219,7 @@ func TestNoRecordIsMadeBesideOneThatIsBeingMade(t *testing.T) {
 	if missing := b.r.missing(); len(missing) > 0 {
 		t.Errorf("%v is to be made beside %s", missing, west)
 	}
-	b.shows(t, "west/", Shard{Retired: true})
+	b.shows("west/", Shard{Retired: true})
 	if missing := b.r.missing(); len(missing) != 2 {
 		t.Errorf("%v is to be made once %s is retired, want both halves", missing, west)
 	}
@@ -219,9 +235,7 @@ func TestAFounderWaitsBesideAReplicaThatKnowsNoLayouts(t *testing.T) {
 	if made := all[CreateShard](b); len(made) > 0 {
 		t.Errorf("%v is made at once", made)
 	}
-	for range 5 {
-		b.renewed(lease / 2)
-	}
+	b.live(5*lease/2, "")
 	b.coordinates()
 	if made := all[CreateShard](b); len(made) != 1 {
 		t.Errorf("%v is made after %v, want one record", made, b.r.cfg.BuryTime)
@@ -232,10 +246,8 @@ func TestAFounderWaitsBesideAReplicaThatKnowsNoLayouts(t *testing.T) {
 func TestAClusterMadeAnewIsDividedOnceItCanBeUsed(t *testing.T) {
 	b := newBench(t)
 	b.feed(LayoutGone{Cluster: "west"})
-	b.feed(Clusters{Bits: map[keyspace.ClusterName]int{"west": 1}, UIDs: map[keyspace.ClusterName]string{"west": "u1"}})
-	l := divided(1, 50)
-	l.UID = "u0"
-	b.laid(l)
+	b.feed(cluster("west", 1, "u1"))
+	b.laid(of("u0", divided(1, 50)))
 	b.feed(Health{Cluster: "west"})
 	b.coordinates()
 	if writes := all[WriteLayout](b); len(writes) > 0 {
@@ -255,7 +267,6 @@ func TestTheCoordinatorDividesClusters(t *testing.T) {
 		}
 		return all
 	}
-	given := Clusters{Bits: map[keyspace.ClusterName]int{"west": 1}, UIDs: map[keyspace.ClusterName]string{"west": "u1"}}
 	for _, c := range []struct {
 		name   string
 		before func(b *bench)
@@ -267,66 +278,55 @@ func TestTheCoordinatorDividesClusters(t *testing.T) {
 			b.feed(LeaseSeen{Lease{ID: "old", Replica: "old", Duration: lease, Version: 1}})
 		}, nil},
 		{"one whose layout was deleted, by what is held", func(b *bench) {
-			b.shows(t, "west/0", Shard{Epoch: 7})
-			b.shows(t, "west/00", Shard{Holder: "b", Epoch: 3})
-			b.shows(t, "west/1", Shard{Epoch: 3})
+			b.shows("west/0", Shard{Epoch: 7})
+			b.shows("west/00", Shard{Holder: "b", Epoch: 3})
+			b.shows("west/1", Shard{Epoch: 3})
 		}, &Layout{Generation: 1, Prefixes: prefixes("00", "01", "1"), UID: "u1"}},
-		{"not by what was made by hand", func(b *bench) { b.shows(t, "west/00", Shard{}) },
+		{"not by what was made by hand", func(b *bench) { b.shows("west/00", Shard{}) },
 			&Layout{Generation: 1, Prefixes: keyspace.Partition(1), UID: "u1"}},
 		{"in the generation of what is held", func(b *bench) {
-			b.shows(t, "west/0@3", Shard{Holder: "b", Epoch: 3})
-			b.shows(t, "west/1", Shard{Epoch: 3, Retired: true})
+			b.shows("west/0@3", Shard{Holder: "b", Epoch: 3})
+			b.shows("west/1", Shard{Epoch: 3, Retired: true})
 		}, &Layout{Generation: 3, Prefixes: keyspace.Partition(1), UID: "u1"}},
 		{"around what was retired", func(b *bench) {
-			b.shows(t, "west/0", Shard{Epoch: 3, Retired: true})
-			b.shows(t, "west/1", Shard{Holder: "b", Epoch: 3})
+			b.shows("west/0", Shard{Epoch: 3, Retired: true})
+			b.shows("west/1", Shard{Holder: "b", Epoch: 3})
 		}, &Layout{Generation: 1, Prefixes: prefixes("00", "01", "1"), UID: "u1"}},
 		{"anew, if a record was retired that it lists", func(b *bench) {
 			b.laid(divided(1, 50))
-			b.shows(t, "west/0", Shard{Epoch: 3, Retired: true})
+			b.shows("west/0", Shard{Epoch: 3, Retired: true})
 		}, &Layout{Generation: 2, Prefixes: keyspace.Partition(1), UID: "u1"}},
 		{"anew, in a generation that no record has, if somebody made one of the last", func(b *bench) {
 			b.laid(divided(1, 50))
-			b.shows(t, "west/0", Shard{Epoch: 3, Retired: true})
-			b.shows(t, "west/1@2", Shard{Retired: true})
-			b.shows(t, "west/1@999999999", Shard{})
+			b.shows("west/0", Shard{Epoch: 3, Retired: true})
+			b.shows("west/1@2", Shard{Retired: true})
+			b.shows("west/1@999999999", Shard{})
 		}, &Layout{Generation: 3, Prefixes: keyspace.Partition(1), UID: "u1"}},
-		{"whose UID wasn't known", func(b *bench) {
-			l := divided(1, 50)
-			l.UID = ""
-			b.laid(l)
-		}, &Layout{Generation: 1, Prefixes: keyspace.Partition(1), UID: "u1"}},
+		{"whose UID wasn't known", func(b *bench) { b.laid(of("", divided(1, 50))) },
+			&Layout{Generation: 1, Prefixes: keyspace.Partition(1), UID: "u1"}},
 		{"that was made anew", func(b *bench) {
-			l := divided(1, 50)
-			l.UID = "u0"
-			b.laid(l)
-			b.shows(t, "west/0", Shard{Epoch: 3})
+			b.laid(of("u0", divided(1, 50)))
+			b.shows("west/0", Shard{Epoch: 3})
 		}, &Layout{Generation: 2, Prefixes: keyspace.Partition(1), UID: "u1"}},
 		{"that this replica knew, and can't use, while others know the one that was made anew", func(b *bench) {
-			l := divided(1, 50)
-			l.UID = "u2"
-			b.laid(l)
-			b.shows(t, "west/0", Shard{Epoch: 3})
+			b.laid(of("u2", divided(1, 50)))
+			b.shows("west/0", Shard{Epoch: 3})
 			b.feed(Health{Cluster: "west"})
 		}, nil},
 		{"that was made anew, not before the old one is given up", func(b *bench) {
-			l := divided(1, 50)
-			l.UID = "u0"
-			b.laid(l)
-			b.shows(t, "west/0", Shard{Holder: "b", Epoch: 3})
+			b.laid(of("u0", divided(1, 50)))
+			b.shows("west/0", Shard{Holder: "b", Epoch: 3})
 		}, nil},
 		{"that was made anew, at once if the old one's holder can't serve it", func(b *bench) {
-			l := divided(1, 50)
-			l.UID = "u0"
-			b.laid(l)
-			b.shows(t, "west/0", Shard{Holder: "b", Epoch: 3})
+			b.laid(of("u0", divided(1, 50)))
+			b.shows("west/0", Shard{Holder: "b", Epoch: 3})
 			b.says("b", "west")
 		}, &Layout{Generation: 2, Prefixes: keyspace.Partition(1), UID: "u1"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBench(t)
 			b.feed(LayoutGone{Cluster: "west"})
-			b.feed(given)
+			b.feed(cluster("west", 1, "u1"))
 			c.before(b)
 			b.coordinates()
 			writes := all[WriteLayout](b)
@@ -357,10 +357,6 @@ func TestTheCoordinatorDividesClusters(t *testing.T) {
 }
 
 func TestAClusterIsServedUnderOneOfItsNames(t *testing.T) {
-	two := Clusters{
-		Bits: map[keyspace.ClusterName]int{"east": 0, "west": 0},
-		UIDs: map[keyspace.ClusterName]string{"east": "u1", "west": "u1"},
-	}
 	layout := func(c keyspace.ClusterName, v Version) LayoutSeen {
 		return LayoutSeen{Layout{Cluster: c, Generation: 1, Prefixes: keyspace.Partition(0), UID: "u1", Version: v}}
 	}
@@ -370,15 +366,15 @@ func TestAClusterIsServedUnderOneOfItsNames(t *testing.T) {
 		given  Clusters
 		served string
 	}{
-		{"the first", nil, two, "east"},
-		{"the one that has a layout", []Input{layout("west", 50)}, two, "west"},
-		{"the first of two that have", []Input{layout("west", 50), layout("east", 51)}, two, "east"},
+		{"the first", nil, twoNames, "east"},
+		{"the one that has a layout", []Input{layout("west", 50)}, twoNames, "west"},
+		{"the first of two that have", []Input{layout("west", 50), layout("east", 51)}, twoNames, "east"},
 		{"one that isn't known here, while somebody serves it", []Input{
 			layout("west", 50), ShardSeen{Shard{ID: west, Holder: "b", Epoch: 3, Floor: 1, Version: 60}},
-		}, Clusters{Bits: map[keyspace.ClusterName]int{"east": 0}, UIDs: map[keyspace.ClusterName]string{"east": "u1"}}, ""},
+		}, cluster("east", 0, "u1"), ""},
 		{"not one that nobody serves", []Input{
 			layout("west", 50), ShardSeen{Shard{ID: west, Epoch: 3, Floor: 1, Version: 60}},
-		}, Clusters{Bits: map[keyspace.ClusterName]int{"east": 0}, UIDs: map[keyspace.ClusterName]string{"east": "u1"}},
+		}, cluster("east", 0, "u1"),
 			"east"},
 		{"one that doesn't tell its UID, while its layout does", []Input{layout("east", 50), layout("west", 51)}, Clusters{
 			Bits: map[keyspace.ClusterName]int{"east": 0, "west": 0},
@@ -411,10 +407,7 @@ func TestWhatIsServedUnderAnotherNameIsNotClaimed(t *testing.T) {
 			Version: Version(50 + i)}})
 	}
 	b.feed(ShardSeen{Shard{ID: west, Holder: "b", Epoch: 1000, Floor: 1, Version: 70}})
-	b.feed(Clusters{
-		Bits: map[keyspace.ClusterName]int{"east": 0, "west": 0},
-		UIDs: map[keyspace.ClusterName]string{"east": "u1", "west": "u1"},
-	})
+	b.feed(twoNames)
 	east := keyspace.ShardID{Cluster: "east"}
 	b.feed(ShardSeen{Shard{ID: east, Assignee: b.r.cfg.ID, Epoch: 2000, Floor: 1, Version: 71}})
 	none[WriteShard](b)
@@ -430,7 +423,7 @@ func TestAClaimIsAboveTheEpochsUnderOtherNames(t *testing.T) {
 	for i, c := range []keyspace.ClusterName{"east", "west"} {
 		b.feed(LayoutSeen{Layout{Cluster: c, Generation: 1, Prefixes: keyspace.Partition(i), UID: "u1", Version: 50}})
 	}
-	b.feed(Clusters{Bits: map[keyspace.ClusterName]int{"east": 0}, UIDs: map[keyspace.ClusterName]string{"east": "u1"}})
+	b.feed(cluster("east", 0, "u1"))
 	const first = 1000
 	west := func(p keyspace.Prefix, epoch Epoch) ShardSeen {
 		return ShardSeen{Shard{ID: keyspace.ShardID{Cluster: "west", Prefix: p}, Epoch: epoch, Floor: 1, Version: 70}}
@@ -490,7 +483,7 @@ func newSizing(t *testing.T) *bench {
 	b := newBench(t)
 	b.r.cfg.ObjectsPerShard = 100
 	b.feed(LayoutGone{Cluster: "west"})
-	b.feed(Clusters{Bits: map[keyspace.ClusterName]int{"west": 3}, UIDs: map[keyspace.ClusterName]string{"west": "u1"}})
+	b.feed(cluster("west", 3, "u1"))
 	return b
 }
 
@@ -503,12 +496,8 @@ func TestObjectsAreCountedWhereNothingSaysHowAClusterIsDivided(t *testing.T) {
 	}{
 		{"a new one", func(b *bench) {}, 0, true},
 		{"one that has a layout", func(b *bench) { b.laid(divided(1, 50)) }, 0, false},
-		{"one whose layout was deleted", func(b *bench) { b.shows(t, "west/0", Shard{Holder: "b", Epoch: 3}) }, 5, false},
-		{"one that was made anew", func(b *bench) {
-			l := divided(1, 50)
-			l.UID = "u0"
-			b.laid(l)
-		}, 0, true},
+		{"one whose layout was deleted", func(b *bench) { b.shows("west/0", Shard{Holder: "b", Epoch: 3}) }, 5, false},
+		{"one that was made anew", func(b *bench) { b.laid(of("u0", divided(1, 50))) }, 0, true},
 		{"one that version 1 may still serve", func(b *bench) {
 			b.feed(LeaseSeen{Lease{ID: "old", Replica: "old", Duration: lease, Version: 1}})
 		}, 0, false},
@@ -536,7 +525,7 @@ func TestWhatWasCountedOfAnotherClusterOfThatNameCountsForNothing(t *testing.T) 
 	b := newSizing(t)
 	b.coordinates()
 	find[Count](b)
-	b.feed(Clusters{Bits: map[keyspace.ClusterName]int{"west": 3}, UIDs: map[keyspace.ClusterName]string{"west": "u2"}})
+	b.feed(cluster("west", 3, "u2"))
 	b.feed(Counted{Cluster: "west", UID: "u1", Objects: 1})
 	b.pass(b.r.cfg.PlanEvery)
 	none[WriteLayout](b)

@@ -42,9 +42,16 @@ func newBench(t *testing.T) *bench {
 	return newBenchAt(t, time.Millisecond)
 }
 
+// begin returns a machine that has seen nothing yet.
+func begin(t *testing.T, memory *Memory) *bench {
+	return &bench{t: t, r: New(DefaultConfig("a", "a", lease), memory), now: Instant{Mono: time.Hour, Wall: time.Hour},
+		v: 100}
+}
+
 func newBenchAt(t *testing.T, wall time.Duration) *bench {
 	t.Helper()
-	b := &bench{t: t, r: New(DefaultConfig("a", "a", lease), nil), now: Instant{Mono: time.Hour, Wall: wall}, v: 100}
+	b := begin(t, nil)
+	b.now.Wall = wall
 	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Protocol: 3, Version: 1}})
 	b.feed(LeadSeen{Lead{Holder: "b", Version: 2}})
 	b.laid(Layout{Cluster: "west", Generation: 1, Prefixes: keyspace.Partition(0), Version: 3})
@@ -105,9 +112,21 @@ func (b *bench) laid(l Layout) {
 	b.feed(LayoutSeen{l})
 }
 
-func (b *bench) commit(seq uint64) {
+// next is the version of the next write.
+func (b *bench) next() Version {
 	b.v++
-	b.feed(Written{Seq: seq, Outcome: Committed, Version: b.v})
+	return b.v
+}
+
+func (b *bench) commit(seq uint64) {
+	b.feed(Written{Seq: seq, Outcome: Committed, Version: b.next()})
+}
+
+// commitRenewals commits the renewals that were sent.
+func (b *bench) commitRenewals() {
+	for _, w := range all[WriteLease](b) {
+		b.commit(w.Seq)
+	}
 }
 
 func (b *bench) pass(d time.Duration) {
@@ -115,22 +134,13 @@ func (b *bench) pass(d time.Duration) {
 	b.feed(Tick{})
 }
 
-// seen feeds a record, as the watch would.
+// seen feeds a record, as the watch would: that of west, unless it names another shard.
 func (b *bench) seen(s Shard) {
-	b.v++
-	s.ID, s.Version = west, b.v
-	if s.Floor == 0 {
-		s.Floor = 1
+	if s.ID == (keyspace.ShardID{}) {
+		s.ID = west
 	}
+	s.Floor, s.Version = max(s.Floor, 1), b.next()
 	b.feed(ShardSeen{s})
-}
-
-// renewed lets the machine's lease, and the peer's, be renewed.
-func (b *bench) renewed(d time.Duration) {
-	b.now = b.now.Add(d)
-	b.v++
-	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Protocol: 3, Version: b.v}})
-	b.commit(find[WriteLease](b).Seq)
 }
 
 // served brings the machine to serve the shard, under epoch 1.
@@ -218,8 +228,7 @@ func TestR1ARenewalThatWasSentTwiceCountsFromTheFirstTimeOnceItIsSeen(t *testing
 	b.feed(Written{Seq: first.Seq, Outcome: Unknown})
 	b.pass(time.Second)
 	again := find[WriteLease](b)
-	b.v++
-	b.feed(LeaseSeen{Lease{ID: "a", Renewal: again.Lease.Renewal, Version: b.v}})
+	b.feed(LeaseSeen{Lease{ID: "a", Renewal: again.Lease.Renewal, Version: b.next()}})
 	want := sent.Add(8 * time.Second)
 	if got := b.r.ValidUntil(); got != want {
 		t.Errorf("valid until %v, want %v: nobody knows which of the two it was", got, want)
@@ -240,8 +249,7 @@ func TestR1WhatSomebodyElseWritesOnTheLeaseIsNoRenewal(t *testing.T) {
 	b.pass(4 * time.Second)
 	renewal := find[WriteLease](b)
 	b.feed(Written{Seq: renewal.Seq, Outcome: Unknown})
-	b.v++
-	b.feed(LeaseSeen{Lease{ID: "a", Renewal: renewal.Lease.Renewal - 1, Version: b.v}})
+	b.feed(LeaseSeen{Lease{ID: "a", Renewal: renewal.Lease.Renewal - 1, Version: b.next()}})
 	if got := b.r.ValidUntil(); got != until {
 		t.Errorf("valid until %v, want %v as before", got, until)
 	}
@@ -264,7 +272,7 @@ func TestALeaseThatIsSealedOrGoneIsALapseAtOnce(t *testing.T) {
 }
 
 func TestALeaseThatCannotBeCreatedInTimeIsGivenUpWithItsName(t *testing.T) {
-	b := &bench{t: t, r: New(DefaultConfig("a", "a", lease), nil), now: Instant{Mono: time.Hour, Wall: time.Hour}}
+	b := begin(t, nil)
 	b.feed(Tick{})
 	b.feed(Written{Seq: find[WriteLease](b).Seq, Outcome: Unknown})
 	b.pass(8*time.Second - 1)
@@ -304,7 +312,7 @@ func TestR2AGateOpensOnlyForARecordThatNamesTheReplica(t *testing.T) {
 func TestR2AShardIsClaimedOnlyFromNobodyOrFromASealedHolderOneEpochUp(t *testing.T) {
 	b := newBench(t)
 	b.seen(Shard{Assignee: "a", Holder: "b", Epoch: 7})
-	b.renewed(4 * time.Second)
+	b.live(4*time.Second, "")
 	none[WriteShard](b)
 	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Protocol: 3, Sealed: true, Version: 1000}})
 	claim := find[WriteShard](b)
@@ -317,21 +325,13 @@ func TestAClaimOnItsWayCountsInThePlansThatAreMadeMeanwhile(t *testing.T) {
 	b := newBench(t)
 	b.feed(Clusters{Bits: map[keyspace.ClusterName]int{"west": 3}})
 	b.feed(LeaseSeen{Lease{ID: "c", Replica: "c", Duration: lease, Version: 1}})
-	seen := func(id keyspace.ShardID, holder Incarnation) {
-		b.v++
-		b.feed(ShardSeen{Shard{ID: id, Version: b.v, Floor: 1, Epoch: 1, Holder: holder, Assignee: holder}})
-	}
 	var orphans []keyspace.ShardID
 	for i, holder := range []Incarnation{"a", "a", "b", "b", "c", "c", "c", "c"} {
-		prefix, err := keyspace.ParsePrefix(fmt.Sprintf("%03b", i))
-		if err != nil {
-			t.Fatal(err)
-		}
-		id := keyspace.ShardID{Cluster: "west", Prefix: prefix}
+		id := keyspace.ShardID{Cluster: "west", Prefix: keyspace.Partition(3)[i]}
 		if holder == "c" {
 			orphans = append(orphans, id)
 		}
-		seen(id, holder)
+		b.seen(Shard{ID: id, Assignee: holder, Holder: holder, Epoch: 1})
 	}
 	b.feed(LeaseSeen{Lease{ID: "c", Replica: "c", Duration: lease, Sealed: true, Version: 1000}})
 	b.planned()
@@ -345,7 +345,7 @@ func TestAClaimOnItsWayCountsInThePlansThatAreMadeMeanwhile(t *testing.T) {
 	b.v = 2000
 	for _, id := range slices.Backward(orphans) {
 		if !claims[id] {
-			seen(id, "b")
+			b.seen(Shard{ID: id, Assignee: "b", Holder: "b", Epoch: 1})
 			b.planned()
 			none[WriteShard](b)
 		}
@@ -404,16 +404,12 @@ func TestR3ALeaseThatWasNeverSeenRunsOutOnlySinceAReadShowedThatItIsMissing(t *t
 	if got := find[FindLease](b); got.ID != "c" {
 		t.Errorf("it looks for the lease of %s, want c's", got.ID)
 	}
-	pass := func(times int) {
-		for range times {
-			b.renewed(4 * time.Second)
-			none[SealLease](b)
-		}
-	}
-	pass(4)
+	b.live(2*lease, "")
+	none[SealLease](b)
 	b.feed(LeaseGone{"c"})
-	pass(2)
-	b.pass(2 * time.Second)
+	b.live(lease-1, "")
+	none[SealLease](b)
+	b.pass(1)
 	b.pass(lease / 50)
 	if got := find[SealLease](b); got.ID != "c" || got.Base != 0 {
 		t.Errorf("it seals %+v, want c, where there is no lease", got)
@@ -422,15 +418,12 @@ func TestR3ALeaseThatWasNeverSeenRunsOutOnlySinceAReadShowedThatItIsMissing(t *t
 
 func TestR3ADeletedLeaseRunsOutAfterItsOwnDuration(t *testing.T) {
 	b := newBench(t)
-	b.v++
-	b.feed(LeaseSeen{Lease{ID: "c", Duration: 3 * lease, Version: b.v}})
+	b.feed(LeaseSeen{Lease{ID: "c", Duration: 3 * lease, Version: b.next()}})
 	b.seen(Shard{Assignee: "c", Holder: "c", Epoch: 7})
 	b.feed(LeaseGone{"c"})
-	for range 7 {
-		b.renewed(4 * time.Second)
-		none[SealLease](b)
-	}
-	b.pass(2 * time.Second)
+	b.live(3*lease-1, "")
+	none[SealLease](b)
+	b.pass(1)
 	b.pass(lease / 50)
 	if got := find[SealLease](b); got.ID != "c" || got.Base != 0 {
 		t.Errorf("it seals %+v, want c, where there is no lease", got)
@@ -448,9 +441,8 @@ func TestR4AHandoffOfUnknownOutcomeIsRepeatedAsItWasAndNothingIsServedMeanwhile(
 			b.feed(Drained{west})
 			first := find[WriteShard](b)
 			b.feed(Written{Seq: first.Seq, Outcome: outcome})
-			b.v++
 			// no successor now
-			b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Protocol: 3, Leaving: true, Version: b.v}})
+			b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Protocol: 3, Leaving: true, Version: b.next()}})
 			none[Activate](b)
 			b.pass(b.r.cfg.RetryEvery)
 			if diff := cmp.Diff(first, find[WriteShard](b)); diff != "" {
@@ -465,8 +457,7 @@ func TestR4AHandoffOfUnknownOutcomeIsRepeatedAsItWasAndNothingIsServedMeanwhile(
 // The handoff may be committed, so b's time runs from when its lease was gone.
 func TestR3ALeaseIsMissedThatGoesWhileAHandoffToItIsUnderWay(t *testing.T) {
 	b := newBench(t)
-	b.v++
-	b.feed(LeadSeen{Lead{Holder: "a", Version: b.v}}) // else that record names b, too
+	b.feed(LeadSeen{Lead{Holder: "a", Version: b.next()}}) // else that record names b, too
 	b.served()
 	b.seen(Shard{Assignee: "b", Holder: "a", Epoch: 1, Warm: "b"})
 	b.feed(Drained{west})
@@ -482,12 +473,10 @@ func TestR3ALeaseIsMissedThatGoesWhileAHandoffToItIsUnderWay(t *testing.T) {
 
 func TestALeavingReplicaDoesNotCoordinate(t *testing.T) {
 	b := newBench(t)
-	b.v++
-	b.feed(LeaseSeen{Lease{ID: "c", Replica: "c", Duration: lease, Protocol: 3, Version: b.v}})
+	b.feed(LeaseSeen{Lease{ID: "c", Replica: "c", Duration: lease, Protocol: 3, Version: b.next()}})
 	b.feed(Leave{})
-	b.v++
 	// it coordinated
-	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Protocol: 3, Sealed: true, Version: b.v}})
+	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Protocol: 3, Sealed: true, Version: b.next()}})
 	b.pass(b.r.cfg.PlanEvery)
 	none[WriteLead](b)
 }
@@ -515,15 +504,10 @@ func TestI5AShardThatIsToGoIsNotReportedOnUntilItsPlanIsCalledOff(t *testing.T) 
 	b.served()
 	b.seen(Shard{Assignee: "b", Holder: "a", Epoch: 1})
 	b.feed(Measured{ID: west, Objects: 7})
-	renew := func() {
-		for range 4 {
-			b.renewed(b.r.cfg.ReportEvery / 2)
-		}
-	}
-	renew()
+	b.live(2*b.r.cfg.ReportEvery, "")
 	none[WriteShard](b)
 	b.seen(Shard{Assignee: "a", Holder: "a", Epoch: 1})
-	renew()
+	b.live(2*b.r.cfg.ReportEvery, "")
 	if w := find[WriteShard](b); w.Kind != Report || w.Shard.Objects != 7 {
 		t.Errorf("the holder writes %+v, want a report of 7 objects", w)
 	}
@@ -534,9 +518,7 @@ func TestALoadThatTheRecordWouldNotShowIsNotReported(t *testing.T) {
 	b.served()
 	measured := func(load float64) []WriteShard {
 		b.feed(Measured{ID: west, Load: load})
-		for range 4 {
-			b.renewed(b.r.cfg.ReportEvery / 2)
-		}
+		b.live(2*b.r.cfg.ReportEvery, "")
 		return all[WriteShard](b)
 	}
 	if got := measured(0.0004); len(got) > 0 {
@@ -571,8 +553,7 @@ func TestAHolderTakesBackThatItsSuccessorIsWarmWhenThatIsGone(t *testing.T) {
 	b.feed(Warmed{west})
 	b.seen(Shard{Assignee: "a", Holder: "a", Epoch: 1, Warm: "b"}) // called off; b takes it back itself while it lives
 	none[WriteShard](b)
-	b.v++
-	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Protocol: 3, Leaving: true, Version: b.v}})
+	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Protocol: 3, Leaving: true, Version: b.next()}})
 	if w := find[WriteShard](b); w.Shard.Warm != "" || w.Shard.Holder != "a" || w.Shard.Epoch != 1 {
 		t.Errorf("the holder writes %+v", w)
 	}
@@ -611,8 +592,7 @@ func TestAFleetThatLeavesAtOnceMovesNothing(t *testing.T) {
 	b := newBench(t)
 	b.served()
 	b.feed(Leave{})
-	b.v++
-	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Protocol: 3, Leaving: true, Version: b.v}})
+	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Protocol: 3, Leaving: true, Version: b.next()}})
 	none[WriteAssignee](b)
 	find[Drain](b)
 	b.feed(Drained{west})
@@ -624,8 +604,7 @@ func TestAFleetThatLeavesAtOnceMovesNothing(t *testing.T) {
 func TestALeavingReplicaLeavesItToALeavingHolderToCallOffAMove(t *testing.T) {
 	b := newBench(t)
 	b.feed(LeaseSeen{Lease{ID: "c", Replica: "c", Duration: lease, Protocol: 3, Version: 3}}) // both can leave to it
-	b.v++
-	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Protocol: 3, Leaving: true, Version: b.v}})
+	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Protocol: 3, Leaving: true, Version: b.next()}})
 	b.seen(Shard{Assignee: "a", Holder: "b", Epoch: 1})
 	b.feed(Leave{})
 	none[WriteAssignee](b)
@@ -641,21 +620,19 @@ func TestARecordMadeAnewIsLeftAloneUntilItsOldHolderMustHaveSeenThat(t *testing.
 	anew := map[string]func(b *bench){
 		"the deletion was seen": func(b *bench) {
 			b.feed(ShardGone{ID: west, Asked: b.now.Add(1)})
-			b.v++ // the deletion's
-			b.seen(Shard{Assignee: "a", Floor: 1})
+			b.next() // the deletion's
+			b.seen(Shard{Assignee: "a"})
 		},
-		"only its end was seen": func(b *bench) { b.seen(Shard{Assignee: "a", Floor: 1}) },
+		"only its end was seen": func(b *bench) { b.seen(Shard{Assignee: "a"}) },
 	}
 	for name, happen := range anew {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
 			b.seen(Shard{Assignee: "b", Holder: "b", Epoch: 7})
 			happen(b)
-			for range 6 {
-				b.renewed(4 * time.Second)
-				none[WriteShard](b)
-			}
-			b.pass(b.r.cfg.BuryTime - 24*time.Second)
+			b.live(b.r.cfg.BuryTime-1, "")
+			none[WriteShard](b)
+			b.pass(1)
 			if got := find[WriteShard](b); got.Shard.Epoch != 8 {
 				t.Errorf("it claims at epoch %d, want above the old record's: 8", got.Shard.Epoch)
 			}
@@ -720,11 +697,9 @@ func TestI2ARecordThatIsMadeAnewStartsTwoBandsAboveAllThatIsKnownOfTheOldOne(t *
 	b.feed(LeadSeen{Lead{Holder: "a", Floor: floor, Version: b.v}})
 	b.seen(Shard{Assignee: "b", Holder: "b", Epoch: floor + 10})
 	b.feed(ShardGone{ID: west, Asked: b.now.Add(1)})
-	for range 6 {
-		b.renewed(4 * time.Second)
-		none[CreateShard](b)
-	}
-	b.pass(b.r.cfg.BuryTime - 24*time.Second)
+	b.live(b.r.cfg.BuryTime-1, "")
+	none[CreateShard](b)
+	b.pass(1)
 	b.feed(LeadFound{b.r.lead})
 	if got := find[CreateShard](b); got.Floor != floor+10+2*epochBand+1 {
 		t.Errorf("its first epoch is to be %d, want %d", got.Floor, floor+10+2*epochBand+1)
@@ -736,16 +711,14 @@ func TestNoFloorIsWrittenThatDoesNotCount(t *testing.T) {
 	b := newBench(t)
 	b.feed(LeadSeen{Lead{Holder: "a", Floor: 20, Version: b.v}})
 	b.seen(Shard{Assignee: "b", Holder: "b", Epoch: MaxFloor + 1000})
-	b.renewed(4 * time.Second)
+	b.live(4*time.Second, "")
 	raised := find[WriteLead](b)
 	if raised.Lead.Floor != MaxFloor {
 		t.Errorf("the floor is raised to %d, want %d", raised.Lead.Floor, MaxFloor)
 	}
 	b.commit(raised.Seq)
 	b.feed(ShardGone{ID: west, Asked: b.now.Add(1)})
-	for range 7 {
-		b.renewed(4 * time.Second)
-	}
+	b.live(28*time.Second, "")
 	b.feed(LeadFound{b.r.lead})
 	made := find[CreateShard](b)
 	if made.Floor != MaxFloor {
@@ -765,8 +738,7 @@ func TestNoFloorIsWrittenThatDoesNotCount(t *testing.T) {
 func TestI2ACoordinatorMakesRecordsAboveTheFloorThatALiveReadShows(t *testing.T) {
 	b := newBench(t)
 	b.feed(LeadSeen{Lead{Holder: "a", Floor: 20, Version: b.v}})
-	b.pass(time.Second)
-	b.renewed(4 * time.Second)
+	b.live(5*time.Second, "")
 	b.r.founded, b.r.replan = true, true
 	b.pass(time.Second)
 	find[FindLead](b)
@@ -800,8 +772,7 @@ func TestI2ARecordMadeByHandIsClaimedHigherThanOneOfAFormerCoordinator(t *testin
 	const floor = 1_000_000 // above the clock
 	b := newBench(t)
 	b.live(b.r.cfg.BuryTime+lease/4, "")
-	b.v++
-	b.feed(LeadSeen{Lead{Holder: "b", Floor: floor, Version: b.v}})
+	b.feed(LeadSeen{Lead{Holder: "b", Floor: floor, Version: b.next()}})
 	lead := b.v
 	b.feed(ShardSeen{Shard{ID: west, Assignee: "a", Version: b.v}})
 	b.live(b.r.cfg.BuryTime-time.Millisecond, "")
@@ -817,8 +788,7 @@ func TestI2ARecordMadeByHandIsClaimedHigherThanOneOfAFormerCoordinator(t *testin
 // Home may have been set up again from nothing, and epochs may have been used of which nobody here knows.
 func TestI2ARecordMadeByHandIsClaimedAboveAFloorThatWasRaisedAMomentAgo(t *testing.T) {
 	b := newBench(t)
-	b.v++
-	b.feed(LeadSeen{Lead{Holder: "b", Floor: 5, Version: b.v}})
+	b.feed(LeadSeen{Lead{Holder: "b", Floor: 5, Version: b.next()}})
 	b.feed(ShardSeen{Shard{ID: west, Assignee: "a", Version: b.v}})
 	b.live(b.r.cfg.BuryTime, "")
 	find[FindLead](b)
@@ -838,7 +808,7 @@ func TestI2ARecordMadeByHandIsClaimedAboveAFloorThatWasRaisedAMomentAgo(t *testi
 
 // It may have come back from a snapshot, while its epochs were used up.
 func TestI2WhatAnIncarnationFindsIsClaimedAboveAFloorRaisedSince(t *testing.T) {
-	b := &bench{t: t, r: New(DefaultConfig("a", "a", lease), nil), now: Instant{Mono: time.Hour, Wall: time.Hour}, v: 100}
+	b := begin(t, nil)
 	now := Epoch(time.Hour / time.Millisecond)
 	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Version: 1}})
 	b.feed(LeadSeen{Lead{Holder: "b", Floor: 40, Version: 2}})
@@ -879,11 +849,9 @@ func TestASealedLeaseStaysForALeaseDurationForThoseWhoStillNameIt(t *testing.T) 
 	b.feed(LeadSeen{Lead{Holder: "a", Version: b.v}})
 	b.seen(Shard{Assignee: "a", Holder: "a", Epoch: 1})
 	b.feed(LeaseSeen{Lease{ID: "c", Replica: "c", Duration: lease, Protocol: 3, Sealed: true, Version: 1000}})
-	for range 2 {
-		b.renewed(4 * time.Second)
-		none[ForgetLease](b)
-	}
-	b.pass(2 * time.Second)
+	b.live(lease-1, "")
+	none[ForgetLease](b)
+	b.pass(1)
 	if got := find[ForgetLease](b); got.ID != "c" {
 		t.Errorf("it removes the lease of %s, want c's", got.ID)
 	}
@@ -894,10 +862,8 @@ func TestASealedLeaseIsRemovedSoonAfterTheLastRecordThatNamesItChanges(t *testin
 	b.feed(LeadSeen{Lead{Holder: "a", Version: b.v}})
 	b.seen(Shard{Assignee: "a", Holder: "c", Epoch: 1})
 	b.feed(LeaseSeen{Lease{ID: "c", Replica: "c", Duration: lease, Protocol: 3, Sealed: true, Version: 1000}})
-	for range 12 {
-		b.renewed(lease / 4)
-		none[ForgetLease](b)
-	}
+	b.live(3*lease, "")
+	none[ForgetLease](b)
 	b.seen(Shard{Assignee: "a", Holder: "a", Epoch: 2})
 	b.pass(lease / 20)
 	find[ForgetLease](b)
@@ -908,12 +874,9 @@ func TestASealedLeaseThatIsStillThereIsRemovedAgainLessAndLessOften(t *testing.T
 	b.feed(LeadSeen{Lead{Holder: "a", Version: b.v}})
 	b.seen(Shard{Assignee: "a", Holder: "c", Epoch: 1})
 	b.feed(LeaseSeen{Lease{ID: "c", Replica: "c", Duration: lease, Protocol: 3, Sealed: true, Version: 1000}})
-	asked := func(d time.Duration) (count int) {
-		for ; d > 0; d -= lease / 4 {
-			b.renewed(lease / 4)
-			count += len(all[ForgetLease](b))
-		}
-		return count
+	asked := func(d time.Duration) int {
+		b.live(d, "")
+		return len(all[ForgetLease](b))
 	}
 	b.feed(LeaseGone{"c"}) // somebody removes it
 	b.seen(Shard{Assignee: "a", Holder: "a", Epoch: 2})
@@ -1025,27 +988,22 @@ func TestAShardWhoseReleaseIsRefusedIsServedOnlyWithItsCachesThere(t *testing.T)
 
 func TestAHandoffWaitsWhileCachesAreFilledForOtherMoves(t *testing.T) {
 	east := keyspace.ShardID{Cluster: "east"}
-	other := func(b *bench, s Shard) {
-		b.v++
-		s.ID, s.Version, s.Floor = east, b.v, 1
-		b.feed(ShardSeen{s})
-	}
 	start := func() *bench {
 		b := newBench(t)
 		b.served()
-		other(b, Shard{Assignee: "c", Holder: "b", Epoch: 1})
+		b.seen(Shard{ID: east, Assignee: "c", Holder: "b", Epoch: 1})
 		b.seen(Shard{Assignee: "b", Holder: "a", Warm: "b", Epoch: 1})
 		none[Drain](b)
 		return b
 	}
 	t.Run("until they are filled", func(t *testing.T) {
 		b := start()
-		other(b, Shard{Assignee: "c", Holder: "b", Warm: "c", Epoch: 1})
+		b.seen(Shard{ID: east, Assignee: "c", Holder: "b", Warm: "c", Epoch: 1})
 		find[Drain](b)
 	})
 	t.Run("until the other move is off", func(t *testing.T) {
 		b := start()
-		other(b, Shard{Assignee: "b", Holder: "b", Epoch: 1})
+		b.seen(Shard{ID: east, Assignee: "b", Holder: "b", Epoch: 1})
 		find[Drain](b)
 	})
 	t.Run("until the other record is gone", func(t *testing.T) {
@@ -1066,13 +1024,6 @@ func TestAHandoffWaitsWhileCachesAreFilledForOtherMoves(t *testing.T) {
 	})
 }
 
-// record feeds the record of any shard.
-func (b *bench) record(id keyspace.ShardID, s Shard) {
-	b.v++
-	s.ID, s.Version, s.Floor = id, b.v, 1
-	b.feed(ShardSeen{s})
-}
-
 // serves brings the machine to serve n shards, each of a cluster of its own.
 func (b *bench) serves(n int) (ids []keyspace.ShardID) {
 	clusters := map[keyspace.ClusterName]int{}
@@ -1082,7 +1033,7 @@ func (b *bench) serves(n int) (ids []keyspace.ShardID) {
 	}
 	b.feed(Clusters{Bits: clusters})
 	for _, id := range ids {
-		b.record(id, Shard{Assignee: "a", Holder: "a", Epoch: 1})
+		b.seen(Shard{ID: id, Assignee: "a", Holder: "a", Epoch: 1})
 		b.feed(Warmed{id})
 	}
 	return ids
@@ -1112,18 +1063,18 @@ func TestFewShardsAreHandedOffAtATime(t *testing.T) {
 	b := newBench(t)
 	ids := b.serves(handoffsAtOnce + 2)
 	for _, id := range ids {
-		b.record(id, Shard{Assignee: "b", Holder: "a", Warm: "b", Epoch: 1})
+		b.seen(Shard{ID: id, Assignee: "b", Holder: "a", Warm: "b", Epoch: 1})
 	}
 	if got := all[Drain](b); len(got) != handoffsAtOnce {
 		t.Fatalf("%d shards are drained, want %d at a time", len(got), handoffsAtOnce)
 	}
 	b.feed(Drained{ids[0]})
 	none[Drain](b)
-	b.record(ids[0], Shard{Assignee: "b", Holder: "b", Epoch: 2})
+	b.seen(Shard{ID: ids[0], Assignee: "b", Holder: "b", Epoch: 2})
 	if got := all[Drain](b); len(got) != 1 || got[0].ID != ids[handoffsAtOnce] {
 		t.Fatalf("one is handed off; then %v are drained, want %s", got, ids[handoffsAtOnce])
 	}
-	b.record(ids[1], Shard{Assignee: "a", Holder: "a", Epoch: 1}) // the plan changes back while it drains
+	b.seen(Shard{ID: ids[1], Assignee: "a", Holder: "a", Epoch: 1}) // the plan changes back while it drains
 	b.feed(Drained{ids[1]})
 	if got := all[Drain](b); len(got) != 1 || got[0].ID != ids[handoffsAtOnce+1] {
 		t.Fatalf("one isn't to go after all; then %v are drained, want %s", got, ids[handoffsAtOnce+1])
@@ -1139,15 +1090,14 @@ func TestAReplicaThatIsToldToLeaveTakesNothing(t *testing.T) {
 }
 
 func TestWithoutMembershipNothingIsDoneAndNobodySpins(t *testing.T) {
-	r := New(DefaultConfig("a", "a", lease), nil)
-	now := Instant{Mono: time.Hour, Wall: time.Hour}
-	r.Step(now, Synced{})
-	out := r.Step(now, ShardSeen{Shard{ID: west, Assignee: "a", Floor: 1, Version: 1}})
+	b := begin(t, nil)
+	b.r.Step(b.now, Synced{})
+	out := b.r.Step(b.now, ShardSeen{Shard{ID: west, Assignee: "a", Floor: 1, Version: 1}})
 	if len(out) != 0 {
 		t.Errorf("it does %v before it has joined", out)
 	}
-	if wake := r.Wake(); wake <= now.Mono {
-		t.Errorf("it wants to be woken at %v, now is %v", wake, now.Mono)
+	if wake := b.r.Wake(); wake <= b.now.Mono {
+		t.Errorf("it wants to be woken at %v, now is %v", wake, b.now.Mono)
 	}
 }
 
@@ -1193,12 +1143,10 @@ func TestR3ALeaseThatCannotBeReadIsNeverTakenForDead(t *testing.T) {
 	b := newBench(t)
 	b.feed(LeaseSeen{Lease{ID: "x", Unreadable: true, Version: 60}}) // of a fleet or a version that nobody here knows
 	b.seen(Shard{Assignee: "a", Holder: "x", Epoch: 7})
-	for range 20 {
-		b.renewed(lease / 4)
-		none[SealLease](b)
-		none[WriteShard](b)
-		none[WriteAssignee](b)
-	}
+	b.live(5*lease, "")
+	none[SealLease](b)
+	none[WriteShard](b)
+	none[WriteAssignee](b)
 	b.feed(LeaseSeen{Lease{ID: "x", Sealed: true, Version: 1000}}) // a person did it
 	find[WriteShard](b)
 }
@@ -1207,11 +1155,9 @@ func TestALeaseThatWasReadableIsJudgedByWhatItsOwnerSaid(t *testing.T) {
 	b := newBench(t)
 	b.feed(LeaseSeen{Lease{ID: "c", Replica: "c", Duration: 2 * lease, Protocol: 3, Version: 60}})
 	b.feed(LeaseSeen{Lease{ID: "c", Replica: "c", Unreadable: true, Version: 61}}) // somebody edited it
-	for range 7 {
-		b.renewed(lease / 4)
-		none[SealLease](b)
-	}
-	b.renewed(lease / 4)
+	b.live(2*lease-1, "")
+	none[SealLease](b)
+	b.pass(1)
 	b.pass(lease / 50)
 	if seal := find[SealLease](b); seal.ID != "c" || seal.Base != 61 {
 		t.Errorf("it seals %+v", seal)

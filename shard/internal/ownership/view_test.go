@@ -16,17 +16,6 @@ func deafBench(t *testing.T) *bench {
 	return b
 }
 
-// renews lets time pass in which each renewal that is sent is committed, and counts them.
-func (b *bench) renews(d time.Duration) (count int) {
-	for until := b.now.Add(d); b.now.AtLeast(until) < 0; b.pass(lease / 40) {
-		for _, w := range all[WriteLease](b) {
-			b.commit(w.Seq)
-			count++
-		}
-	}
-	return count
-}
-
 func TestI1ALeaseIsRenewedOnlyWhileTheViewOfTheRecordsIsRecent(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -49,7 +38,7 @@ func TestI1ALeaseIsRenewedOnlyWhileTheViewOfTheRecordsIsRecent(t *testing.T) {
 			b := deafBench(t)
 			began := b.now
 			for range 12 { // three leases
-				b.renews(lease / 4)
+				b.live(lease/4, "")
 				c.show(b, b.now)
 			}
 			lapsed := len(all[Lapse](b)) > 0
@@ -68,15 +57,15 @@ func TestALiveListIsAskedForInTimeAndAgainWhereItIsNotAnswered(t *testing.T) {
 	if b.r.lookAfter() <= b.r.cfg.ReportEvery {
 		t.Error("a list is asked for though reports come back")
 	}
-	b.renews(b.r.lookAfter() - lease/40)
+	b.live(b.r.lookAfter()-lease/40, "")
 	none[ListRecords](b)
-	b.renews(lease/40 + time.Millisecond)
+	b.live(lease/40+time.Millisecond, "")
 	find[ListRecords](b)
 	none[ListRecords](b)
-	b.renews(b.r.cfg.ViewTimeout / 8)
+	b.live(b.r.cfg.ViewTimeout/8, "")
 	find[ListRecords](b)
 	b.feed(Listing{Shards: []Shard{b.r.shards[west].rec}, Asked: b.now})
-	b.renews(b.r.lookAfter())
+	b.live(b.r.lookAfter(), "")
 	if len(all[ListRecords](b)) > 1 {
 		t.Error("it asks again though it has just seen one")
 	}
@@ -165,7 +154,7 @@ func TestWhereThereAreManyRecordsSomethingIsReportedEvenIfNothingChanges(t *test
 		}
 		reports := 0
 		for range 10 {
-			b.renews(lease)
+			b.live(lease, "")
 			for _, w := range all[WriteShard](b) {
 				reports++
 				b.commit(w.Seq)
