@@ -2,6 +2,7 @@ package driver
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -117,6 +118,22 @@ func (b *bench) pass(d time.Duration) {
 	b.feed(Tick{})
 }
 
+// shows feeds the next version of a record, as the watch would.
+func (b *bench) shows(s ownership.Shard) { b.feed(Seen{What: b.record(s)}) }
+
+// showsAll shows the same of all 128 parts of west.
+func (b *bench) showsAll(s ownership.Shard) {
+	for _, p := range keyspace.Partition(7) {
+		s.ID = keyspace.ShardID{Cluster: "west", Prefix: p}
+		b.shows(s)
+	}
+}
+
+// leaseSeen is a lease of which only the version counts.
+func leaseSeen(id ownership.Incarnation, version ownership.Version) ownership.LeaseSeen {
+	return ownership.LeaseSeen{Lease: ownership.Lease{ID: id, Version: version}}
+}
+
 // record is the next version of a record.
 func (b *bench) record(s ownership.Shard) ownership.ShardSeen {
 	b.v++
@@ -130,7 +147,7 @@ func (b *bench) record(s ownership.Shard) ownership.ShardSeen {
 // served has the process serve the shard at epoch 5.
 func (b *bench) served() Open {
 	b.t.Helper()
-	b.feed(Seen{What: b.record(ownership.Shard{Assignee: "a-1", Holder: "a-1", Epoch: 5, UID: "u"})})
+	b.shows(ownership.Shard{Assignee: "a-1", Holder: "a-1", Epoch: 5, UID: "u"})
 	b.warmed()
 	return find[Open](b)
 }
@@ -182,6 +199,18 @@ func none[R Request](b *bench) {
 	}
 }
 
+// writes takes the writes since one was last taken, and returns those whose effect is of a type.
+func writes[E ownership.Effect](b *bench) []Write {
+	return slices.DeleteFunc(all[Write](b), func(w Write) bool { _, ok := w.Effect.(E); return !ok })
+}
+
+// seals reports whether the lease of an incarnation is sealed by the writes since one was last taken.
+func (b *bench) seals(id ownership.Incarnation) bool {
+	return slices.ContainsFunc(writes[ownership.SealLease](b), func(w Write) bool {
+		return w.Effect.(ownership.SealLease).ID == id
+	})
+}
+
 // writing takes the last write whose effect is of a type.
 func writing[E ownership.Effect](b *bench) (w Write, e E) {
 	b.t.Helper()
@@ -197,7 +226,7 @@ func writing[E ownership.Effect](b *bench) (w Write, e E) {
 func claiming(t *testing.T) (*bench, Write) {
 	t.Helper()
 	b := joined(t)
-	b.feed(Seen{What: b.record(ownership.Shard{Assignee: "a-1", Epoch: 4, UID: "u"})})
+	b.shows(ownership.Shard{Assignee: "a-1", Epoch: 4, UID: "u"})
 	w, _ := writing[ownership.WriteShard](b)
 	return b, w
 }
@@ -256,7 +285,7 @@ func TestALostRenewalIsRepeatedWithoutAReadAndARefusedOneIsReadFirst(t *testing.
 	if read.Of != (Subject{Lease: "a-1"}) {
 		t.Fatalf("%+v is read, want the lease", read.Of)
 	}
-	b.feed(Found{Number: read.Number, What: ownership.LeaseSeen{Lease: ownership.Lease{ID: "a-1", Version: 900}}})
+	b.feed(Found{Number: read.Number, What: leaseSeen("a-1", 900)})
 	if _, e := writing[ownership.WriteLease](b); e.Base != 900 {
 		t.Errorf("renews version %d, want the one that was read", e.Base)
 	}
@@ -296,11 +325,7 @@ func TestARenewalTellsHowMuchTimeWasLeft(t *testing.T) {
 
 func TestSoManyRecordsAreWrittenAtOnceAndRenewalsWaitForNone(t *testing.T) {
 	b := joined(t)
-	prefixes := keyspace.Partition(7)
-	for _, p := range prefixes {
-		id := keyspace.ShardID{Cluster: "west", Prefix: p}
-		b.feed(Seen{What: b.record(ownership.Shard{ID: id, Assignee: "a-1", Epoch: 4})})
-	}
+	b.showsAll(ownership.Shard{Assignee: "a-1", Epoch: 4})
 	sent := all[Write](b)
 	if len(sent) != room[ownership.Takeovers] {
 		t.Fatalf("%d claims are on their way at once, want %d", len(sent), room[ownership.Takeovers])
@@ -361,45 +386,33 @@ func TestAReadThatWasSentBeforeARecordWasSeenProvesNoDeletion(t *testing.T) {
 	b.feed(Deleted{ID: west}) // and made anew
 	read := find[Read](b)
 	b.now = b.now.Add(time.Second)
-	b.feed(Seen{What: b.record(ownership.Shard{Assignee: "a-1", Holder: "a-1", Epoch: 5, UID: "u"})})
+	b.shows(ownership.Shard{Assignee: "a-1", Holder: "a-1", Epoch: 5, UID: "u"})
 	b.feed(Found{Number: read.Number, What: ownership.ShardGone{ID: west}})
 	none[Close](b)
 }
 
 func TestALeaseThatIsLookedForIsFedAsItIsFound(t *testing.T) {
 	b := joined(t)
-	b.feed(Seen{What: b.record(ownership.Shard{Assignee: "c", Holder: "c", Epoch: 5})})
+	b.shows(ownership.Shard{Assignee: "c", Holder: "c", Epoch: 5})
 	read := find[Read](b)
 	if read.Of != (Subject{Lease: "c"}) {
 		t.Fatalf("%+v is read, want the holder's lease", read.Of)
 	}
 	b.feed(Found{Number: read.Number, What: ownership.LeaseGone{ID: "c"}})
-	b.pass(lease / 4)
-	for range 3 { // renewals, until c has been missing for a lease
-		b.answer(find[Write](b), ownership.Committed)
-		b.pass(lease / 4)
-	}
-	b.answer(find[Write](b), ownership.Committed)
+	b.answerRenewals(4) // until c has been missing for a lease
 	b.pass(lease / 10)
-	var sealed bool
-	for _, w := range all[Write](b) {
-		e, ok := w.Effect.(ownership.SealLease)
-		sealed = sealed || ok && e.ID == "c"
-	}
-	if !sealed {
+	if !b.seals("c") {
 		t.Error("c isn't sealed, though its lease was missing for its whole duration")
 	}
 }
 
 func TestOnlyAnswersToTheLatestWarmAndDrainCount(t *testing.T) {
 	b := joined(t)
-	first := func() Warm {
-		b.feed(Seen{What: b.record(ownership.Shard{Assignee: "a-1", Holder: "b", Epoch: 4})})
-		return find[Warm](b)
-	}()
-	b.feed(Seen{What: b.record(ownership.Shard{Assignee: "b", Holder: "b", Epoch: 4})})
+	b.shows(ownership.Shard{Assignee: "a-1", Holder: "b", Epoch: 4})
+	first := find[Warm](b)
+	b.shows(ownership.Shard{Assignee: "b", Holder: "b", Epoch: 4})
 	find[Close](b)
-	b.feed(Seen{What: b.record(ownership.Shard{Assignee: "a-1", Holder: "b", Epoch: 4})})
+	b.shows(ownership.Shard{Assignee: "a-1", Holder: "b", Epoch: 4})
 	second := find[Warm](b)
 	b.feed(Warmed{first.Number, west})
 	none[Write](b)
@@ -408,7 +421,7 @@ func TestOnlyAnswersToTheLatestWarmAndDrainCount(t *testing.T) {
 
 	b = joined(t)
 	b.served()
-	b.feed(Seen{What: b.record(ownership.Shard{Assignee: "b", Holder: "a-1", Epoch: 5, Warm: "b"})})
+	b.shows(ownership.Shard{Assignee: "b", Holder: "a-1", Epoch: 5, Warm: "b"})
 	drain := find[Drain](b)
 	b.feed(Drained{Number: drain.Number - 1, ID: west})
 	none[Write](b)
@@ -419,7 +432,7 @@ func TestOnlyAnswersToTheLatestWarmAndDrainCount(t *testing.T) {
 func TestAHandOffTellsWhenTheTenureEnded(t *testing.T) {
 	b := joined(t)
 	b.served()
-	b.feed(Seen{What: b.record(ownership.Shard{Assignee: "b", Holder: "a-1", Epoch: 5, Warm: "b"})})
+	b.shows(ownership.Shard{Assignee: "b", Holder: "a-1", Epoch: 5, Warm: "b"})
 	drain, ended := find[Drain](b), time.Unix(7, 0)
 	b.feed(Drained{Number: drain.Number, ID: west, Ended: ended})
 	w, e := writing[ownership.WriteShard](b)
@@ -443,15 +456,15 @@ func TestATenureIsAnnouncedWithHowItCameAbout(t *testing.T) {
 		}, Open{Kind: protocol.Join}},
 		{"by a claim that was seen, with what it says of itself", func(t *testing.T) Open {
 			b, _ := claiming(t)
-			b.feed(Seen{What: b.record(ownership.Shard{Assignee: "a-1", Holder: "a-1", Epoch: 5, UID: "u",
-				Moved: &ownership.Move{Kind: protocol.Join, To: "a-1", At: at}})})
+			b.shows(ownership.Shard{Assignee: "a-1", Holder: "a-1", Epoch: 5, UID: "u",
+				Moved: &ownership.Move{Kind: protocol.Join, To: "a-1", At: at}})
 			b.warmed()
 			return find[Open](b)
 		}, Open{Kind: protocol.Join}},
 		{"by a planned move", func(t *testing.T) Open {
 			b := joined(t)
-			b.feed(Seen{What: b.record(ownership.Shard{Assignee: "a-1", Holder: "a-1", Epoch: 5, UID: "u",
-				Moved: &ownership.Move{Kind: protocol.Planned, From: "b", To: "a-1", At: at}})})
+			b.shows(ownership.Shard{Assignee: "a-1", Holder: "a-1", Epoch: 5, UID: "u",
+				Moved: &ownership.Move{Kind: protocol.Planned, From: "b", To: "a-1", At: at}})
 			b.warmed()
 			return find[Open](b)
 		}, Open{Kind: protocol.Planned, From: "b", Since: at}},
@@ -459,24 +472,24 @@ func TestATenureIsAnnouncedWithHowItCameAbout(t *testing.T) {
 			b, w := claiming(t)
 			b.answer(w, ownership.Rejected)
 			b.feed(Found{Number: find[Read](b).Number, What: b.record(ownership.Shard{Assignee: "b", Holder: "b", Epoch: 4})})
-			b.feed(Seen{What: b.record(ownership.Shard{Assignee: "a-1", Holder: "a-1", Epoch: 5, UID: "u",
-				Moved: &ownership.Move{Kind: protocol.Planned, From: "b", To: "a-1", At: at}})})
+			b.shows(ownership.Shard{Assignee: "a-1", Holder: "a-1", Epoch: 5, UID: "u",
+				Moved: &ownership.Move{Kind: protocol.Planned, From: "b", To: "a-1", At: at}})
 			b.warmed()
 			return find[Open](b)
 		}, Open{Kind: protocol.Planned, From: "b", Since: at}},
 		{"by a record that tells of another's move", func(t *testing.T) Open {
 			b := joined(t)
-			b.feed(Seen{What: b.record(ownership.Shard{Assignee: "a-1", Holder: "a-1", Epoch: 5, UID: "u",
-				Moved: &ownership.Move{Kind: protocol.Planned, From: "a-1", To: "b", At: at}})})
+			b.shows(ownership.Shard{Assignee: "a-1", Holder: "a-1", Epoch: 5, UID: "u",
+				Moved: &ownership.Move{Kind: protocol.Planned, From: "a-1", To: "b", At: at}})
 			b.warmed()
 			return find[Open](b)
 		}, Open{}},
 		{"once more, after a drain that led nowhere", func(t *testing.T) Open {
 			b := joined(t)
 			b.served()
-			b.feed(Seen{What: b.record(ownership.Shard{Assignee: "b", Holder: "a-1", Epoch: 5, Warm: "b", UID: "u"})})
+			b.shows(ownership.Shard{Assignee: "b", Holder: "a-1", Epoch: 5, Warm: "b", UID: "u"})
 			drain := find[Drain](b)
-			b.feed(Seen{What: b.record(ownership.Shard{Assignee: "a-1", Holder: "a-1", Epoch: 5, UID: "u"})})
+			b.shows(ownership.Shard{Assignee: "a-1", Holder: "a-1", Epoch: 5, UID: "u"})
 			b.feed(Drained{Number: drain.Number, ID: west, Ended: at})
 			return find[Open](b)
 		}, Open{Kind: protocol.Resumed, Since: at}},
@@ -503,7 +516,7 @@ func TestAClusterWithANewConnectionIsGoneUntilTheOldOneServesNothing(t *testing.
 	none[Warm](b)
 	b.answer(w, ownership.Committed)
 	find[Close](b)
-	b.feed(Seen{What: b.record(ownership.Shard{Assignee: "a-1", Epoch: 5})})
+	b.shows(ownership.Shard{Assignee: "a-1", Epoch: 5})
 	if _, e := writing[ownership.WriteShard](b); e.Kind != ownership.ClaimFree {
 		t.Errorf("over the new connection, it asks for %v", e.Kind)
 	}
@@ -511,7 +524,7 @@ func TestAClusterWithANewConnectionIsGoneUntilTheOldOneServesNothing(t *testing.
 
 func TestAConnectionThatWasReplacedWhileCachesWereBuiltIsNoticed(t *testing.T) {
 	b := joined(t)
-	b.feed(Seen{What: b.record(ownership.Shard{Assignee: "a-1", Holder: "b", Epoch: 5})})
+	b.shows(ownership.Shard{Assignee: "a-1", Holder: "b", Epoch: 5})
 	warm := find[Warm](b)
 	b.feed(connected(2))
 	none[Close](b) // they may yet be built over the new one
@@ -523,7 +536,7 @@ func TestAConnectionThatWasReplacedWhileCachesWereBuiltIsNoticed(t *testing.T) {
 // Thousands of shards may be taken over at once.
 func TestCachesThatAreBuiltOverThePresentConnectionMakeNoWorkForAllOtherShards(t *testing.T) {
 	b := joined(t)
-	b.feed(Seen{What: b.record(ownership.Shard{Assignee: "a-1", Holder: "b", Epoch: 5})})
+	b.shows(ownership.Shard{Assignee: "a-1", Holder: "b", Epoch: 5})
 	warm := find[Warm](b)
 	b.d.opened(Opened{warm.Number, west, 1})
 	if b.d.stale {
@@ -551,7 +564,7 @@ func TestAnIncarnationThatLapsedStopsIsSealedAndTheNextBegins(t *testing.T) {
 	if read.Of != (Subject{Lease: "a-1"}) {
 		t.Fatalf("%+v is read, want its own lease", read.Of)
 	}
-	b.feed(Found{Number: read.Number, What: ownership.LeaseSeen{Lease: ownership.Lease{ID: "a-1", Version: 900}}})
+	b.feed(Found{Number: read.Number, What: leaseSeen("a-1", 900)})
 	w, seal := writing[ownership.SealLease](b)
 	if seal.ID != "a-1" || seal.Base != 900 {
 		t.Errorf("seals %+v", seal)
@@ -577,13 +590,8 @@ func TestTheNextIncarnationDoesNotWaitForTheSealWhichGoesOn(t *testing.T) {
 	none[Read](b)
 	b.pass(lease / 40)
 	read = find[Read](b) // the sealing goes on
-	b.feed(Found{Number: read.Number, What: ownership.LeaseSeen{Lease: ownership.Lease{ID: "a-1", Version: 900}}})
-	var seals []Write
-	for _, w := range all[Write](b) {
-		if _, ok := w.Effect.(ownership.SealLease); ok {
-			seals = append(seals, w)
-		}
-	}
+	b.feed(Found{Number: read.Number, What: leaseSeen("a-1", 900)})
+	seals := writes[ownership.SealLease](b)
 	if len(seals) != 1 {
 		t.Fatalf("%d seals", len(seals))
 	}
@@ -614,17 +622,15 @@ func TestNoIncarnationIsSealedAnyMoreWhereHomeHasGoneBack(t *testing.T) {
 			b.lapsed(true)
 			read := find[Read](b)
 			found(b)
-			b.feed(Found{Number: read.Number, What: ownership.LeaseSeen{Lease: ownership.Lease{ID: "a-1", Version: 1}}})
+			b.feed(Found{Number: read.Number, What: leaseSeen("a-1", 1)})
 			b.feed(Leave{})
 			for _, stop := range all[Stop](b) {
 				b.feed(Stopped{stop.Number, true})
 			}
 			find[End](b) // it waits for no seal
 			for range 3 {
-				for _, w := range all[Write](b) {
-					if seal, ok := w.Effect.(ownership.SealLease); ok {
-						t.Errorf("%s is sealed", seal.ID)
-					}
+				for _, w := range writes[ownership.SealLease](b) {
+					t.Errorf("it asks for %+v", w.Effect)
 				}
 				for _, r := range all[Read](b) {
 					if r.Of == (Subject{Lease: "a-1"}) {
@@ -649,15 +655,10 @@ func TestWhatAWatchShowsBetweenTwoIncarnationsIsRemembered(t *testing.T) {
 	b.answer(find[Write](b), ownership.Committed)
 	b.answerRenewals(3)
 	b.now = seen.Add(lease)
-	var sealed bool
 	for range 3 { // until its turn comes
 		b.pass(lease / 40)
-		for _, w := range all[Write](b) {
-			e, ok := w.Effect.(ownership.SealLease)
-			sealed = sealed || ok && e.ID == "b"
-		}
 	}
-	if !sealed {
+	if !b.seals("b") {
 		t.Error("b isn't sealed a lease after it was last seen to be renewed")
 	}
 }
@@ -688,10 +689,8 @@ func TestAnIncarnationIsSealedOnlyIfItIsQuietAndItsLeaseLives(t *testing.T) {
 			for _, r := range reads {
 				b.feed(Found{Number: r.Number, What: c.found})
 			}
-			for _, w := range all[Write](b) {
-				if _, ok := w.Effect.(ownership.SealLease); ok {
-					t.Error("it is sealed")
-				}
+			if b.seals("a-1") {
+				t.Error("it is sealed")
 			}
 		})
 	}
@@ -703,7 +702,7 @@ func TestTheAnswersToAnIncarnationThatIsOverSayNothingToTheNext(t *testing.T) {
 	b.pass(firstPause)
 	b.join()
 	b.answer(w, ownership.Committed)
-	b.feed(Seen{What: b.record(ownership.Shard{Assignee: "a-2", Epoch: 1 << 40})})
+	b.shows(ownership.Shard{Assignee: "a-2", Epoch: 1 << 40})
 	again, _ := writing[ownership.WriteShard](b)
 	b.answer(w, ownership.Committed)
 	none[Warm](b)
@@ -717,7 +716,7 @@ func TestAnIncarnationConcludesNothingFromAbsenceBeforeItsOwnListing(t *testing.
 	b.pass(firstPause)
 	begin := find[Begin](b)
 	b.answer(find[Write](b), ownership.Committed)
-	b.feed(Seen{What: b.record(ownership.Shard{Assignee: "c", Holder: "c", Epoch: 4})})
+	b.shows(ownership.Shard{Assignee: "c", Holder: "c", Epoch: 4})
 	b.feed(Listed{"a-1"})
 	none[Read](b)
 	b.feed(Listed{begin.ID})
@@ -729,10 +728,7 @@ func TestAnIncarnationConcludesNothingFromAbsenceBeforeItsOwnListing(t *testing.
 func TestTheNextIncarnationHasAllTheRoomForItsWrites(t *testing.T) {
 	b := joined(t)
 	claims := func(by ownership.Incarnation) int {
-		for _, p := range keyspace.Partition(7) {
-			id := keyspace.ShardID{Cluster: "west", Prefix: p}
-			b.feed(Seen{What: b.record(ownership.Shard{ID: id, Assignee: by, Epoch: 1 << 40})})
-		}
+		b.showsAll(ownership.Shard{Assignee: by, Epoch: 1 << 40})
 		return len(all[Write](b))
 	}
 	first := claims("a-1")
@@ -772,10 +768,8 @@ func (b *bench) answerRenewals(times int) {
 	b.t.Helper()
 	for range times {
 		b.pass(lease / 4)
-		for _, w := range all[Write](b) {
-			if _, renewal := w.Effect.(ownership.WriteLease); renewal {
-				b.answer(w, ownership.Committed)
-			}
+		for _, w := range writes[ownership.WriteLease](b) {
+			b.answer(w, ownership.Committed)
 		}
 	}
 }
@@ -836,30 +830,24 @@ func TestASampleIsAskedForAboutTwicePerLease(t *testing.T) {
 
 // What looks odd is read live, and only what that shows counts: an API server may lag behind another.
 func TestWhatLooksAsIfHomeWentBackIsReadLiveBeforeThatIsBelieved(t *testing.T) {
-	newer := func(b *bench) { b.feed(Seen{What: ownership.LeaseSeen{Lease: ownership.Lease{ID: "b", Version: 900}}}) }
+	shows := func(b *bench, v ownership.Version) { b.feed(Seen{What: leaseSeen("b", v)}) }
 	for _, c := range []struct {
 		name  string
 		odd   func(b *bench)
 		shows ownership.Version
 		back  bool
 	}{
-		{"an older version, which a live read shows, too", func(b *bench) {
-			newer(b)
-			b.feed(Seen{What: ownership.LeaseSeen{Lease: ownership.Lease{ID: "b", Version: 800}}})
-		}, 800, true},
-		{"an older version, by an API server that lags", func(b *bench) {
-			newer(b)
-			b.feed(Seen{What: ownership.LeaseSeen{Lease: ownership.Lease{ID: "b", Version: 800}}})
-		}, 900, false},
+		{"an older version, which a live read shows, too", func(b *bench) { shows(b, 900); shows(b, 800) }, 800, true},
+		{"an older version, by an API server that lags", func(b *bench) { shows(b, 900); shows(b, 800) }, 900, false},
 		{"a watch that was broken", func(b *bench) { b.feed(Reconnected{}) }, 1, true},
 		{"a watch that was broken, and nothing else", func(b *bench) { b.feed(Reconnected{}) }, 5000, false},
 		{"a live list with an older version", func(b *bench) {
-			newer(b)
+			shows(b, 900)
 			b.d.list()
 			b.feed(Found{Number: b.d.number, What: ownership.Listing{Leases: []ownership.Lease{{ID: "b", Version: 800}}}})
 		}, 800, true},
 		{"a write committed below what was seen", func(b *bench) {
-			newer(b)
+			shows(b, 900)
 			b.pass(lease / 4)
 			b.answer(find[Write](b), ownership.Committed)
 		}, 1, true},
@@ -869,9 +857,7 @@ func TestWhatLooksAsIfHomeWentBackIsReadLiveBeforeThatIsBelieved(t *testing.T) {
 			b.pass(0)
 			c.odd(b)
 			read := find[Read](b)
-			b.feed(Found{Number: read.Number, What: ownership.LeaseSeen{
-				Lease: ownership.Lease{ID: read.Of.Lease, Version: c.shows},
-			}})
+			b.feed(Found{Number: read.Number, What: leaseSeen(read.Of.Lease, c.shows)})
 			if stops := all[Stop](b); (len(stops) > 0) != c.back {
 				t.Fatalf("stops: %+v, want one: %v", stops, c.back)
 			} else if c.back {
@@ -978,11 +964,9 @@ func TestAReadFromBeforeTheCoordinatorsRecordWasMadeIsNoDeletion(t *testing.T) {
 			}
 			b.feed(Found{Number: read.Number, What: ownership.LeadGone{}})
 			b.pass(lease / 2)
-			again := false
-			for _, w := range all[Write](b) {
-				e, leads := w.Effect.(ownership.WriteLead)
-				again = again || (leads && e.Base == 0)
-			}
+			again := slices.ContainsFunc(writes[ownership.WriteLead](b), func(w Write) bool {
+				return w.Effect.(ownership.WriteLead).Base == 0
+			})
 			if again != c.again || b.d.Leads() != c.made {
 				t.Errorf("it asks for the role again: %v, and leads: %v", again, b.d.Leads())
 			}
@@ -1054,10 +1038,9 @@ func TestWhatAWatchShowsInAnOlderVersionIsReadThoughMuchElseIs(t *testing.T) {
 		b.d.doubts.of = append(b.d.doubts.of, Subject{Lease: ownership.Incarnation(fmt.Sprint("held-", i))})
 	}
 	for i := range 2 * mostDoubts {
-		lease := ownership.Lease{ID: ownership.Incarnation(fmt.Sprint("b-", i)), Version: 900}
-		b.feed(Seen{What: ownership.LeaseSeen{Lease: lease}})
-		lease.Version = 800
-		b.feed(Seen{What: ownership.LeaseSeen{Lease: lease}})
+		id := ownership.Incarnation(fmt.Sprint("b-", i))
+		b.feed(Seen{What: leaseSeen(id, 900)})
+		b.feed(Seen{What: leaseSeen(id, 800)})
 	}
 	if more := len(b.d.doubts.of) - 2*mostDoubts; more != mostDoubts {
 		t.Errorf("of %d records in older versions, %d are to be read, want %d", 2*mostDoubts, more, mostDoubts)

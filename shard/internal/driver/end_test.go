@@ -36,7 +36,7 @@ func TestAProcessThatLeavesWhileHomeGoesBackSealsNothing(t *testing.T) {
 	b.feed(Leave{})
 	b.answer(find[Write](b), ownership.Committed)
 	w, _ := writing[ownership.DropLease](b)
-	b.feed(Found{Number: read.Number, What: ownership.LeaseSeen{Lease: ownership.Lease{ID: "a-1", Version: 1}}})
+	b.feed(Found{Number: read.Number, What: leaseSeen("a-1", 1)})
 	b.answer(w, ownership.Unknown)
 	find[End](b)
 	none[Read](b)
@@ -68,10 +68,8 @@ func TestEveryOrderlyEndDropsItsLeaseOrSealsIt(t *testing.T) {
 			b.served()
 			b.feed(Leave{})
 			for range 3 * 8 {
-				for _, w := range all[Write](b) {
-					if _, renewal := w.Effect.(ownership.WriteLease); renewal {
-						b.answer(w, ownership.Committed)
-					}
+				for _, w := range writes[ownership.WriteLease](b) {
+					b.answer(w, ownership.Committed)
 				}
 				none[Stop](b)
 				b.pass(lease / 8)
@@ -110,14 +108,12 @@ func TestEveryOrderlyEndDropsItsLeaseOrSealsIt(t *testing.T) {
 			sealed := 0
 			for range 40 { // no longer than half a lease; the first seal is lost
 				for _, r := range all[Read](b) {
-					b.feed(Found{Number: r.Number, What: ownership.LeaseSeen{Lease: ownership.Lease{ID: "a-1", Version: 900}}})
+					b.feed(Found{Number: r.Number, What: leaseSeen("a-1", 900)})
 				}
-				for _, w := range all[Write](b) {
-					if _, ok := w.Effect.(ownership.SealLease); ok {
-						none[End](b)
-						sealed++
-						b.answer(w, map[bool]ownership.Outcome{true: ownership.Unknown, false: ownership.Committed}[sealed == 1])
-					}
+				for _, w := range writes[ownership.SealLease](b) {
+					none[End](b)
+					sealed++
+					b.answer(w, map[bool]ownership.Outcome{true: ownership.Unknown, false: ownership.Committed}[sealed == 1])
 				}
 				b.pass(lease / 80)
 			}

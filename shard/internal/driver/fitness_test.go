@@ -13,11 +13,9 @@ func TestTheNextIncarnationKnowsWhichClustersCannotBeUsed(t *testing.T) {
 	b.pass(lease)
 	b.join()
 	all[Write](b)
-	b.feed(Seen{What: b.record(ownership.Shard{Assignee: "a-2", Epoch: 1 << 40, UID: "u"})})
-	for _, w := range all[Write](b) {
-		if claim, ok := w.Effect.(ownership.WriteShard); ok {
-			t.Errorf("claims %s, whose cluster it can't use", claim.Shard.ID)
-		}
+	b.shows(ownership.Shard{Assignee: "a-2", Epoch: 1 << 40, UID: "u"})
+	for _, w := range writes[ownership.WriteShard](b) {
+		t.Errorf("it asks for %+v, and can't use the cluster", w.Effect)
 	}
 	b.feed(Health{"west", true})
 	if _, claim := writing[ownership.WriteShard](b); claim.Kind != ownership.ClaimFree {

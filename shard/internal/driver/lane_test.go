@@ -42,20 +42,14 @@ func TestClaimsDoNotWaitBehindRecordsThatAreMade(t *testing.T) {
 	if len(created) != room[ownership.Others] {
 		t.Fatalf("%d records are made at once, want %d", len(created), room[ownership.Others])
 	}
-	b.feed(Seen{What: b.record(ownership.Shard{Assignee: "a-1", Epoch: 4})})
+	b.shows(ownership.Shard{Assignee: "a-1", Epoch: 4})
 	if _, claim := writing[ownership.WriteShard](b); claim.Kind != ownership.ClaimFree {
 		t.Errorf("it writes %v", claim.Kind)
 	}
 	for _, w := range created {
 		b.answer(w, ownership.Committed)
 	}
-	more := 0
-	for _, w := range all[Write](b) {
-		if _, creates := w.Effect.(ownership.CreateShard); creates {
-			more++
-		}
-	}
-	if more != room[ownership.Others] {
+	if more := len(writes[ownership.CreateShard](b)); more != room[ownership.Others] {
 		t.Errorf("%d were answered, and %d more are made", len(created), more)
 	}
 }
@@ -63,13 +57,10 @@ func TestClaimsDoNotWaitBehindRecordsThatAreMade(t *testing.T) {
 func TestAWriteThatWaitsForRoomAndIsSettledMeanwhileIsNotSent(t *testing.T) {
 	b := joined(t)
 	prefixes := keyspace.Partition(7)
-	for _, p := range prefixes {
-		b.feed(Seen{What: b.record(ownership.Shard{ID: keyspace.ShardID{Cluster: "west", Prefix: p},
-			Assignee: "a-1", Epoch: 4})})
-	}
+	b.showsAll(ownership.Shard{Assignee: "a-1", Epoch: 4})
 	sent := all[Write](b)
 	last := keyspace.ShardID{Cluster: "west", Prefix: prefixes[len(prefixes)-1]}
-	b.feed(Seen{What: b.record(ownership.Shard{ID: last, Assignee: "a-1", Holder: "b", Epoch: 5})})
+	b.shows(ownership.Shard{ID: last, Assignee: "a-1", Holder: "b", Epoch: 5})
 	claims := 0
 	for len(sent) > 0 {
 		for _, w := range sent {
@@ -148,9 +139,7 @@ func TestAfterAnOverloadNothingIsReadAndTheWriteWaits(t *testing.T) {
 // A write of its own that comes back through the watch shows that the watch goes on. The process lapses where nothing
 // does.
 func TestI1WhatShowsThatTheWatchesGoOn(t *testing.T) {
-	lease := func(b *bench) {
-		b.feed(Seen{What: ownership.LeaseSeen{Lease: ownership.Lease{ID: "a-1", Duration: lease, Version: b.v}}})
-	}
+	lease := func(b *bench) { b.feed(Seen{What: leaseSeen("a-1", b.v)}) }
 	record := func(report Write, v ownership.Version) ownership.ShardSeen {
 		rec := report.Effect.(ownership.WriteShard).Shard
 		rec.Version = v
@@ -164,8 +153,7 @@ func TestI1WhatShowsThatTheWatchesGoOn(t *testing.T) {
 	}{
 		{"they come back when two more renewals are answered", false, func(b *bench, report Write) {
 			if renewals = append(renewals, b.v); len(renewals) > 2 {
-				b.feed(Seen{What: ownership.LeaseSeen{Lease: ownership.Lease{ID: "a-1", Duration: 10 * time.Second,
-					Version: renewals[len(renewals)-3]}}})
+				b.feed(Seen{What: leaseSeen("a-1", renewals[len(renewals)-3])})
 			}
 			b.answer(report, ownership.Committed)
 			b.feed(Seen{What: record(report, b.v)})
@@ -321,10 +309,7 @@ func TestAProcessWhoseWritesAreAllRefusedSendsFew(t *testing.T) {
 			const minutes = 5
 			for began := b.now; b.now.AtLeast(began) < minutes*time.Minute; b.pass(50 * time.Millisecond) {
 				for _, begin := range all[Begin](b) {
-					for _, p := range keyspace.Partition(7) {
-						id := keyspace.ShardID{Cluster: "west", Prefix: p}
-						b.feed(Seen{What: b.record(ownership.Shard{ID: id, Assignee: begin.ID, Holder: "dead", Epoch: 4})})
-					}
+					b.showsAll(ownership.Shard{Assignee: begin.ID, Holder: "dead", Epoch: 4})
 					b.feed(Seen{What: ownership.LeaseSeen{Lease: ownership.Lease{ID: "dead", Sealed: true, Version: 1}}})
 					b.feed(Listed{begin.ID})
 				}
@@ -335,7 +320,7 @@ func TestAProcessWhoseWritesAreAllRefusedSendsFew(t *testing.T) {
 					var what ownership.Input
 					switch id := r.Of.Lease; {
 					case made[id]:
-						what = ownership.LeaseSeen{Lease: ownership.Lease{ID: id, Version: 1}}
+						what = leaseSeen(id, 1)
 					case id != "":
 						what = ownership.LeaseGone{ID: id}
 					}

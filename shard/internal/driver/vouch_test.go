@@ -15,7 +15,7 @@ func taking(t *testing.T) *bench {
 	b := joined(t)
 	b.unvouched = true
 	b.now = b.now.Add(vouchFor)
-	b.feed(Seen{What: b.record(ownership.Shard{Assignee: "a-1", Epoch: 4, UID: "u"})})
+	b.shows(ownership.Shard{Assignee: "a-1", Epoch: 4, UID: "u"})
 	return b
 }
 
@@ -120,9 +120,8 @@ func TestWhileClaimsWaitForRoomTheNextProofIsRequestedAhead(t *testing.T) {
 			b.pass(lease / 4)
 			b.answer(find[Write](b), ownership.Committed) // the renewal proves it for now
 			for _, p := range keyspace.Partition(8)[:c.shards] {
-				b.feed(Seen{What: b.record(ownership.Shard{
-					ID: keyspace.ShardID{Cluster: "west", Prefix: p}, Assignee: "a-1", Epoch: 4, UID: "u",
-				})})
+				id := keyspace.ShardID{Cluster: "west", Prefix: p}
+				b.shows(ownership.Shard{ID: id, Assignee: "a-1", Epoch: 4, UID: "u"})
 			}
 			claims := all[Write](b)
 			b.now = b.now.Add(c.after)
@@ -168,7 +167,7 @@ func TestARenewalVouchesForAWhile(t *testing.T) {
 	b.pass(lease / 4)
 	b.answer(find[Write](b), ownership.Committed)
 	b.now = b.now.Add(vouchFor - time.Millisecond)
-	b.feed(Seen{What: b.record(ownership.Shard{Assignee: "a-1", Epoch: 4, UID: "u"})})
+	b.shows(ownership.Shard{Assignee: "a-1", Epoch: 4, UID: "u"})
 	writing[ownership.WriteShard](b)
 	none[Read](b)
 }
@@ -184,12 +183,11 @@ func TestAClaimThatWaitsForThatIsDroppedWhereTheClusterIsNotReachedAnyMore(t *te
 
 func TestTheLeaseOfAForgottenIncarnationSaysNothing(t *testing.T) {
 	b := joined(t)
-	b.pass(lease)
-	b.feed(Stopped{find[Stop](b).Number, false})
+	b.lapsed(false)
 	b.unvouched = true
 	b.pass(firstPause)
 	b.join()
-	b.feed(Seen{What: b.record(ownership.Shard{Assignee: "a-2", Epoch: 1 << 40, UID: "u"})})
+	b.shows(ownership.Shard{Assignee: "a-2", Epoch: 1 << 40, UID: "u"})
 	read, _ := b.vouching()
 	if read.Of.Lease != "a-1" {
 		t.Fatalf("%+v is read, want the last incarnation's lease", read.Of)
@@ -218,13 +216,12 @@ func TestR5TheNextIncarnationTakesNothingBeforeTheHomeClusterHasShownTheLastOnes
 		t.Run(c.name, func(t *testing.T) {
 			b := joined(t)
 			b.answerRenewals(2)
-			b.pass(lease) // it lapses, after this home cluster has been watched for long enough
-			b.feed(Stopped{find[Stop](b).Number, false})
+			b.lapsed(false) // after this home cluster has been watched for long enough
 			b.unvouched = true
 			b.pass(firstPause)
 			begin := find[Begin](b)
 			b.feed(Seen{What: ownership.LeaseSeen{Lease: ownership.Lease{ID: "b", Replica: "b", Duration: lease, Version: 1}}})
-			b.feed(Seen{What: b.record(ownership.Shard{Assignee: begin.ID, Epoch: 4, UID: "u"})})
+			b.shows(ownership.Shard{Assignee: begin.ID, Epoch: 4, UID: "u"})
 			b.feed(Listed{begin.ID})
 			b.answer(find[Write](b), ownership.Committed)
 			read, _ := b.vouching()
@@ -238,17 +235,12 @@ func TestR5TheNextIncarnationTakesNothingBeforeTheHomeClusterHasShownTheLastOnes
 			}
 			b.unvouched = false
 			b.feed(found)
-			for _, w := range all[Write](b) {
-				if _, raises := w.Effect.(ownership.WriteLead); raises { // the floor, above which it may claim
-					b.answer(w, ownership.Committed)
-				}
+			for _, w := range writes[ownership.WriteLead](b) { // raises the floor, above which it may claim
+				b.answer(w, ownership.Committed)
 			}
-			claims := false
-			for _, w := range all[Write](b) {
-				if e, ok := w.Effect.(ownership.WriteShard); ok {
-					claims = claims || e.Kind.Claims()
-				}
-			}
+			claims := slices.ContainsFunc(writes[ownership.WriteShard](b), func(w Write) bool {
+				return w.Effect.(ownership.WriteShard).Kind.Claims()
+			})
 			if stops := len(all[Stop](b)) > 0; stops != c.stops || claims != c.claims {
 				t.Errorf("it ends: %v, claims: %v", stops, claims)
 			}
