@@ -37,7 +37,7 @@ type sent struct {
 	part    client.Object // what the update of a subresource sends
 }
 
-func newTestClient(t *testing.T) (client.Client, *sent, *Gate) {
+func newTestClient(t *testing.T) (client.Client, *sent) {
 	t.Helper()
 	g, _ := newTestGate(t)
 	g.Open(9)
@@ -99,18 +99,27 @@ func newTestClient(t *testing.T) (client.Client, *sent, *Gate) {
 			return nil
 		},
 	}).Build()
-	owned := func(obj runtime.Object) bool { _, pod := obj.(*corev1.Pod); return pod }
-	return &fencedClient{Client: inner, gate: g, owned: owned}, s, g
+	return &fencedClient{Client: inner, gate: g, owned: isPod}, s
+}
+
+func isPod(obj runtime.Object) bool { _, pod := obj.(*corev1.Pod); return pod }
+
+// owner is the UID of an At, and ownerSlot the slot of what it owns.
+const owner types.UID = "2b0bb7d4-4a5a-4f3a-9c56-0a2a3e0c8f11"
+
+var ownerSlot = keyspace.SlotOf(string(owner)).String()
+
+// ownedBy is the metadata of an object that an At owns.
+func ownedBy(uid types.UID) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: "n", Name: "p", OwnerReferences: []metav1.OwnerReference{
+		{APIVersion: "v1", Kind: "At", Name: "a", UID: uid, Controller: new(true)}}}
 }
 
 // As controllerutil.CreateOrUpdate does, whose callers often write the labels anew.
 func TestAnOwnedObjectKeepsItsSlotWhenItsLabelsAreReplaced(t *testing.T) {
-	c, s, _ := newTestClient(t)
-	uid, controller := types.UID("2b0bb7d4-4a5a-4f3a-9c56-0a2a3e0c8f11"), true
-	slot := keyspace.SlotOf(string(uid)).String()
-	read := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", UID: "u", ResourceVersion: "41",
-		Labels: map[string]string{keyspace.SlotLabel: slot}, OwnerReferences: []metav1.OwnerReference{
-			{APIVersion: "v1", Kind: "At", Name: "a", UID: uid, Controller: &controller}}}}
+	c, s := newTestClient(t)
+	read := &corev1.Pod{ObjectMeta: ownedBy(owner)}
+	read.UID, read.ResourceVersion, read.Labels = "u", "41", map[string]string{keyspace.SlotLabel: ownerSlot}
 	changed := read.DeepCopy()
 	changed.Labels = map[string]string{"app": "web"}
 	if err := c.Patch(t.Context(), changed, client.MergeFrom(read)); err != nil {
@@ -120,7 +129,7 @@ func TestAnOwnedObjectKeepsItsSlotWhenItsLabelsAreReplaced(t *testing.T) {
 		t.Errorf("patch: got %s, want %s", s.patch, want)
 	}
 	changed.Labels = map[string]string{"app": "web"}
-	if err := c.Update(t.Context(), changed); err != nil || s.updated.GetLabels()[keyspace.SlotLabel] != slot {
+	if err := c.Update(t.Context(), changed); err != nil || s.updated.GetLabels()[keyspace.SlotLabel] != ownerSlot {
 		t.Errorf("update: labels %v (%v)", s.updated.GetLabels(), err)
 	}
 	other := &corev1.ConfigMap{ObjectMeta: read.ObjectMeta}
@@ -132,45 +141,32 @@ func TestAnOwnedObjectKeepsItsSlotWhenItsLabelsAreReplaced(t *testing.T) {
 
 // The API server refuses a name of theirs, and keeps none of them.
 func TestAReviewNeedsNoName(t *testing.T) {
-	c, s, _ := newTestClient(t)
+	c, s := newTestClient(t)
 	if err := c.Create(t.Context(), &corev1.Pod{}); err != nil || s.created == nil {
 		t.Errorf("what has neither a name nor generateName isn't left to the API server: %v", err)
 	}
 }
 
 func TestWhatIsCreatedForAnOwnerGetsTheOwnersSlot(t *testing.T) {
-	c, s, _ := newTestClient(t)
-	uid := types.UID("2b0bb7d4-4a5a-4f3a-9c56-0a2a3e0c8f11")
-	controller := true
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", OwnerReferences: []metav1.OwnerReference{
-		{APIVersion: "v1", Kind: "At", Name: "a", UID: uid, Controller: &controller},
-	}}}
-	if err := c.Create(t.Context(), pod); err != nil {
-		t.Fatal(err)
-	}
-	if got, want := s.created.Labels[keyspace.SlotLabel], keyspace.SlotOf(string(uid)).String(); got != want {
-		t.Errorf("slot label: got %q, want %q", got, want)
-	}
-	copied := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p",
-		Annotations: map[string]string{OwnerUIDAnnotation: string(uid)}}}
-	if err := c.Create(t.Context(), copied); err != nil {
-		t.Fatal(err)
-	}
-	if got, want := s.created.Labels[keyspace.SlotLabel], keyspace.SlotOf(string(uid)).String(); got != want {
-		t.Errorf("slot label by annotation: got %q, want %q", got, want)
+	c, s := newTestClient(t)
+	for by, meta := range map[string]metav1.ObjectMeta{
+		"an owner reference": ownedBy(owner),
+		"a copy":             {Namespace: "n", Name: "p", Annotations: map[string]string{OwnerUIDAnnotation: string(owner)}},
+	} {
+		if err := c.Create(t.Context(), &corev1.Pod{ObjectMeta: meta}); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.created.Labels[keyspace.SlotLabel]; got != ownerSlot {
+			t.Errorf("slot label by %s: got %q, want %q", by, got, ownerSlot)
+		}
 	}
 }
 
 // An owned object from before the program was sharded has no slot, so no shard sees it, and every reconcile of its
 // owner would try to create it.
 func TestWhatIsThereAlreadyForTheSameOwnerGetsItsSlot(t *testing.T) {
-	uid, controller := types.UID("2b0bb7d4-4a5a-4f3a-9c56-0a2a3e0c8f11"), true
-	slot := keyspace.SlotOf(string(uid)).String()
-	of := func(uid types.UID) metav1.ObjectMeta {
-		return metav1.ObjectMeta{Namespace: "n", Name: "p", OwnerReferences: []metav1.OwnerReference{
-			{APIVersion: "v1", Kind: "At", Name: "a", UID: uid, Controller: &controller}}}
-	}
-	labelled := of(uid)
+	owned := func() *corev1.Pod { return &corev1.Pod{ObjectMeta: ownedBy(owner)} }
+	labelled := owned()
 	labelled.Labels = map[string]string{keyspace.SlotLabel: "another"}
 	dry := []client.CreateOption{client.DryRunAll}
 	for name, c := range map[string]struct {
@@ -179,14 +175,15 @@ func TestWhatIsThereAlreadyForTheSameOwnerGetsItsSlot(t *testing.T) {
 		opts  []client.CreateOption
 		want  string // its slot afterwards
 	}{
-		"the same owner":          {&corev1.Pod{ObjectMeta: of(uid)}, &corev1.Pod{ObjectMeta: of(uid)}, nil, slot},
-		"another owner":           {&corev1.Pod{ObjectMeta: of("other")}, &corev1.Pod{ObjectMeta: of(uid)}, nil, ""},
-		"a slot":                  {&corev1.Pod{ObjectMeta: labelled}, &corev1.Pod{ObjectMeta: of(uid)}, nil, "another"},
-		"a kind that isn't owned": {&corev1.ConfigMap{ObjectMeta: of(uid)}, &corev1.ConfigMap{ObjectMeta: of(uid)}, nil, ""},
-		"made without an owner": {&corev1.Pod{ObjectMeta: of(uid)},
+		"the same owner": {owned(), owned(), nil, ownerSlot},
+		"another owner":  {&corev1.Pod{ObjectMeta: ownedBy("other")}, owned(), nil, ""},
+		"a slot":         {labelled, owned(), nil, "another"},
+		"a kind that isn't owned": {&corev1.ConfigMap{ObjectMeta: ownedBy(owner)},
+			&corev1.ConfigMap{ObjectMeta: ownedBy(owner)}, nil, ""},
+		"made without an owner": {owned(),
 			&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p"}}, nil, ""},
-		"a dry run":        {&corev1.Pod{ObjectMeta: of(uid)}, &corev1.Pod{ObjectMeta: of(uid)}, dry, ""},
-		"nothing any more": {nil, &corev1.Pod{ObjectMeta: of(uid)}, nil, ""},
+		"a dry run":        {owned(), owned(), dry, ""},
+		"nothing any more": {nil, owned(), nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fenced, inner, patch := crowded(t, c.there)
@@ -198,8 +195,8 @@ func TestWhatIsThereAlreadyForTheSameOwnerGetsItsSlot(t *testing.T) {
 				t.Errorf("got %v, is it to say what the object lacks? %v", err, blind)
 			}
 			want := ""
-			if c.want == slot { // by the version that was read
-				want = `{"metadata":{"labels":{"` + keyspace.SlotLabel + `":"` + slot + `"},"resourceVersion":"999"}}`
+			if c.want == ownerSlot { // by the version that was read
+				want = `{"metadata":{"labels":{"` + keyspace.SlotLabel + `":"` + ownerSlot + `"},"resourceVersion":"999"}}`
 			}
 			if *patch != want {
 				t.Errorf("patch: got %s, want %s", *patch, want)
@@ -220,18 +217,16 @@ func TestWhatIsThereAlreadyForTheSameOwnerGetsItsSlot(t *testing.T) {
 		client.ObjectKey, client.Object, ...client.GetOption) error {
 		return errors.New("it is away")
 	}})
-	if err := fenced.Create(t.Context(), &corev1.Pod{ObjectMeta: of(uid)}); !apierrors.IsAlreadyExists(err) ||
+	if err := fenced.Create(t.Context(), owned()); !apierrors.IsAlreadyExists(err) ||
 		!strings.Contains(err.Error(), "it is away") {
 		t.Errorf("got %v, want that it exists, and why it has no slot", err)
 	}
 }
 
 func TestWhatIsInTheWayAndIsNotSeenIsExplained(t *testing.T) {
-	controller, at := true, metav1.ObjectMeta{Namespace: "n", Name: "p"}
-	made, orphan := at, at
+	at := metav1.ObjectMeta{Namespace: "n", Name: "p"}
+	orphan := at
 	orphan.Labels = map[string]string{keyspace.SlotLabel: "00"} // the test's gate is of west/01, slots 40 to 7f
-	made.OwnerReferences = []metav1.OwnerReference{
-		{APIVersion: "v1", Kind: "At", Name: "a", UID: "u", Controller: &controller}}
 	going := orphan
 	now := metav1.Now()
 	going.DeletionTimestamp, going.Finalizers = &now, []string{"a/b"}
@@ -242,7 +237,7 @@ func TestWhatIsInTheWayAndIsNotSeenIsExplained(t *testing.T) {
 		explained bool
 	}{"an orphan": {orphan, true}, "nobody's": {at, true}, "seen, or soon": {seen, false}, "going": {going, false}} {
 		fenced, _, patch := crowded(t, &corev1.Pod{ObjectMeta: c.there})
-		err := fenced.Create(t.Context(), &corev1.Pod{ObjectMeta: made})
+		err := fenced.Create(t.Context(), &corev1.Pod{ObjectMeta: ownedBy("u")})
 		if !apierrors.IsAlreadyExists(err) || strings.Contains(err.Error(), "GetAPIReader") != c.explained || *patch != "" {
 			t.Errorf("%s: got %v, patch %q", name, err, *patch)
 		}
@@ -255,11 +250,7 @@ func crowded(t *testing.T, there client.Object) (_ *fencedClient, inner client.W
 	t.Helper()
 	g, _ := newTestGate(t)
 	patch = new(string)
-	scheme := runtime.NewScheme()
-	if err := corev1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	with := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{
+	with := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
 		Create: func(_ context.Context, _ client.WithWatch, obj client.Object, _ ...client.CreateOption) error {
 			return apierrors.NewAlreadyExists(corev1.Resource("pods"), obj.GetName())
 		},
@@ -277,12 +268,11 @@ func crowded(t *testing.T, there client.Object) (_ *fencedClient, inner client.W
 		with = with.WithObjects(there)
 	}
 	inner = with.Build()
-	owned := func(obj runtime.Object) bool { _, pod := obj.(*corev1.Pod); return pod }
-	return &fencedClient{Client: inner, live: inner, gate: g, owned: owned}, inner, patch
+	return &fencedClient{Client: inner, live: inner, gate: g, owned: isPod}, inner, patch
 }
 
 func TestWritesThatNoPreconditionCanProtectAreRefused(t *testing.T) {
-	c, s, _ := newTestClient(t)
+	c, s := newTestClient(t)
 	unread := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p"}}
 	read := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", UID: "u", ResourceVersion: "41"}}
 	untyped := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"phase": "RUNNING"},
@@ -324,7 +314,7 @@ func TestWritesThatNoPreconditionCanProtectAreRefused(t *testing.T) {
 }
 
 func TestPatchesAndDeletesAreConditionalOnTheVersionThatWasRead(t *testing.T) {
-	c, s, _ := newTestClient(t)
+	c, s := newTestClient(t)
 	read := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", UID: "u", ResourceVersion: "41"}}
 	changed := read.DeepCopy()
 	changed.Labels = map[string]string{"a": "b"}
@@ -380,7 +370,7 @@ func TestPatchesAndDeletesAreConditionalOnTheVersionThatWasRead(t *testing.T) {
 
 // What a subresource is sent may be another object than the one that was read.
 func TestWritesOfSubresourcesAreConditionalOnTheVersionThatWasRead(t *testing.T) {
-	c, s, _ := newTestClient(t)
+	c, s := newTestClient(t)
 	read := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", UID: "u", ResourceVersion: "41"}}
 	for own, want := range map[string]string{"": "41", "40": "40"} {
 		scale := &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{ResourceVersion: own}}
@@ -413,7 +403,7 @@ func TestWritesOfSubresourcesAreConditionalOnTheVersionThatWasRead(t *testing.T)
 
 // By then, another object may have the name.
 func TestAnEvictionIsOfThePodThatWasRead(t *testing.T) {
-	c, s, _ := newTestClient(t)
+	c, s := newTestClient(t)
 	read := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", UID: "u", ResourceVersion: "41"}}
 	seconds, other := int64(1), types.UID("other")
 	eviction := &policyv1.Eviction{DeleteOptions: &metav1.DeleteOptions{GracePeriodSeconds: &seconds}}
@@ -437,7 +427,7 @@ func TestAnEvictionIsOfThePodThatWasRead(t *testing.T) {
 
 // A float64 has 53 bits for it.
 func TestLargeIntegersAreSentAsTheyAre(t *testing.T) {
-	c, s, _ := newTestClient(t)
+	c, s := newTestClient(t)
 	const large = 1<<53 + 1
 	read := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", ResourceVersion: "41"}}
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"n":9007199254740993}}`))
@@ -461,7 +451,7 @@ func TestLargeIntegersAreSentAsTheyAre(t *testing.T) {
 }
 
 func TestStatusWritesAreStampedWithTheEpoch(t *testing.T) {
-	c, s, _ := newTestClient(t)
+	c, s := newTestClient(t)
 	read := &cnatv1alpha1.At{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "a", ResourceVersion: "41"}}
 	changed := read.DeepCopy()
 	changed.Status.Phase = "RUNNING"
@@ -482,7 +472,7 @@ func TestStatusWritesAreStampedWithTheEpoch(t *testing.T) {
 
 // A tenure that is over may have a fresh cache: what it reads there must not lend it the epoch of the next.
 func TestAStatusThatALaterTenureHasWrittenIsNotWritten(t *testing.T) {
-	c, s, _ := newTestClient(t)
+	c, s := newTestClient(t)
 	read := &cnatv1alpha1.At{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "a", ResourceVersion: "41"}}
 	read.Status.Epoch = 10
 	changed := read.DeepCopy()

@@ -27,6 +27,14 @@ func newTestGate(t *testing.T) (*Gate, *atomic.Bool) {
 	return NewGate(ctx, quarter, "tenure/test", "a-1", valid.Load), valid
 }
 
+// openGate is the gate of a shard that is held.
+func openGate(t *testing.T) *Gate {
+	t.Helper()
+	g, _ := newTestGate(t)
+	g.Open(1)
+	return g
+}
+
 func TestNothingPassesAShutGate(t *testing.T) {
 	g, _ := newTestGate(t)
 	if _, _, ok := g.Begin(t.Context()); ok {
@@ -87,8 +95,7 @@ func TestAGateTellsOnceThatItHasLetNothingPassThoughItIsOpen(t *testing.T) {
 }
 
 func TestShutCancelsWhatRuns(t *testing.T) {
-	g, _ := newTestGate(t)
-	g.Open(1)
+	g := openGate(t)
 	ctx, end, ok := g.Begin(t.Context())
 	if !ok {
 		t.Fatal("no reconcile begins at an open gate")
@@ -100,8 +107,7 @@ func TestShutCancelsWhatRuns(t *testing.T) {
 
 func TestDrainWaitsForRunningReconcilesAndTheirWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, _ := newTestGate(t)
-		g.Open(1)
+		g := openGate(t)
 		_, end, _ := g.Begin(t.Context())
 		drained := make(chan error, 1)
 		began := time.Now()
@@ -153,8 +159,7 @@ func TestDrainWaitsForAWriteOutsideOfAnyReconcile(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				g, _ := newTestGate(t)
-				g.Open(1)
+				g := openGate(t)
 				ctx, done, release, err := g.beginWrite(context.Background())
 				if err != nil {
 					t.Fatal(err)
@@ -194,8 +199,7 @@ func TestDrainWaitsForAWriteOutsideOfAnyReconcile(t *testing.T) {
 // lost.
 func TestDrainWaitsForAWriteThatNobodyAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, _ := newTestGate(t)
-		g.Open(1)
+		g := openGate(t)
 		ctx, done, release, err := g.beginWrite(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -235,8 +239,7 @@ func TestDrainWaitsForAWriteThatNobodyAnswered(t *testing.T) {
 
 func TestDrainCancelsWhatOverstaysAndCanBeReopened(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, _ := newTestGate(t)
-		g.Open(1)
+		g := openGate(t)
 		ctx, end, _ := g.Begin(t.Context())
 		go func() {
 			<-ctx.Done()
@@ -256,8 +259,7 @@ func TestDrainCancelsWhatOverstaysAndCanBeReopened(t *testing.T) {
 
 func TestAReconcileThatNeverReturnsCostsItsGateOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, _ := newTestGate(t)
-		g.Open(1)
+		g := openGate(t)
 		traffic, release := &Traffic{}, make(chan struct{})
 		var stuck context.Context
 		ran := make(chan Result, 1)
@@ -304,8 +306,7 @@ func TestAReconcileThatNeverReturnsCostsItsGateOnly(t *testing.T) {
 
 func TestAPanicOfAnAbandonedReconcileIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, _ := newTestGate(t)
-		g.Open(1)
+		g := openGate(t)
 		var logged []string
 		ctx, cancel := context.WithCancel(log.IntoContext(t.Context(), funcr.New(func(_, args string) {
 			logged = append(logged, args)
@@ -326,8 +327,7 @@ func TestAPanicOfAnAbandonedReconcileIsLogged(t *testing.T) {
 // A reconcile may have a timeout of its own, of which its tenure knows nothing.
 func TestAReconcileThatOutlivesItsTimeoutCannotWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, _ := newTestGate(t)
-		g.Open(1)
+		g := openGate(t)
 		traffic, release := &Traffic{}, make(chan struct{})
 		defer close(release)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -361,8 +361,7 @@ func TestAReconcileThatOutlivesItsTimeoutCannotWrite(t *testing.T) {
 
 func TestAReconcileThatReturnsLateIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, _ := newTestGate(t)
-		g.Open(1)
+		g := openGate(t)
 		time.AfterFunc(time.Second, g.Shut)
 		traffic, returned := &Traffic{}, false
 		got := g.Run(t.Context(), traffic, func(ctx context.Context) {
@@ -377,8 +376,7 @@ func TestAReconcileThatReturnsLateIsWaitedFor(t *testing.T) {
 }
 
 func TestAPanicReachesTheWorker(t *testing.T) {
-	g, _ := newTestGate(t)
-	g.Open(1)
+	g := openGate(t)
 	defer func() {
 		if p := fmt.Sprint(recover()); !strings.Contains(p, "boom") || !strings.Contains(p, "gate_test.go") {
 			t.Errorf("the worker gets %q, want the panic and where it was", p)
@@ -392,8 +390,7 @@ func TestAPanicReachesTheWorker(t *testing.T) {
 
 func TestAnIdleGateEndsItsTenureWhenTheDrainBegins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, _ := newTestGate(t)
-		g.Open(1)
+		g := openGate(t)
 		_, end, _ := g.Begin(t.Context())
 		end()
 		time.Sleep(time.Hour)

@@ -1,7 +1,6 @@
 package engage
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"strings"
@@ -27,19 +26,10 @@ func (a *admitting) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	a.asked[req.Method+" "+req.URL.String()+" by "+req.UserAgent()]++
 	a.mu.Unlock()
-	takes, status := a.writes, http.StatusCreated
 	if req.Method == http.MethodGet {
-		takes, status = a.inquiries, a.status
+		return answerAfter(req, a.inquiries, a.status)
 	}
-	if takes == 0 {
-		takes = time.Hour
-	}
-	select {
-	case <-time.After(takes):
-		return &http.Response{StatusCode: status, Body: http.NoBody}, nil
-	case <-req.Context().Done():
-		return nil, context.Cause(req.Context())
-	}
+	return answerAfter(req, a.writes, http.StatusCreated)
 }
 
 // An aggregated API server, or a conversion webhook, may take long for a read.
@@ -49,31 +39,18 @@ func TestALiveReadIsWaitedForWhileTheClusterAnswersInquiries(t *testing.T) {
 		"/api/v1/namespaces/n/pods": true,
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			g, _ := newTestGate(t)
-			g.Open(1)
-			traffic := &Traffic{}
-			server := servers(func(req *http.Request) (*http.Response, error) {
-				takes := 10 * time.Second
-				if strings.HasSuffix(req.URL.Path, "/kube-system") {
-					takes = time.Millisecond
+			f := openFence(t, servers(func(req *http.Request) (*http.Response, error) {
+				switch {
+				case silent:
+					return answerAfter(req, 0, 0)
+				case strings.HasSuffix(req.URL.Path, "/kube-system"):
+					return answerAfter(req, time.Millisecond, http.StatusOK)
 				}
-				if silent {
-					takes = time.Hour
-				}
-				select {
-				case <-time.After(takes):
-					return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
-				case <-req.Context().Done():
-					return nil, context.Cause(req.Context())
-				}
-			})
-			req, _ := http.NewRequest(http.MethodGet, "https://west"+path, nil)
+				return answerAfter(req, 10*time.Second, http.StatusOK)
+			}))
 			began := time.Now()
-			res, err := (&fence{gate: g, base: server, traffic: traffic}).RoundTrip(req)
-			if err == nil {
-				_ = res.Body.Close()
-			}
-			if open, _ := traffic.Breaker.Open(); (err != nil) != silent || open != silent {
+			_, err := send(t.Context(), f, http.MethodGet, "https://west"+path)
+			if open, _ := f.traffic.Breaker.Open(); (err != nil) != silent || open != silent {
 				t.Errorf("%s: %v after %v; keys are put off: %v", path, err, time.Since(began), open)
 			}
 			if took := time.Since(began); silent && took > stallAfter {
@@ -106,20 +83,13 @@ func TestAWriteIsWaitedForWhileTheClusterAnswersInquiries(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				g, _ := newTestGate(t)
-				g.Open(1)
-				traffic := &Traffic{}
-				f := &fence{gate: g, base: c.server, traffic: traffic}
+				f := openFence(t, c.server)
 				began := time.Now()
 				var both sync.WaitGroup // two writes side by side make no more inquiries than one
 				for range 2 {
 					both.Go(func() {
 						const ats = "https://west/proxy/apis/tenure.dev/v1/namespaces/n/ats?dryRun="
-						req, _ := http.NewRequest(http.MethodPost, ats, http.NoBody)
-						res, err := f.RoundTrip(req)
-						if err == nil {
-							_ = res.Body.Close()
-						}
+						_, err := send(t.Context(), f, http.MethodPost, ats)
 						if (err == nil) != c.done || err != nil && !errors.Is(err, ErrStalled) {
 							t.Errorf("got %v; want it done: %v, else ErrStalled", err, c.done)
 						}
@@ -133,7 +103,7 @@ func TestAWriteIsWaitedForWhileTheClusterAnswersInquiries(t *testing.T) {
 				if n := c.server.asked[inquired]; n != c.inquiries {
 					t.Errorf("%d inquiries, want %d; of all requests:\n%v", n, c.inquiries, c.server.asked)
 				}
-				if open, cause := traffic.Breaker.Open(); open == c.done || open && cause != Silence {
+				if open, cause := f.traffic.Breaker.Open(); open == c.done || open && cause != Silence {
 					t.Errorf("keys are put off: %v %s", open, cause)
 				}
 			})

@@ -13,6 +13,15 @@ import (
 // at is so long after some time.
 func at(d time.Duration) time.Time { return time.Unix(1000, 0).Add(d) }
 
+// refusedAll is the judgement of a cluster that has just refused everything in a namespace.
+func refusedAll(cause Cause, after time.Duration) *judgement {
+	j := &judgement{}
+	for range enoughRefusals {
+		j.refuse(at(0), "shop", cause, 0, after)
+	}
+	return j
+}
+
 func TestACauseIsWhatTheServerAnswers(t *testing.T) {
 	for status, want := range map[int]Cause{
 		200: "", 201: "", 404: "", 409: "", 410: "", 422: "", 401: Unauthorized, 403: Forbidding, 429: Throttling,
@@ -127,10 +136,7 @@ func TestWhoIsRefusedWaitsOnlyWhereNothingIsServed(t *testing.T) {
 
 func TestAProbeOfAnObjectThatIsRefusedFreesTheOthers(t *testing.T) {
 	for _, cause := range []Cause{Forbidding, Failing} {
-		j := &judgement{}
-		for range enoughRefusals {
-			j.refuse(at(0), "shop", Throttling, 0, 0)
-		}
+		j := refusedAll(Throttling, 0)
 		if now := at(FirstPause); j.wait(now, "shop") != 0 || j.wait(now, "shop") == 0 {
 			t.Fatal("want one to be let through")
 		}
@@ -141,17 +147,11 @@ func TestAProbeOfAnObjectThatIsRefusedFreesTheOthers(t *testing.T) {
 }
 
 func TestRetryAfterIsObeyed(t *testing.T) {
-	j := &judgement{}
-	for range enoughRefusals {
-		j.refuse(at(0), "shop", Throttling, 0, 30*time.Second)
-	}
+	j := refusedAll(Throttling, 30*time.Second)
 	if got := j.wait(at(0), "shop"); got != 30*time.Second {
 		t.Errorf("put off for %v, want the 30s that the server asks for", got)
 	}
-	j = &judgement{}
-	for range enoughRefusals {
-		j.refuse(at(0), "shop", Throttling, 0, 1000*time.Hour)
-	}
+	j = refusedAll(Throttling, 1000*time.Hour)
 	if got := j.wait(at(0), "shop"); got != LongestAsked {
 		t.Errorf("put off for %v, want %v", got, LongestAsked)
 	}
@@ -159,10 +159,7 @@ func TestRetryAfterIsObeyed(t *testing.T) {
 	if got := j.wait(at(0), "shop"); got != LongestAsked {
 		t.Errorf("put off for %v, want %v: somebody else was told to wait for less", got, LongestAsked)
 	}
-	j = &judgement{}
-	for range enoughRefusals {
-		j.refuse(at(0), "shop", Throttling, 0, 0)
-	}
+	j = refusedAll(Throttling, 0)
 	j.refuse(at(0), "shop", Throttling, 0, time.Minute)
 	if got := j.wait(at(0), "shop"); got != time.Minute {
 		t.Errorf("put off for %v, want the minute that a later answer asks for", got)
@@ -171,10 +168,7 @@ func TestRetryAfterIsObeyed(t *testing.T) {
 
 // Keys are only reconciled, and so only try, where there is something to do.
 func TestAClusterThatNobodyTriesIsTakenForServingAgain(t *testing.T) {
-	j := &judgement{}
-	for range enoughRefusals {
-		j.refuse(at(0), "shop", Unavailable, 0, 0)
-	}
+	j := refusedAll(Unavailable, 0)
 	if s, _ := j.state(at(FirstPause + untriedFor)); s != protocol.ClusterOpen {
 		t.Errorf("state %s while somebody may still come back", s)
 	}
@@ -185,10 +179,7 @@ func TestAClusterThatNobodyTriesIsTakenForServingAgain(t *testing.T) {
 }
 
 func TestATrialThatAsksNothingIsAnothersTurn(t *testing.T) {
-	j := &judgement{}
-	for range enoughRefusals {
-		j.refuse(at(0), "shop", Unavailable, 0, 0)
-	}
+	j := refusedAll(Unavailable, 0)
 	now := at(FirstPause)
 	for range 10 {
 		if wait, trial := j.putOff(now, "shop", false); wait != 0 || !trial {
@@ -262,10 +253,7 @@ func TestAClusterThatRefusesAPartOrIsLateIsLimited(t *testing.T) {
 
 // While all who were refused wait for the one on trial, there are hardly any answers.
 func TestAClusterThatRefusesEverythingIsLimitedForAsLong(t *testing.T) {
-	j := &judgement{}
-	for range enoughRefusals {
-		j.refuse(at(0), "shop", Forbidding, 0, 0)
-	}
+	j := refusedAll(Forbidding, 0)
 	for s := 6.0; s < 120; s += 4.2 {
 		now := at(time.Duration(s * float64(time.Second)))
 		j.refuse(now, "shop", Forbidding, 0, 0)

@@ -3,9 +3,7 @@ package engage
 import (
 	"context"
 	"errors"
-	"io"
 	"net/http"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -28,29 +26,21 @@ func (s *slow) RoundTrip(req *http.Request) (*http.Response, error) {
 	s.most = max(s.most, s.now)
 	s.mu.Unlock()
 	defer func() { s.mu.Lock(); s.now--; s.mu.Unlock() }()
-	select {
-	case <-time.After(time.Second):
-	case <-req.Context().Done():
-		return nil, req.Context().Err()
-	}
-	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
+	return answerAfter(req, time.Second, http.StatusOK)
 }
 
+const shopPods = "https://west/api/v1/namespaces/shop/pods"
+
 // crowd sends so many requests of one method at once, and returns how long all took.
-func crowd(t *testing.T, c *http.Client, n int, method string) time.Duration {
+func crowd(t *testing.T, f *fence, n int, method string) time.Duration {
 	t.Helper()
 	began := time.Now()
 	var all sync.WaitGroup
 	for range n {
 		all.Go(func() {
-			req, _ := http.NewRequestWithContext(t.Context(), method, "https://west/api/v1/namespaces/shop/pods",
-				strings.NewReader("{}"))
-			res, err := c.Do(req)
-			if err != nil {
+			if _, err := send(t.Context(), f, method, shopPods); err != nil {
 				t.Error(err)
-				return
 			}
-			_ = res.Body.Close()
 		})
 	}
 	all.Wait()
@@ -81,11 +71,9 @@ func TestShardsOfAClusterShareItsLimits(t *testing.T) {
 				var all sync.WaitGroup
 				began := time.Now()
 				for range 2 { // shards
-					g, _ := newTestGate(t)
-					g.Open(1)
-					all.Go(func() {
-						crowd(t, &http.Client{Transport: &fence{gate: g, base: server, traffic: traffic}}, 10, c.method)
-					})
+					f := openFence(t, server)
+					f.traffic = traffic
+					all.Go(func() { crowd(t, f, 10, c.method) })
 				}
 				all.Wait()
 				if took := time.Since(began); took != c.took || c.most > 0 && server.most != c.most || server.all != 20 {
@@ -101,13 +89,11 @@ func TestShardsOfAClusterShareItsLimits(t *testing.T) {
 
 func TestLimitsChangeInPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server, traffic := &slow{}, &Traffic{}
-		g, _ := newTestGate(t)
-		g.Open(1)
-		c := &http.Client{Transport: &fence{gate: g, base: server, traffic: traffic}}
+		f := openFence(t, &slow{})
+		traffic := f.traffic
 		traffic.SetLimits(kubeconfig.Limits{Writes: 1})
 		done := make(chan time.Duration)
-		go func() { done <- crowd(t, c, 10, http.MethodPost) }()
+		go func() { done <- crowd(t, f, 10, http.MethodPost) }()
 		time.Sleep(1500 * time.Millisecond)
 		if sent, waiting, limits := traffic.Writes(); sent != 1 || waiting != 8 || limits.Writes != 1 {
 			t.Errorf("%d sent, %d wait, %v", sent, waiting, limits)
@@ -117,15 +103,15 @@ func TestLimitsChangeInPlace(t *testing.T) {
 			t.Errorf("took %v", took)
 		}
 		traffic.SetLimits(kubeconfig.Limits{QPS: 1, Burst: 1})
-		crowd(t, c, 2, http.MethodGet)
+		crowd(t, f, 2, http.MethodGet)
 		traffic.SetLimits(kubeconfig.Limits{QPS: 100, Burst: 100})
 		time.Sleep(time.Second)
-		if took := crowd(t, c, 50, http.MethodGet); took != time.Second {
+		if took := crowd(t, f, 50, http.MethodGet); took != time.Second {
 			t.Errorf("50 requests at 100 a second took %v", took)
 		}
 		for _, to := range []kubeconfig.Limits{{}, {QPS: 100}} {
 			traffic.SetLimits(kubeconfig.Limits{QPS: 0.1, Burst: 1})
-			go func() { done <- crowd(t, c, 3, http.MethodPost) }()
+			go func() { done <- crowd(t, f, 3, http.MethodPost) }()
 			time.Sleep(1500 * time.Millisecond)
 			if sent, waiting, _ := traffic.Writes(); sent != 0 || waiting != 2 {
 				t.Errorf("%d sent, %d wait for the rate, want 2", sent, waiting)
@@ -136,9 +122,9 @@ func TestLimitsChangeInPlace(t *testing.T) {
 			}
 		}
 		traffic.SetLimits(kubeconfig.Limits{QPS: 0.1, Burst: 1})
-		crowd(t, c, 1, http.MethodGet)
+		crowd(t, f, 1, http.MethodGet)
 		traffic.SetLimits(kubeconfig.Limits{QPS: 0.1, Burst: 1}) // as it was
-		if took := crowd(t, c, 1, http.MethodGet); took < 9*time.Second {
+		if took := crowd(t, f, 1, http.MethodGet); took < 9*time.Second {
 			t.Errorf("limits that are set again without a change let a request through after %v", took)
 		}
 	})
@@ -207,19 +193,12 @@ func TestWritesThatWaitedForAPlaceAreNoBurst(t *testing.T) {
 
 func TestAWriteThatWaitedForItsTurnMeetsTheGateOfThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server, traffic := &slow{}, &Traffic{}
-		g, _ := newTestGate(t)
-		g.Open(1)
+		server := &slow{}
+		f := openFence(t, server)
+		g, traffic := f.gate, f.traffic
 		traffic.SetLimits(kubeconfig.Limits{QPS: 0.1, Burst: 1})
-		f := &fence{gate: g, base: server, traffic: traffic}
 		send := func(ctx context.Context) error {
-			req, _ := http.NewRequestWithContext(ctx, http.MethodPost, "https://west/api/v1/namespaces/shop/pods",
-				strings.NewReader("{}"))
-			res, err := f.RoundTrip(req)
-			if err == nil {
-				_, _ = io.Copy(io.Discard, res.Body)
-				_ = res.Body.Close()
-			}
+			_, err := send(ctx, f, http.MethodPost, shopPods)
 			return err
 		}
 		if err := send(t.Context()); err != nil {
@@ -279,26 +258,18 @@ func TestWaitingForOurOwnLimitIsNotTheClustersSilence(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				traffic := &Traffic{}
-				traffic.SetLimits(c.limits)
-				g, _ := newTestGate(t)
-				g.Open(1)
-				client := &http.Client{Transport: &fence{gate: g, base: &slow{}, traffic: traffic}}
+				f := openFence(t, &slow{})
+				f.traffic.SetLimits(c.limits)
 				var others sync.WaitGroup
-				others.Go(func() { crowd(t, client, c.before, c.method) })
+				others.Go(func() { crowd(t, f, c.before, c.method) })
 				synctest.Wait()
 				ctx, cancel := context.WithTimeout(t.Context(), c.patient)
 				defer cancel()
-				req, _ := http.NewRequestWithContext(ctx, c.method, "https://west/api/v1/namespaces/shop/pods",
-					strings.NewReader("{}"))
-				res, err := client.Do(req)
-				if err == nil {
-					_ = res.Body.Close()
-				}
+				_, err := send(ctx, f, c.method, shopPods)
 				if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, kubeconfig.ErrLimited) != c.limited {
 					t.Errorf("%v, want a timeout by our limits: %v", err, c.limited)
 				}
-				if state, cause := traffic.Breaker.State(); state != protocol.ClusterClosed {
+				if state, cause := f.traffic.Breaker.State(); state != protocol.ClusterClosed {
 					t.Errorf("the cluster is blamed: %s, %s", state, cause)
 				}
 				others.Wait()

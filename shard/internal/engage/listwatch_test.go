@@ -27,9 +27,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -171,8 +171,9 @@ func TestObjectsOutsideTheShardAreDroppedOnArrival(t *testing.T) {
 
 // A watch that goes on where it ended would show nothing of what a restored cluster holds.
 func TestAServerThatWasAwayIsListedAnewSinceItsClusterMayHaveBeenRestored(t *testing.T) {
-	f := &filter{traffic: &Traffic{}, keep: func(metav1.Object) bool { return true }}
-	t.Run("a shard's cache", func(t *testing.T) { synctest.Test(t, func(t *testing.T) { isListedAnew(t, f.wrap) }) })
+	t.Run("a shard's cache", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) { isListedAnew(t, everything().wrap) })
+	})
 	t.Run("another one", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			isListedAnew(t, func(lw toolscache.ListerWatcher) toolscache.ListerWatcher {
@@ -183,12 +184,7 @@ func TestAServerThatWasAwayIsListedAnewSinceItsClusterMayHaveBeenRestored(t *tes
 }
 
 func isListedAnew(t *testing.T, wrap func(toolscache.ListerWatcher) toolscache.ListerWatcher) {
-	pod := func(name, version string) corev1.Pod {
-		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "n", UID: types.UID(name),
-			ResourceVersion: version}}
-	}
-	held := &corev1.PodList{Items: []corev1.Pod{pod("kept", "9"), pod("lost", "8")}}
-	held.ResourceVersion = "9"
+	held := podList("9", "kept@9", "lost@8")
 	var mu sync.Mutex // guards the server's state: held and the next three
 	refused, attempts := false, 0
 	var running *watch.FakeWatcher
@@ -229,17 +225,10 @@ func isListedAnew(t *testing.T, wrap func(toolscache.ListerWatcher) toolscache.L
 	if attempts < 3 || attempts > 10 {
 		t.Errorf("%d attempts in 10 s", attempts)
 	}
-	held = &corev1.PodList{Items: []corev1.Pod{pod("kept", "4"), pod("new", "5")}}
-	held.ResourceVersion = "5"
-	refused = false
+	held, refused = podList("5", "kept@4", "new@5"), false
 	mu.Unlock()
 	time.Sleep(20 * time.Second)
-	var got []string
-	for _, obj := range informer.GetStore().List() {
-		got = append(got, obj.(*corev1.Pod).Name+"@"+obj.(*corev1.Pod).ResourceVersion)
-	}
-	slices.Sort(got)
-	if diff := cmp.Diff([]string{"kept@4", "new@5"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"kept@4", "new@5"}, podsIn(informer.GetStore())); diff != "" {
 		t.Errorf("the cache (-want +got):\n%s", diff)
 	}
 }
@@ -289,6 +278,15 @@ func (b *balanced) restore(ends []any) {
 
 func emptyList() *corev1.PodList { return new(podList("1")) }
 
+// podsIn names the Pods of a cache, with their versions.
+func podsIn(store toolscache.Store) (all []string) {
+	for _, obj := range store.List() {
+		all = append(all, obj.(*corev1.Pod).Name+"@"+obj.(*corev1.Pod).ResourceVersion)
+	}
+	slices.Sort(all)
+	return all
+}
+
 func podList(version string, pods ...string) (list corev1.PodList) {
 	list.APIVersion, list.Kind, list.ResourceVersion = "v1", "PodList", version
 	for _, p := range pods {
@@ -326,14 +324,9 @@ func TestAServerThatWasAwayBehindALoadBalancerIsListedAnew(t *testing.T) {
 				if c.anew {
 					want, lists = []string{"kept@4", "new@5"}, 1
 				}
-				var got []string
-				for _, obj := range store.List() {
-					got = append(got, obj.(*corev1.Pod).Name+"@"+obj.(*corev1.Pod).ResourceVersion)
-				}
-				slices.Sort(got)
 				server.mu.Lock()
 				defer server.mu.Unlock()
-				if diff := cmp.Diff(want, got); diff != "" || server.lists != lists {
+				if diff := cmp.Diff(want, podsIn(store)); diff != "" || server.lists != lists {
 					t.Errorf("listed %d times, want %d; the cache (-want +got):\n%s", server.lists, lists, diff)
 				}
 			})
@@ -343,23 +336,19 @@ func TestAServerThatWasAwayBehindALoadBalancerIsListedAnew(t *testing.T) {
 
 // watched is a shard's cache of Pods, filled through its fence until the test's end.
 func watched(t *testing.T, server http.RoundTripper) toolscache.Store {
-	g, _ := newTestGate(t)
-	scheme := runtime.NewScheme()
-	if err := corev1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	traffic := &Traffic{}
+	fence := openFence(t, server)
 	c := &Cluster{
-		recorders: &recorders{scheme: scheme}, codecs: serializer.NewCodecFactory(scheme),
+		recorders: &recorders{scheme: clientgoscheme.Scheme}, codecs: clientgoscheme.Codecs,
 		config: &rest.Config{Host: "http://west", QPS: -1},
-		http:   &http.Client{Transport: &fence{gate: g, base: server, traffic: traffic}},
+		http:   &http.Client{Transport: fence},
 	}
 	from, err := c.source(form{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Pod")},
 		&meta.RESTMapping{Resource: corev1.SchemeGroupVersion.WithResource("pods")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &filter{traffic: traffic, keep: func(metav1.Object) bool { return true }}
+	f := everything()
+	f.traffic = fence.traffic
 	informer := toolscache.NewSharedIndexInformer(f.wrap(from), &corev1.Pod{}, 0, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
@@ -381,8 +370,7 @@ func TestCachesAreFilledByAListAndNotByAWatch(t *testing.T) {
 			return watch.NewFake(), nil
 		},
 	}
-	f := &filter{traffic: &Traffic{}, keep: func(metav1.Object) bool { return true }}
-	informer := toolscache.NewSharedIndexInformer(f.wrap(inner), &corev1.Pod{}, 0, nil)
+	informer := toolscache.NewSharedIndexInformer(everything().wrap(inner), &corev1.Pod{}, 0, nil)
 	go informer.RunWithContext(t.Context())
 	if <-streamed {
 		t.Fatal("the server was asked to send what there is as watch events")
@@ -431,7 +419,8 @@ func TestAClusterIsAskedForAFewListsAtATime(t *testing.T) {
 func TestABadRequestOfAProxyDoesNotEndTheUseOfFieldSelectors(t *testing.T) {
 	refusals := 1
 	fields := &fieldSelector{text: "status.over!=true"}
-	f := &filter{traffic: &Traffic{}, keep: func(metav1.Object) bool { return true }, fields: fields}
+	f := everything()
+	f.fields = fields
 	lw := toolscache.ToListerWatcherWithContext(f.wrap(&toolscache.ListWatch{
 		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
 			if refusals--; refusals == 0 {
@@ -473,7 +462,8 @@ func TestFieldSelectorsLeaveOutWhatIsFinished(t *testing.T) {
 				}
 				return nil
 			}
-			f := &filter{traffic: &Traffic{}, keep: func(metav1.Object) bool { return true }, fields: c.fields}
+			f := everything()
+			f.fields = c.fields
 			lw := toolscache.ToListerWatcherWithContext(f.wrap(&toolscache.ListWatch{
 				ListWithContextFunc: func(_ context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 					return emptyList(), answer(opts)

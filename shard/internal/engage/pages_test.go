@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"weak"
 
@@ -21,7 +22,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 )
@@ -96,12 +97,7 @@ func listFrom(t *testing.T, server http.Handler, f *filter, opts metav1.ListOpti
 	t.Helper()
 	s := httptest.NewServer(server)
 	defer s.Close()
-	scheme := apiruntime.NewScheme()
-	if err := corev1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	codec, err := stream(serializer.NewCodecFactory(scheme).WithoutConversion(),
-		corev1.SchemeGroupVersion.WithKind("ConfigMap"), false,
+	codec, err := stream(ofClientGo, corev1.SchemeGroupVersion.WithKind("ConfigMap"), false,
 		func() (apiruntime.Object, error) { return &corev1.ConfigMap{}, nil })
 	if err != nil {
 		t.Fatal(err)
@@ -119,7 +115,7 @@ func listFrom(t *testing.T, server http.Handler, f *filter, opts metav1.ListOpti
 	}
 	inner := listWatch(func(ctx context.Context, opts metav1.ListOptions) (apiruntime.Object, error) { // as in a source
 		list := &corev1.ConfigMapList{}
-		return list, client.Get().Resource("configmaps").VersionedParams(&opts, apiruntime.NewParameterCodec(scheme)).Do(
+		return list, client.Get().Resource("configmaps").VersionedParams(&opts, clientgoscheme.ParameterCodec).Do(
 			ctx).Into(list)
 	}, nil)
 	lw := toolscache.ToListerWatcherWithContext(f.wrap(inner))
@@ -381,9 +377,7 @@ func TestAServerCannotFillTheMemoryWithOneAnswer(t *testing.T) {
 		"/openapi/v2":                                       {http.MethodGet, false},
 	} {
 		t.Run(c.method+" "+path, func(t *testing.T) {
-			g, _ := newTestGate(t)
-			g.Open(1)
-			f := &fence{gate: g, base: endless{}, traffic: &Traffic{}}
+			f := openFence(t, flood{&atomic.Int64{}})
 			req, err := http.NewRequestWithContext(t.Context(), c.method, "https://west"+path, nil)
 			if err != nil {
 				t.Fatal(err)
@@ -400,13 +394,6 @@ func TestAServerCannotFillTheMemoryWithOneAnswer(t *testing.T) {
 			}
 		})
 	}
-}
-
-// endless answers with a body that never ends.
-type endless struct{}
-
-func (endless) RoundTrip(*http.Request) (*http.Response, error) {
-	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(zeros{})}, nil
 }
 
 type zeros struct{}

@@ -50,34 +50,23 @@ func TestHowLongTheAPIServerAsksToWaitIsToldAndTheClientNotMadeToWait(t *testing
 			"99999999999999999999": time.Hour, "-99999999999999999999": 0,
 			in(time.Minute): time.Minute, in(-time.Minute): 0, in(48 * time.Hour): time.Hour,
 		} {
-			server := servers(func(*http.Request) (*http.Response, error) {
-				return &http.Response{StatusCode: http.StatusTooManyRequests, Header: http.Header{"Retry-After": {header}}}, nil
-			})
+			server := &answering{http.StatusTooManyRequests, header}
 			ctx, asked := Obeying(t.Context())
-			request, err := http.NewRequestWithContext(ctx, http.MethodPatch, "https://home", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			res, err := Obedient(server).RoundTrip(request)
+			res, err := send(ctx, Obedient(server), http.MethodPatch, "https://home")
 			if err != nil || res.Header.Get("Retry-After") != "" || asked.Wait(nil) != want {
 				t.Errorf("Retry-After %q: %v is waited for (%v), and the client sees %q", header, asked.Wait(nil), err,
 					res.Header.Get("Retry-After"))
 			}
-			res, err = Obedient(server).RoundTrip(request.WithContext(context.Background())) // nobody wants to know
+			res, err = send(context.Background(), Obedient(server), http.MethodPatch, "https://home") // nobody wants to know
 			if err != nil || res.Header.Get("Retry-After") != "" {
 				t.Errorf("the client waits by itself: %q (%v)", res.Header.Get("Retry-After"), err)
 			}
 		}
 	})
-	watch, err := http.NewRequest(http.MethodGet, "https://home/api/v1/secrets?watch=true", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
 	for header, want := range map[string]string{"3600": "5", "0": "", "-5": ""} {
-		server := servers(func(*http.Request) (*http.Response, error) {
-			return &http.Response{StatusCode: http.StatusServiceUnavailable, Header: http.Header{"Retry-After": {header}}}, nil
-		})
-		if res, err := Noting(server).RoundTrip(watch); err != nil || res.Header.Get("Retry-After") != want {
+		by := Noting(&answering{http.StatusServiceUnavailable, header})
+		res, err := send(t.Context(), by, http.MethodGet, "https://home/api/v1/secrets?watch=true")
+		if err != nil || res.Header.Get("Retry-After") != want {
 			t.Errorf("Retry-After %q: a watch waits by itself for %q s (%v)", header, res.Header.Get("Retry-After"), err)
 		}
 	}
@@ -103,28 +92,26 @@ func TestWhatOneClusterAsksForIsNotSaidOfAnother(t *testing.T) {
 	}
 }
 
-func podMapper() meta.RESTMapper {
-	m := meta.NewDefaultRESTMapper(nil)
-	m.Add(corev1.SchemeGroupVersion.WithKind("Pod"), meta.RESTScopeNamespace)
-	return m
-}
-
 // throttled is a client of a cluster that answers everything with a status, and asks to be left alone for ten minutes.
 func throttled(t *testing.T, status int) (client.Client, *Traffic) {
 	t.Helper()
-	g, _ := newTestGate(t)
-	g.Open(1)
-	base := servers(func(r *http.Request) (*http.Response, error) {
+	return clientOf(t, servers(func(r *http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: status, Header: http.Header{"Retry-After": {"600"}}, Request: r,
 			Body: io.NopCloser(strings.NewReader("too many requests"))}, nil
-	})
-	traffic := &Traffic{}
-	c, err := client.New(&rest.Config{Host: "https://west"}, client.Options{Mapper: podMapper(),
-		HTTPClient: &http.Client{Transport: &fence{gate: g, base: base, traffic: traffic}}})
+	}))
+}
+
+// clientOf is a client of Pods, before a server.
+func clientOf(t *testing.T, server http.RoundTripper) (client.Client, *Traffic) {
+	t.Helper()
+	f, pods := openFence(t, server), meta.NewDefaultRESTMapper(nil)
+	pods.Add(corev1.SchemeGroupVersion.WithKind("Pod"), meta.RESTScopeNamespace)
+	c, err := client.New(&rest.Config{Host: "https://west"}, client.Options{Mapper: pods,
+		HTTPClient: &http.Client{Transport: f}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return c, traffic
+	return c, f.traffic
 }
 
 // client-go would wait for as long as it is told to, ten times, and hold a worker meanwhile.
@@ -162,17 +149,10 @@ func TestAWorkerIsNotHeldByAClusterThatClosesConnections(t *testing.T) {
 		"reset": &net.OpError{Op: "read", Net: "tcp", Err: syscall.ECONNRESET}, "closed": io.EOF,
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			g, _ := newTestGate(t)
-			g.Open(1)
-			base := servers(func(*http.Request) (*http.Response, error) { return nil, lost })
-			c, err := client.New(&rest.Config{Host: "https://west"}, client.Options{Mapper: podMapper(),
-				HTTPClient: &http.Client{Transport: &fence{gate: g, base: base, traffic: &Traffic{}}}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			c, _ := clientOf(t, servers(func(*http.Request) (*http.Response, error) { return nil, lost }))
 			ctx, _ := Obeying(t.Context())
 			began, pod := time.Now(), &corev1.Pod{}
-			err = c.Get(ctx, client.ObjectKey{Namespace: "shop", Name: "a"}, pod)
+			err := c.Get(ctx, client.ObjectKey{Namespace: "shop", Name: "a"}, pod)
 			if took := time.Since(began); !errors.Is(err, ErrStalled) || took > 2*FirstPause {
 				t.Errorf("%s: a read took %v (%v)", name, took, err)
 			}

@@ -49,6 +49,16 @@ func streamOf(t testing.TB, by runtime.NegotiatedSerializer, from io.Reader) *re
 	return restwatch.NewDecoder(streaming.NewDecoder(framer.NewFrameReader(io.NopCloser(from)), event), object)
 }
 
+// decoderOf returns the decoder of what else client-go gets.
+func decoderOf(t testing.TB, by runtime.NegotiatedSerializer) runtime.Decoder {
+	t.Helper()
+	decoder, err := runtime.NewClientNegotiator(by, corev1.SchemeGroupVersion).Decoder(runtime.ContentTypeJSON, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return decoder
+}
+
 // decoded are all events of a stream, and whether it ended in order.
 func decoded(t testing.TB, by runtime.NegotiatedSerializer, from io.Reader) (events []any, whole bool) {
 	t.Helper()
@@ -230,11 +240,7 @@ var managedPods = []string{
 func withoutManagedAsClientGo(t *testing.T, data string) {
 	t.Helper()
 	decode := func(by runtime.NegotiatedSerializer) (runtime.Object, error) {
-		decoder, err := runtime.NewClientNegotiator(by, corev1.SchemeGroupVersion).Decoder(runtime.ContentTypeJSON, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		made, _, err := decoder.Decode([]byte(data), nil, nil)
+		made, _, err := decoderOf(t, by).Decode([]byte(data), nil, nil)
 		return made, err
 	}
 	want, wantErr := decode(ofClientGo)
@@ -271,10 +277,7 @@ func TestNoObjectIsMadeForWhatClientGoDecodes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	decoder, err := runtime.NewClientNegotiator(s, corev1.SchemeGroupVersion).Decoder(runtime.ContentTypeJSON, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	decoder := decoderOf(t, s)
 	made = 0
 	if _, _, err := decoder.Decode([]byte(`{"kind":"Status","apiVersion":"v1"}`), nil, nil); err != nil || made > 0 {
 		t.Errorf("%d objects were made, error %v", made, err)
@@ -347,12 +350,8 @@ const (
 func listAsClientGo(t *testing.T, data string) {
 	t.Helper()
 	decode := func(by runtime.NegotiatedSerializer) (*corev1.PodList, runtime.Object, error) {
-		decoder, err := runtime.NewClientNegotiator(by, corev1.SchemeGroupVersion).Decoder(runtime.ContentTypeJSON, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
 		into := &corev1.PodList{}
-		made, _, err := decoder.Decode([]byte(data), nil, into)
+		made, _, err := decoderOf(t, by).Decode([]byte(data), nil, into)
 		return into, made, err
 	}
 	for _, managed := range []bool{true, false} {
@@ -406,10 +405,7 @@ func TestWhileAListIsDecodedOtherWorkGoesOn(t *testing.T) {
 	defer goruntime.GOMAXPROCS(goruntime.GOMAXPROCS(1))
 	item := `{"metadata":{"name":"a","annotations":{"much":"` + strings.Repeat("x", 1000) + `"}}}`
 	list := `{"kind":"PodList","apiVersion":"v1","items":[` + strings.Repeat(item+",", 999) + item + `]}`
-	decoder, err := runtime.NewClientNegotiator(ofPods, corev1.SchemeGroupVersion).Decoder(runtime.ContentTypeJSON, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	decoder := decoderOf(t, ofPods)
 	var turns atomic.Int64
 	var done atomic.Bool
 	ended := make(chan struct{})
@@ -438,10 +434,7 @@ func BenchmarkList(b *testing.B) {
 	list := []byte(`{"apiVersion":"v1","items":[` + strings.Repeat(item+",", 999) + item + `],"kind":"PodList"}`)
 	for name, by := range map[string]runtime.NegotiatedSerializer{"client-go": ofClientGo, "ours": streamOfPods(false)} {
 		b.Run(name, func(b *testing.B) {
-			decoder, err := runtime.NewClientNegotiator(by, corev1.SchemeGroupVersion).Decoder(runtime.ContentTypeJSON, nil)
-			if err != nil {
-				b.Fatal(err)
-			}
+			decoder := decoderOf(b, by)
 			data := make([]byte, len(list))
 			for b.Loop() {
 				copy(data, list) // managed fields are left out in place

@@ -94,14 +94,9 @@ func TestOnlyAnAnswerSaysWhatBecameOfAWrite(t *testing.T) {
 		"no answer":    {0, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g, _ := newTestGate(t)
-			g.Open(1)
-			f := &fence{gate: g, traffic: &Traffic{}, base: answering(c.status)}
-			req, _ := http.NewRequest(http.MethodPost, "http://server/", http.NoBody)
-			if res, err := f.RoundTrip(req); err == nil {
-				_ = res.Body.Close()
-			}
-			if astray := !g.astray.IsZero(); astray != c.astray {
+			f := openFence(t, &answering{status: c.status})
+			_, _ = send(t.Context(), f, http.MethodPost, "http://server/")
+			if astray := !f.gate.astray.IsZero(); astray != c.astray {
 				t.Errorf("held to be on the wire: %v, want %v", astray, c.astray)
 			}
 		})
@@ -136,9 +131,7 @@ func TestA404OfAProxyIsNoWordAboutAnObject(t *testing.T) {
 		"what a proxy refuses otherwise":     {http.MethodDelete, object, text, "conflict", http.StatusConflict},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g, _ := newTestGate(t)
-			g.Open(1)
-			f := &fence{gate: g, traffic: &Traffic{}, base: servers(func(*http.Request) (*http.Response, error) {
+			f := openFence(t, servers(func(*http.Request) (*http.Response, error) {
 				res := &http.Response{StatusCode: c.status, Header: http.Header{"Content-Type": {c.kind}},
 					Body: io.NopCloser(strings.NewReader(c.body))}
 				if c.status == away {
@@ -148,7 +141,7 @@ func TestA404OfAProxyIsNoWordAboutAnObject(t *testing.T) {
 					res.Header.Set("Audit-Id", "1")
 				}
 				return res, nil
-			})}
+			}))
 			req, _ := http.NewRequest(c.method, "http://server"+c.path, http.NoBody)
 			res, err := f.RoundTrip(req)
 			if err != nil {
@@ -168,7 +161,7 @@ func TestA404OfAProxyIsNoWordAboutAnObject(t *testing.T) {
 func BenchmarkFenceRoundTrip(b *testing.B) {
 	g := NewGate(b.Context(), quarter, "tenure/test", "a-1", func() bool { return true })
 	g.Open(1)
-	f := &fence{gate: g, base: answering(http.StatusOK), traffic: &Traffic{}}
+	f := &fence{gate: g, base: &answering{status: http.StatusOK}, traffic: &Traffic{}}
 	req, _ := http.NewRequest(http.MethodPatch, "http://127.0.0.1/", http.NoBody)
 	b.ReportAllocs()
 	for b.Loop() {
@@ -180,17 +173,59 @@ func BenchmarkFenceRoundTrip(b *testing.B) {
 	}
 }
 
-// answering is a transport that answers at once with a status; with none if that is 0.
-type answering int
+// answering is a transport that answers at once, with a status and Retry-After. With 0 the connection is lost, with -1
+// there is none.
+type answering struct {
+	status int
+	after  string
+}
 
-func (status answering) RoundTrip(*http.Request) (*http.Response, error) {
-	switch status {
+func (a *answering) RoundTrip(*http.Request) (*http.Response, error) {
+	switch a.status {
 	case 0:
 		return nil, io.ErrUnexpectedEOF
 	case -1:
 		return nil, syscall.ECONNREFUSED
 	}
-	return &http.Response{StatusCode: int(status), Body: http.NoBody}, nil
+	return &http.Response{StatusCode: a.status, Header: http.Header{"Retry-After": {a.after}}, Body: http.NoBody}, nil
+}
+
+// silent is a transport that never answers.
+var silent = servers(func(req *http.Request) (*http.Response, error) {
+	<-req.Context().Done()
+	return nil, req.Context().Err()
+})
+
+// answerAfter answers a request after a while, unless that is given up before. 0 stands for never.
+func answerAfter(req *http.Request, d time.Duration, status int) (*http.Response, error) {
+	var over <-chan time.Time
+	if d > 0 {
+		over = time.After(d)
+	}
+	select {
+	case <-over:
+		return &http.Response{StatusCode: status, Body: http.NoBody}, nil
+	case <-req.Context().Done():
+		return nil, context.Cause(req.Context())
+	}
+}
+
+// openFence is the fence of a shard that is held, before a server.
+func openFence(t *testing.T, server http.RoundTripper) *fence {
+	return &fence{gate: openGate(t), base: server, traffic: &Traffic{}}
+}
+
+// send sends a request, and closes the answer's body.
+func send(ctx context.Context, by http.RoundTripper, method, url string) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, url, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	res, err := by.RoundTrip(req)
+	if err != nil {
+		return nil, err
+	}
+	return res, res.Body.Close()
 }
 
 // dripping answers at once, with one byte every so often.
@@ -237,7 +272,6 @@ func TestAListIsWaitedForAsLongAsAnythingOfItArrives(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				g, _ := newTestGate(t)
 				path, ctx := "/api/v1/namespaces/shop/pods/a", t.Context()
 				if c.list {
 					path, ctx = "/api/v1/pods", context.WithValue(ctx, pageKey{}, &page{})
@@ -245,13 +279,12 @@ func TestAListIsWaitedForAsLongAsAnythingOfItArrives(t *testing.T) {
 				drips := &dripping{c.every, 10}
 				server := servers(func(req *http.Request) (*http.Response, error) {
 					if strings.HasSuffix(req.URL.Path, "/kube-system") { // it says nothing else meanwhile
-						<-req.Context().Done()
-						return nil, req.Context().Err()
+						return silent(req)
 					}
 					return drips.RoundTrip(req)
 				})
 				for of, through := range map[string]http.RoundTripper{
-					"a shard": &fence{gate: g, base: server, traffic: &Traffic{}}, "no shard": Unfenced(server, &Breaker{}),
+					"a shard": openFence(t, server), "no shard": Unfenced(server, &Breaker{}),
 				} {
 					req, _ := http.NewRequestWithContext(ctx, http.MethodGet, "https://west"+path, nil)
 					res, err := through.RoundTrip(req)
@@ -292,31 +325,20 @@ func TestARequestThatIsLostIsGivenUpWhateverElseTheClusterAnswers(t *testing.T) 
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				g, _ := newTestGate(t)
-				server := servers(func(req *http.Request) (*http.Response, error) {
+				f := openFence(t, servers(func(req *http.Request) (*http.Response, error) {
 					if req.URL.Path != c.path {
-						return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
+						return answerAfter(req, time.Nanosecond, http.StatusOK)
 					}
-					begins := time.After(c.first)
-					if c.first == 0 {
-						begins = nil
-					}
-					select {
-					case <-begins:
-					case <-req.Context().Done():
-						return nil, req.Context().Err()
+					if res, err := answerAfter(req, c.first, http.StatusOK); err != nil {
+						return res, err
 					}
 					return (&dripping{c.every, 10}).RoundTrip(req)
-				})
-				f := &fence{gate: g, base: server, traffic: &Traffic{}}
+				}))
 				others, end := context.WithCancel(t.Context())
 				defer func() { end(); time.Sleep(stallAfter) }() // until the others have ended
 				go func() {
 					for others.Err() == nil {
-						req, _ := http.NewRequestWithContext(others, http.MethodGet, "https://west/api/v1/namespaces/shop/pods/b", nil)
-						if res, err := f.RoundTrip(req); err == nil {
-							_ = res.Body.Close()
-						}
+						_, _ = send(others, f, http.MethodGet, "https://west/api/v1/namespaces/shop/pods/b")
 						time.Sleep(time.Second)
 					}
 				}()
@@ -410,7 +432,7 @@ func TestWhatAnInquiryIsAnsweredIsNotTakenForMoreThanItSays(t *testing.T) {
 	} {
 		b := &Breaker{}
 		to := &url.URL{Scheme: "https", Host: "h", Path: "/api/v1/namespaces/n/pods"}
-		b.ask(t.Context(), inquiry{base: &refusing{c.status}, to: to}, time.Second)
+		b.ask(t.Context(), inquiry{base: &answering{c.status, "7"}, to: to}, time.Second)
 		if answered, usable := !b.lastAnswer().IsZero(), !b.LastUsable().IsZero(); answered != c.answered ||
 			usable != c.usable {
 			t.Errorf("%d: answered %v, usable %v, want %v, %v", c.status, answered, usable, c.answered, c.usable)
@@ -418,40 +440,25 @@ func TestWhatAnInquiryIsAnsweredIsNotTakenForMoreThanItSays(t *testing.T) {
 	}
 }
 
-// refusing answers with a status, and asks to be left alone.
-type refusing struct{ status int }
-
-func (r *refusing) RoundTrip(*http.Request) (*http.Response, error) {
-	return &http.Response{StatusCode: r.status, Header: http.Header{"Retry-After": {"7"}}, Body: http.NoBody}, nil
-}
-
 func TestWhatIsAnsweredToRequestsIsJudged(t *testing.T) {
 	t.Run("of a shard", func(t *testing.T) {
-		judged(t, func(t *testing.T, base http.RoundTripper, traffic *Traffic) http.RoundTripper {
-			g, _ := newTestGate(t)
-			g.Open(1)
-			return &fence{gate: g, base: base, traffic: traffic}
-		})
+		judged(t, func(f *fence) http.RoundTripper { return f })
 	})
 	t.Run("of no shard", func(t *testing.T) {
-		judged(t, func(_ *testing.T, base http.RoundTripper, traffic *Traffic) http.RoundTripper {
-			return Unfenced(base, &traffic.Breaker)
-		})
+		judged(t, func(f *fence) http.RoundTripper { return Unfenced(f.base, &f.traffic.Breaker) })
 	})
 }
 
-func judged(t *testing.T, through func(*testing.T, http.RoundTripper, *Traffic) http.RoundTripper) {
+func judged(t *testing.T, through func(*fence) http.RoundTripper) {
 	synctest.Test(t, func(t *testing.T) {
-		server, traffic, ctx := &refusing{http.StatusUnauthorized}, &Traffic{}, t.Context()
-		c := &http.Client{Transport: through(t, server, traffic)}
+		server, ctx := &answering{http.StatusUnauthorized, "7"}, t.Context()
+		f := openFence(t, server)
+		by, traffic := through(f), f.traffic
 		send := func(method, path string) {
 			t.Helper()
-			req, _ := http.NewRequest(method, "https://west"+path, nil)
-			res, err := c.Do(req.WithContext(ctx))
-			if err != nil {
+			if _, err := send(ctx, by, method, "https://west"+path); err != nil {
 				t.Fatal(err)
 			}
-			_ = res.Body.Close()
 		}
 		const pods = "/api/v1/namespaces/shop/pods"
 		for range 2 * enoughRefusals {
@@ -523,14 +530,11 @@ func (broken) RoundTrip(*http.Request) (*http.Response, error) {
 
 func TestAnAnswerThatBreaksOffIsNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, _ := newTestGate(t)
-		g.Open(1)
-		traffic := &Traffic{}
-		c := &http.Client{Transport: &fence{gate: g, base: broken{}, traffic: traffic}}
+		f := openFence(t, broken{})
 		for _, method := range []string{http.MethodGet, http.MethodPost} {
 			ctx, asked := Obeying(t.Context())
 			req, _ := http.NewRequestWithContext(ctx, method, "https://west/api/v1/namespaces/shop/pods/a", nil)
-			res, err := c.Do(req)
+			res, err := f.RoundTrip(req)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -539,8 +543,9 @@ func TestAnAnswerThatBreaksOffIsNone(t *testing.T) {
 				t.Fatal("the answer is whole")
 			}
 			_ = res.Body.Close()
-			if open, why := traffic.Breaker.Open(); !open || why != Silence || !asked.Lost(&traffic.Breaker) {
-				t.Errorf("%s: open %v (%s), lost %v", method, open, why, asked.Lost(&traffic.Breaker))
+			b := &f.traffic.Breaker
+			if open, why := b.Open(); !open || why != Silence || !asked.Lost(b) {
+				t.Errorf("%s: open %v (%s), lost %v", method, open, why, asked.Lost(b))
 			}
 		}
 		b := &Breaker{}
@@ -553,19 +558,12 @@ func TestAnAnswerThatBreaksOffIsNone(t *testing.T) {
 
 func TestASilentClusterIsNoticedThoughItsCallersAreImpatient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, _ := newTestGate(t)
-		g.Open(1)
-		traffic := &Traffic{}
-		f := &fence{gate: g, base: servers(func(req *http.Request) (*http.Response, error) {
-			<-req.Context().Done()
-			return nil, req.Context().Err()
-		}), traffic: traffic}
+		f := openFence(t, silent)
 		try := func(within time.Duration) bool {
 			ctx, cancel := context.WithTimeout(t.Context(), within)
 			defer cancel()
-			req, _ := http.NewRequestWithContext(ctx, http.MethodGet, "https://west/api/v1/namespaces/shop/pods/a", nil)
-			_, err := f.RoundTrip(req)
-			open, why := traffic.Breaker.Open()
+			_, err := send(ctx, f, http.MethodGet, "https://west/api/v1/namespaces/shop/pods/a")
+			open, why := f.traffic.Breaker.Open()
 			return err != nil && open && why == Silence
 		}
 		if try(FirstPause / 2) {

@@ -65,15 +65,8 @@ func TestAWatchIsNotBelievedForEver(t *testing.T) {
 func TestAWatchThatIsNeverAnsweredIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
-			"https://home/api/v1/secrets?watch=true&timeoutSeconds=400&allowWatchBookmarks=true", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		res, err := Noting(servers(func(req *http.Request) (*http.Response, error) {
-			<-req.Context().Done()
-			return nil, req.Context().Err()
-		})).RoundTrip(req)
+		res, err := send(t.Context(), Noting(silent), http.MethodGet,
+			"https://home/api/v1/secrets?watch=true&timeoutSeconds=400&allowWatchBookmarks=true")
 		if took := time.Since(began); err == nil || took != watchSilence {
 			t.Errorf("%v, %v after %v", res, err, took)
 		}
