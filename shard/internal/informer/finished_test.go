@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -29,16 +28,7 @@ func over(name string) *corev1.ConfigMap {
 func TestWhatIsFinishedIsDroppedAfterAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := finishes()
-		fill := filler{s}
-		var seen []string
-		_, err := s.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-			AddFunc:    func(obj any) { seen = append(seen, "add "+describe(obj)) },
-			UpdateFunc: func(_, obj any) { seen = append(seen, "update "+describe(obj)) },
-			DeleteFunc: func(obj any) { seen = append(seen, "delete "+describe(obj)) },
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		fill, seen := filler{s}, shownBy(t, s)
 		holds := func(after time.Duration, names ...string) {
 			t.Helper()
 			time.Sleep(after)
@@ -62,12 +52,12 @@ func TestWhatIsFinishedIsDroppedAfterAWhile(t *testing.T) {
 		}
 		holds(2*time.Second, "again", "runs", "second")
 		holds(2*keepFinished-2*time.Second, "again", "runs")
-		seen = nil
+		*seen = nil
 		if err := errors.Join(fill.Update(over("second")), fill.Delete(over("first"))); err != nil {
 			t.Fatal(err)
 		}
-		if want := []string{"add /second@", "delete /first@"}; !slices.Equal(seen, want) {
-			t.Errorf("of what was dropped it shows %q, want %q", seen, want)
+		if want := []string{"add /second@", "delete /first@"}; !slices.Equal(*seen, want) {
+			t.Errorf("of what was dropped it shows %q, want %q", *seen, want)
 		}
 		holds(keepFinished, "again", "runs")
 		if s.finished != nil {

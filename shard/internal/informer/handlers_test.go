@@ -19,6 +19,20 @@ func named(name string) *corev1.ConfigMap {
 	return o
 }
 
+// shownBy collects what a handler of a Store is shown.
+func shownBy(t *testing.T, s *Store) *[]string {
+	t.Helper()
+	seen := &[]string{}
+	if _, err := s.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { *seen = append(*seen, "add "+describe(obj)) },
+		UpdateFunc: func(_, obj any) { *seen = append(*seen, "update "+describe(obj)) },
+		DeleteFunc: func(obj any) { *seen = append(*seen, "delete "+describe(obj)) },
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return seen
+}
+
 func TestWhatIsNotTakenIsNeitherKeptNorShown(t *testing.T) {
 	cfg := configMaps
 	cfg.Take = func(o client.Object) (client.Object, bool, error) {
@@ -28,14 +42,7 @@ func TestWhatIsNotTakenIsNeitherKeptNorShown(t *testing.T) {
 		return o, o.GetName() == "ours", nil
 	}
 	s := New(cfg)
-	var seen []string
-	_, err := s.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { seen = append(seen, "add "+describe(obj)) },
-		DeleteFunc: func(obj any) { seen = append(seen, "delete "+describe(obj)) },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	seen := shownBy(t, s)
 	for _, name := range []string{"another's", "ours"} {
 		o := named(name)
 		if err := errors.Join((filler{s}).Add(o), (filler{s}).Update(o), (filler{s}).Delete(o)); err != nil {
@@ -48,8 +55,9 @@ func TestWhatIsNotTakenIsNeitherKeptNorShown(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if want := []string{"add /ours@", "delete /ours@", "add /ours@"}; !slices.Equal(seen, want) || s.Len() != 1 {
-		t.Errorf("shown: %q, want %q; %d objects, want 1", seen, want, s.Len())
+	want := []string{"add /ours@", "update /ours@", "delete /ours@", "add /ours@"}
+	if !slices.Equal(*seen, want) || s.Len() != 1 {
+		t.Errorf("shown: %q, want %q; %d objects, want 1", *seen, want, s.Len())
 	}
 	if (filler{s}).Add(named("broken")) == nil || (filler{s}).Delete(named("broken")) == nil {
 		t.Error("what can't be judged is no error")
@@ -130,13 +138,7 @@ func TestWhatBelongsNoLongerIsGone(t *testing.T) {
 	cfg.Take = func(o client.Object) (client.Object, bool, error) { return o, o.GetLabels()["slot"] == "0a", nil }
 	for name, change := range map[string]func(filler, any) error{"changed": filler.Update, "deleted": filler.Delete} {
 		s := New(cfg)
-		var seen []string
-		if _, err := s.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-			AddFunc:    func(obj any) { seen = append(seen, "add "+describe(obj)) },
-			DeleteFunc: func(obj any) { seen = append(seen, "delete "+describe(obj)) },
-		}); err != nil {
-			t.Fatal(err)
-		}
+		seen := shownBy(t, s)
 		was, now, other := named("o"), named("o"), named("o")
 		was.UID, now.UID, other.UID = "u", "u", "another"
 		was.Labels, now.Labels = map[string]string{"slot": "0a"}, map[string]string{"slot": "A0"}
@@ -146,8 +148,8 @@ func TestWhatBelongsNoLongerIsGone(t *testing.T) {
 		if err := change(filler{s}, now); err != nil {
 			t.Error(err)
 		}
-		if want := []string{"add /o@", "delete /o@"}; !slices.Equal(seen, want) || s.Len() != 0 {
-			t.Errorf("%s: shown %q, want %q; %d objects are left", name, seen, want, s.Len())
+		if want := []string{"add /o@", "delete /o@"}; !slices.Equal(*seen, want) || s.Len() != 0 {
+			t.Errorf("%s: shown %q, want %q; %d objects are left", name, *seen, want, s.Len())
 		}
 	}
 }

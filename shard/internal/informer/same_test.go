@@ -363,9 +363,7 @@ func TestAHandlerMayReadTheStore(t *testing.T) {
 	if err != nil || handle.HasSynced() {
 		t.Fatal(err)
 	}
-	o := &corev1.ConfigMap{}
-	o.Name = "o"
-	if err := (filler{s}).Replace([]any{o}, "1"); err != nil || !handle.HasSynced() {
+	if err := (filler{s}).Replace([]any{named("o")}, "1"); err != nil || !handle.HasSynced() {
 		t.Error(err)
 	}
 }
@@ -373,8 +371,8 @@ func TestAHandlerMayReadTheStore(t *testing.T) {
 // An index that is added late has what there is.
 func TestAnIndexMayBeAddedLate(t *testing.T) {
 	s := New(configMaps)
-	o := &corev1.ConfigMap{}
-	o.Name, o.Labels = "o", map[string]string{"l": "1"}
+	o := named("o")
+	o.Labels = map[string]string{"l": "1"}
 	if err := (filler{s}).Replace([]any{o}, "1"); err != nil {
 		t.Fatal(err)
 	}
@@ -397,8 +395,7 @@ func TestAHandlerThatWasRemovedIsShownNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := &corev1.ConfigMap{}
-	o.Name = "o"
+	o := named("o")
 	if err := (filler{s}).Add(o); err != nil || seen != 1 {
 		t.Fatal(err, seen)
 	}
