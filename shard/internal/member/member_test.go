@@ -32,12 +32,18 @@ var now = time.Date(2026, 11, 23, 6, 0, 0, 0, time.UTC)
 
 func newStore(t *testing.T) (*Store, client.Client) {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	if err := coordinationv1.AddToScheme(scheme); err != nil {
+	c := fake.NewClientBuilder().Build()
+	return NewStore(c, namespace, ""), c
+}
+
+// written makes a lease.
+func written(t *testing.T, s *Store, lease ownership.Lease) ownership.Version {
+	t.Helper()
+	version, err := s.Write(t.Context(), 0, lease, now)
+	if err != nil {
 		t.Fatal(err)
 	}
-	c := fake.NewClientBuilder().WithScheme(scheme).Build()
-	return NewStore(c, namespace, ""), c
+	return version
 }
 
 func object(t *testing.T, c client.Client, name string) *coordinationv1.Lease {
@@ -83,11 +89,7 @@ func TestALeaseIsReadAsItWasWritten(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, c := newStore(t)
-			version, err := s.Write(t.Context(), 0, lease, now)
-			if err != nil {
-				t.Fatal(err)
-			}
-			lease.Version = version
+			lease.Version = written(t, s, lease)
 			if diff := cmp.Diff(ownership.Input(ownership.LeaseSeen{Lease: lease}), read(t, s, "a-1")); diff != "" {
 				t.Errorf("(-written +read):\n%s", diff)
 			}
@@ -145,11 +147,8 @@ func TestARenewalIsAPatchThatReplacesAllThatItsOwnerSays(t *testing.T) {
 		},
 	})
 	s := NewStore(c, namespace, "")
-	base, err := s.Write(t.Context(), 0, full, now)
-	if err != nil {
-		t.Fatal(err)
-	}
-	least := ownership.Lease{ID: "a-1", Replica: "a", Duration: time.Second, Renewal: 10}
+	base, least := written(t, s, full), ownership.Lease{ID: "a-1", Replica: "a", Duration: time.Second, Renewal: 10}
+	var err error
 	if least.Version, err = s.Write(t.Context(), base, least, now.Add(time.Second)); err != nil {
 		t.Fatal(err)
 	}
@@ -170,11 +169,7 @@ func TestARenewalIsAPatchThatReplacesAllThatItsOwnerSays(t *testing.T) {
 
 func TestASealLeavesTheRestOfALeaseAsItIsAndTellsWhoseItIs(t *testing.T) {
 	s, c := newStore(t)
-	base, err := s.Write(t.Context(), 0, full, now)
-	if err != nil {
-		t.Fatal(err)
-	}
-	version, err := s.Seal(t.Context(), base, "a-1", "b-1")
+	version, err := s.Seal(t.Context(), written(t, s, full), "a-1", "b-1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,9 +211,7 @@ func TestTheCoordinatorsRecordIsReadAsItWasWritten(t *testing.T) {
 
 func TestALeaseThatIsGoneIsToldAndDroppingItAgainIsNoError(t *testing.T) {
 	s, _ := newStore(t)
-	if _, err := s.Write(t.Context(), 0, full, now); err != nil {
-		t.Fatal(err)
-	}
+	written(t, s, full)
 	for range 2 {
 		if err := s.Drop(t.Context(), "a-1"); err != nil {
 			t.Error(err)
@@ -258,16 +251,12 @@ func TestALeaseThatMakesNoSenseIsRefusedOrSaidToBeUnreadable(t *testing.T) {
 	if got, err := Seen(noVersion); err == nil {
 		t.Errorf("%+v is read as %+v", noVersion.ObjectMeta, got)
 	}
-	// it is written anew
-	for _, floor := range []string{"high", "9223372036854775807", "-1"} {
-		noFloor := lease(tenurev1alpha1.RoleCoordinator, map[string]string{tenurev1alpha1.FloorAnnotation: floor})
+	const floor = tenurev1alpha1.FloorAnnotation
+	for _, says := range []map[string]string{nil, {floor: "high"}, {floor: "9223372036854775807"}, {floor: "-1"}} {
+		noFloor := lease(tenurev1alpha1.RoleCoordinator, says) // it is written anew
 		if got, err := Seen(noFloor); err != nil || got != (ownership.LeadSeen{Lead: ownership.Lead{Version: 5}}) {
-			t.Errorf("a lead record with the floor %q is read as %+v (%v)", floor, got, err)
+			t.Errorf("a lead record that says %v is read as %+v (%v)", says, got, err)
 		}
-	}
-	if got, err := Seen(lease(tenurev1alpha1.RoleCoordinator, nil)); err != nil ||
-		got != (ownership.LeadSeen{Lead: ownership.Lead{Version: 5}}) {
-		t.Errorf("a lead record without holder and floor is read as %+v (%v)", got, err)
 	}
 	copied := lease(tenurev1alpha1.RoleCoordinator, nil)
 	copied.Name = "before-my-edit"
@@ -279,9 +268,7 @@ func TestALeaseThatMakesNoSenseIsRefusedOrSaidToBeUnreadable(t *testing.T) {
 func TestAFleetReadsItsOwnLeasesOnly(t *testing.T) {
 	_, c := newStore(t)
 	blue := NewStore(c, namespace, "blue")
-	if _, err := blue.Write(t.Context(), 0, full, now); err != nil {
-		t.Fatal(err)
-	}
+	written(t, blue, full)
 	if _, err := blue.WriteLead(t.Context(), 0, ownership.Lead{Holder: "a-1"}, now); err != nil {
 		t.Fatal(err)
 	}
@@ -321,25 +308,22 @@ func TestALeaseOfAnotherProgramIsNotRead(t *testing.T) {
 		!strings.Contains(err.Error(), "kube-scheduler") {
 		t.Errorf("it is read as %+v (%v)", in, err)
 	}
-	if _, err := s.Write(t.Context(), 0, full, now); err != nil {
-		t.Fatal(err)
+	unlabel := func(name string) {
+		lease := object(t, c, name)
+		lease.Labels = nil
+		if err := c.Update(t.Context(), lease); err != nil {
+			t.Fatal(err)
+		}
 	}
-	unlabelled := object(t, c, "a-1")
-	unlabelled.Labels = nil
-	if err := c.Update(t.Context(), unlabelled); err != nil {
-		t.Fatal(err)
-	}
+	written(t, s, full)
+	unlabel("a-1")
 	if in := read(t, s, "a-1"); in.(ownership.LeaseSeen).Lease.Duration != full.Duration {
 		t.Errorf("a Lease of a replica that lost its labels is read as %+v", in)
 	}
 	if _, err := s.Seal(t.Context(), 0, "c-1", "b-1"); err != nil {
 		t.Fatal(err)
 	}
-	unlabelled = object(t, c, "c-1")
-	unlabelled.Labels = nil
-	if err := c.Update(t.Context(), unlabelled); err != nil {
-		t.Fatal(err)
-	}
+	unlabel("c-1")
 	if in := read(t, s, "c-1"); !in.(ownership.LeaseSeen).Lease.Sealed {
 		t.Errorf("a sealed Lease that lost its labels is read as %+v", in)
 	}
@@ -356,12 +340,10 @@ func TestWhatIsSaidOfClustersGoesWithTheLeaseAndIsTakenBack(t *testing.T) {
 	s, c := newStore(t)
 	said := `[{"cluster":"west","state":"open"}]`
 	s.Say = func() string { return said }
-	version, err := s.Write(t.Context(), 0, full, now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	version := written(t, s, full)
 	for _, want := range []string{said, "", said} {
 		said = want
+		var err error
 		if version, err = s.Write(t.Context(), version, full, now); err != nil {
 			t.Fatal(err)
 		}
@@ -386,12 +368,9 @@ func TestA404ThatTheAPIServerDidNotGiveSaysNothingOfALease(t *testing.T) {
 			_, _ = w.Write([]byte(body))
 		}))
 		defer server.Close()
-		scheme, mapper := runtime.NewScheme(), meta.NewDefaultRESTMapper(nil)
-		if err := coordinationv1.AddToScheme(scheme); err != nil {
-			t.Fatal(err)
-		}
+		mapper := meta.NewDefaultRESTMapper(nil)
 		mapper.Add(coordinationv1.SchemeGroupVersion.WithKind("Lease"), meta.RESTScopeNamespace)
-		c, err := client.New(&rest.Config{Host: server.URL}, client.Options{Scheme: scheme, Mapper: mapper})
+		c, err := client.New(&rest.Config{Host: server.URL}, client.Options{Mapper: mapper})
 		if err != nil {
 			t.Fatal(err)
 		}
