@@ -18,11 +18,8 @@ import (
 
 func TestClustersThatComeAndGoLeaveLittleBehind(t *testing.T) {
 	cs := newClusterSet(logr.Discard(), 0, kubeconfig.Limits{})
-	some := fakeCluster{config: &rest.Config{Host: "https://127.0.0.1:1"}}
 	add := func(ctx context.Context, name keyspace.ClusterName) {
-		if err := cs.add(ctx, name, some); err != nil {
-			t.Fatal(err)
-		}
+		addCluster(ctx, t, cs, name, rest.Config{Host: "https://127.0.0.1:1"})
 	}
 	stay, leave := context.WithCancel(t.Context())
 	defer leave()
@@ -100,10 +97,8 @@ func TestAClustersOwnLimitsReplaceThoseOfAll(t *testing.T) {
 func TestOneClusterIsFoundWithoutCopyingAll(t *testing.T) {
 	cs := newClusterSet(logr.Discard(), 0, kubeconfig.Limits{})
 	for i := range 100 {
-		if err := cs.add(t.Context(), keyspace.ClusterName(fmt.Sprint("c", i)),
-			fakeCluster{config: &rest.Config{Host: "https://127.0.0.1:1"}}); err != nil {
-			t.Fatal(err)
-		}
+		name := keyspace.ClusterName(fmt.Sprint("c", i))
+		addCluster(t.Context(), t, cs, name, rest.Config{Host: "https://127.0.0.1:1"})
 	}
 	m := &Manager{node: &node{clusters: cs}}
 	if n := testing.AllocsPerRun(100, func() { _, _ = m.Unfenced("c7") }); n > 0 {

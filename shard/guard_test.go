@@ -65,8 +65,17 @@ func (r *refuser) Reconcile(_ context.Context, req mcreconcile.Request) (reconci
 	return reconcile.Result{}, nil
 }
 
-// control does with keys what a controller with one worker does, until the test's end.
-func control(t *testing.T, r *refuser) workqueue.TypedRateLimitingInterface[mcreconcile.Request] {
+// becomes changes what the cluster answers in the namespace shop, and returns how often it was asked until then.
+func (r *refuser) becomes(status int) (asked int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.status["shop"] = status
+	return r.asked
+}
+
+// control does with keys what a controller with one worker does, until the test's end. It begins with some of the
+// namespace shop.
+func control(t *testing.T, r *refuser, keys int) workqueue.TypedRateLimitingInterface[mcreconcile.Request] {
 	t.Helper()
 	id := keyspace.ShardID{Cluster: "west"}
 	g, gate, traffic := guarding(t, id, r)
@@ -75,6 +84,7 @@ func control(t *testing.T, r *refuser) workqueue.TypedRateLimitingInterface[mcre
 	r.engaged = g.roster.get(clusterName(id))
 	q := workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[mcreconcile.Request](
 		time.Second, 5*time.Minute))
+	t.Cleanup(q.ShutDown)
 	go func() {
 		for {
 			key, end := q.Get()
@@ -94,6 +104,9 @@ func control(t *testing.T, r *refuser) workqueue.TypedRateLimitingInterface[mcre
 			q.Done(key)
 		}
 	}()
+	for i := range keys {
+		q.Add(keyOf("shop", i))
+	}
 	return q
 }
 
@@ -105,6 +118,25 @@ func guarding(t *testing.T, id keyspace.ShardID,
 	all := newRoster(Config{})
 	all.put(clusterName(id), &engagement{id: id, gate: gate, traffic: traffic})
 	return newGuard(all, logr.Discard(), r), gate, traffic
+}
+
+// guardingFunc guards what reconciles keys of west, which this replica holds.
+func guardingFunc(t *testing.T, do func(context.Context, *engage.Breaker) (reconcile.Result, error)) (*guard,
+	*engage.Breaker) {
+	var west *engage.Breaker
+	g, gate, traffic := guarding(t, keyspace.ShardID{Cluster: "west"}, reconcile.TypedFunc[mcreconcile.Request](
+		func(ctx context.Context, _ mcreconcile.Request) (reconcile.Result, error) { return do(ctx, west) }))
+	west = &traffic.Breaker
+	gate.Open(1)
+	return g, west
+}
+
+// answered has a breaker hear of some answers with that status, to requests in the namespace shop.
+func answered(b *engage.Breaker, status, times int) {
+	request := &http.Request{URL: &url.URL{Path: "/api/v1/namespaces/shop/pods/a"}}
+	for range times {
+		b.Judge(request, &http.Response{StatusCode: status}, time.Millisecond)
+	}
 }
 
 func keyOf(namespace string, i int) mcreconcile.Request {
@@ -133,23 +165,15 @@ func TestAClusterThatRefusedEverythingIsServedSoonAfterItRecovers(t *testing.T) 
 		t.Run(fmt.Sprintf("%d of %d keys", status, keys), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := &refuser{status: map[string]int{"shop": status}}
-				q := control(t, r)
-				defer q.ShutDown()
-				for i := range keys {
-					q.Add(keyOf("shop", i))
-				}
+				control(t, r, keys)
 				time.Sleep(outage)
-				r.mu.Lock()
-				asked := r.asked
-				delete(r.status, "shop")
-				r.mu.Unlock()
+				asked := r.becomes(http.StatusCreated)
 				most := c.tries*keys + int(outage/time.Second)/2
 				if asked > most {
 					t.Errorf("%d requests during the outage, want at most %d", asked, most)
 				}
 				recovered := time.Now()
-				time.Sleep(15 * time.Second)
-				synctest.Wait()
+				pass(15 * time.Second)
 				r.mu.Lock()
 				defer r.mu.Unlock()
 				first, last := time.Hour, time.Duration(0)
@@ -169,25 +193,17 @@ func TestAClusterThatRefusedEverythingIsServedSoonAfterItRecovers(t *testing.T) 
 // The cluster serves something else, and that doesn't tell whether it would serve any of them.
 func TestKeysThatWereRefusedAreNotAllTriedWhenAnotherIsServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &refuser{status: map[string]int{"shop": http.StatusForbidden}, right: map[string]bool{}}
-		q := control(t, r)
-		defer q.ShutDown()
-		const keys = 1000
-		for i := range keys {
-			q.Add(keyOf("shop", i))
-		}
+		r := &refuser{status: map[string]int{"shop": http.StatusForbidden}}
+		q := control(t, r, 1000)
 		time.Sleep(2 * time.Minute)
-		r.mu.Lock()
-		r.asked = 0
-		r.mu.Unlock()
+		before := r.becomes(http.StatusForbidden)
 		const within = 4 * time.Second
 		q.Add(keyOf("bank", 0))
-		time.Sleep(within)
-		synctest.Wait()
+		pass(within)
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		if most := int(within/refusedEvery) + 5; r.asked > most || len(r.served) != 1 {
-			t.Errorf("%d requests within %v, want at most %d; %d served", r.asked, within, most, len(r.served))
+		if most, asked := int(within/refusedEvery)+5, r.asked-before; asked > most || len(r.served) != 1 {
+			t.Errorf("%d requests within %v, want at most %d; %d served", asked, within, most, len(r.served))
 		}
 	})
 }
@@ -197,11 +213,7 @@ func TestAKeyThatIsCorrectedIsServedThoughAllOthersAreRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const keys = 400
 		r := &refuser{status: map[string]int{"shop": http.StatusForbidden}, right: map[string]bool{}}
-		q := control(t, r)
-		defer q.ShutDown()
-		for i := range keys {
-			q.Add(keyOf("shop", i))
-		}
+		q := control(t, r, keys)
 		time.Sleep(time.Minute)
 		corrected := keyOf("shop", 7)
 		r.mu.Lock()
@@ -241,8 +253,7 @@ func TestAfterAnOutageOneHiccupCostsAKeyAMoment(t *testing.T) {
 func TestANamespaceThatIsRefusedHoldsUpNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &refuser{status: map[string]int{"bank": http.StatusTooManyRequests}}
-		q := control(t, r)
-		defer q.ShutDown()
+		q := control(t, r, 0)
 		for i := range 50 {
 			q.Add(keyOf("bank", i))
 		}
@@ -266,31 +277,25 @@ func TestANamespaceThatIsRefusedHoldsUpNoOther(t *testing.T) {
 func TestManyThatAreRefusedForThemselvesAreNoFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &refuser{status: map[string]int{"shop": http.StatusForbidden}}
-		q := control(t, r)
-		defer q.ShutDown()
 		const keys, every = 300, 8 * time.Second
-		for i := range keys {
-			q.Add(keyOf("shop", i))
-		}
-		rounds := 0
+		q := control(t, r, keys)
+		before, rounds := 0, 0
 		for began := time.Now(); time.Since(began) < 20*time.Minute; rounds++ {
 			time.Sleep(every)
 			q.Add(keyOf("bank", rounds))
 			if rounds == 75 { // ten minutes, in which they have learnt
-				r.mu.Lock()
-				r.asked = 0
-				r.mu.Unlock()
+				before = r.becomes(http.StatusForbidden)
 			}
 		}
-		time.Sleep(time.Second)
-		synctest.Wait()
+		pass(time.Second)
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		if most := 6*keys + rounds; r.asked > most || len(r.served) != rounds {
-			t.Errorf("%d requests in ten minutes, want at most %d; %d others of %d were served", r.asked, most,
+		most, asked := 6*keys+rounds, r.asked-before
+		if asked > most || len(r.served) != rounds {
+			t.Errorf("%d requests in ten minutes, want at most %d; %d others of %d were served", asked, most,
 				len(r.served), rounds)
 		}
-		t.Logf("%d requests", r.asked)
+		t.Logf("%d requests", asked)
 	})
 }
 
@@ -299,21 +304,14 @@ func TestKeysThatAskTheClusterNothingDoNotUseUpItsTrials(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &refuser{status: map[string]int{"shop": http.StatusServiceUnavailable},
 			rests: func(req mcreconcile.Request) bool { return len(req.Name) > 1 }}
-		q := control(t, r)
-		defer q.ShutDown()
 		const busy = 5
-		for i := range busy {
-			q.Add(keyOf("shop", i))
-		}
+		q := control(t, r, busy)
 		time.Sleep(time.Minute)
 		for i := range 1000 {
 			q.Add(keyOf("shop", 10+i))
 		}
-		r.mu.Lock()
-		delete(r.status, "shop")
-		r.mu.Unlock()
-		time.Sleep(5 * time.Second)
-		synctest.Wait()
+		r.becomes(http.StatusCreated)
+		pass(5 * time.Second)
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if len(r.served) != busy {
@@ -325,12 +323,8 @@ func TestKeysThatAskTheClusterNothingDoNotUseUpItsTrials(t *testing.T) {
 func TestKeysThatArePutOffAreSeenToWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &refuser{status: map[string]int{"shop": http.StatusServiceUnavailable}}
-		q := control(t, r)
-		defer q.ShutDown()
 		const keys = 10
-		for i := range keys {
-			q.Add(keyOf("shop", i))
-		}
+		control(t, r, keys)
 		time.Sleep(time.Minute)
 		waits := func() fairqueue.Backlog { return r.engaged.putOff.backlog("west", nil) }
 		got := waits()
@@ -338,11 +332,8 @@ func TestKeysThatArePutOffAreSeenToWait(t *testing.T) {
 			got.Longest[0] != (fairqueue.Waiting{Namespace: "shop", Ready: keys, Wait: got.Wait}) {
 			t.Errorf("after a minute: %+v", got)
 		}
-		r.mu.Lock()
-		delete(r.status, "shop")
-		r.mu.Unlock()
-		time.Sleep(15 * time.Second)
-		synctest.Wait()
+		r.becomes(http.StatusCreated)
+		pass(15 * time.Second)
 		if got := waits(); got.Ready != 0 || got.Wait != 0 || len(got.Longest) != 0 {
 			t.Errorf("after the recovery: %+v", got)
 		}
@@ -410,20 +401,15 @@ func TestAKeyThatIsToldToWaitDoesSoWithoutBackingOff(t *testing.T) {
 			{answer{code: http.StatusConflict, lost: errors.New("connection reset by peer")}, 0},
 			{answer{code: http.StatusConflict}, 0},
 		} {
-			var traffic *engage.Traffic
-			var g *guard
-			var gate *engage.Gate
-			g, gate, traffic = guarding(t, keyspace.ShardID{Cluster: "west"}, reconcile.TypedFunc[mcreconcile.Request](
-				func(ctx context.Context, _ mcreconcile.Request) (reconcile.Result, error) {
-					request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://west", nil)
-					if err == nil {
-						_, err = engage.Unfenced(c.answer, &traffic.Breaker).RoundTrip(request)
-					}
-					status := apierrors.NewGenericServerResponse(c.answer.code, "get", schema.GroupResource{}, "", "", 0, true)
-					return reconcile.Result{}, errors.Join(err, status)
-				}))
-			traffic.Breaker.Judge(&http.Request{URL: &url.URL{}}, &http.Response{StatusCode: http.StatusOK}, 0)
-			gate.Open(1)
+			g, breaker := guardingFunc(t, func(ctx context.Context, west *engage.Breaker) (reconcile.Result, error) {
+				request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://west", nil)
+				if err == nil {
+					_, err = engage.Unfenced(c.answer, west).RoundTrip(request)
+				}
+				status := apierrors.NewGenericServerResponse(c.answer.code, "get", schema.GroupResource{}, "", "", 0, true)
+				return reconcile.Result{}, errors.Join(err, status)
+			})
+			answered(breaker, http.StatusOK, 1)
 			result, err := g.Reconcile(t.Context(), keyOf("shop", 1))
 			after := result.RequeueAfter
 			if (err == nil) != (c.want > 0) || after < c.want || after > c.want*5/4 {
@@ -437,28 +423,23 @@ func TestAKeyThatIsToldToWaitDoesSoWithoutBackingOff(t *testing.T) {
 func TestWhatOneClusterAsksForIsNotObeyedForAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		other := &engage.Breaker{}
-		var traffic *engage.Traffic
-		var g *guard
-		var gate *engage.Gate
-		g, gate, traffic = guarding(t, keyspace.ShardID{Cluster: "west"}, reconcile.TypedFunc[mcreconcile.Request](
-			func(ctx context.Context, _ mcreconcile.Request) (reconcile.Result, error) {
-				for breaker, wait := range map[*engage.Breaker]string{&traffic.Breaker: "7", other: "120"} {
-					request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://x", nil)
-					if err != nil {
-						return reconcile.Result{}, err
-					}
-					busy := answer{code: http.StatusTooManyRequests, after: wait}
-					if _, err := engage.Unfenced(busy, breaker).RoundTrip(request); err != nil {
-						return reconcile.Result{}, err
-					}
+		g, breaker := guardingFunc(t, func(ctx context.Context, west *engage.Breaker) (reconcile.Result, error) {
+			for breaker, wait := range map[*engage.Breaker]string{west: "7", other: "120"} {
+				request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://x", nil)
+				if err != nil {
+					return reconcile.Result{}, err
 				}
-				if asked := engage.AskedToWait(ctx, other); asked != 2*time.Minute {
-					t.Errorf("the reconciler hears that the other one asked for %v", asked)
+				busy := answer{code: http.StatusTooManyRequests, after: wait}
+				if _, err := engage.Unfenced(busy, breaker).RoundTrip(request); err != nil {
+					return reconcile.Result{}, err
 				}
-				return reconcile.Result{}, apierrors.NewTooManyRequestsError("later")
-			}))
-		traffic.Breaker.Judge(&http.Request{URL: &url.URL{}}, &http.Response{StatusCode: http.StatusOK}, 0)
-		gate.Open(1)
+			}
+			if asked := engage.AskedToWait(ctx, other); asked != 2*time.Minute {
+				t.Errorf("the reconciler hears that the other one asked for %v", asked)
+			}
+			return reconcile.Result{}, apierrors.NewTooManyRequestsError("later")
+		})
+		answered(breaker, http.StatusOK, 1)
 		result, err := g.Reconcile(t.Context(), keyOf("shop", 1))
 		if after := result.RequeueAfter; err != nil || after < 7*time.Second || after > 9*time.Second {
 			t.Errorf("comes back after %v, want the 7s of its own cluster (%v)", after, err)
@@ -474,23 +455,18 @@ func TestAKeyIsNotPutOffForAsLongAsItsClusterAskedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := &http.Request{URL: &url.URL{Path: "/api/v1/namespaces/shop/pods"}}
 		busy := &http.Response{StatusCode: http.StatusServiceUnavailable, Header: http.Header{"Retry-After": {"300"}}}
-		var traffic *engage.Traffic
-		var g *guard
-		var gate *engage.Gate
-		g, gate, traffic = guarding(t, keyspace.ShardID{Cluster: "west"}, reconcile.TypedFunc[mcreconcile.Request](
-			func(context.Context, mcreconcile.Request) (reconcile.Result, error) {
-				for range 3 {
-					traffic.Breaker.Judge(asked, busy, 0)
-				}
-				return reconcile.Result{}, apierrors.NewServiceUnavailable("later")
-			}))
-		gate.Open(1)
+		g, breaker := guardingFunc(t, func(_ context.Context, west *engage.Breaker) (reconcile.Result, error) {
+			for range 3 {
+				west.Judge(asked, busy, 0)
+			}
+			return reconcile.Result{}, apierrors.NewServiceUnavailable("later")
+		})
 		for _, when := range []string{"refused", "put off"} {
 			result, err := g.Reconcile(t.Context(), keyOf("shop", 1))
 			if after := result.RequeueAfter; err != nil || after == 0 || after > engage.LastPause*5/4 {
 				t.Errorf("a key that is %s comes back after %v (%v)", when, after, err)
 			}
-			if wait, open := traffic.Breaker.Left("shop"); !open || wait < time.Minute {
+			if wait, open := breaker.Left("shop"); !open || wait < time.Minute {
 				t.Fatalf("open: %v, for %v", open, wait)
 			}
 		}

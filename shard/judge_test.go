@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -44,10 +43,8 @@ func TestOnlyAClusterOfWhichSomethingIsHeldKeepsAConnection(t *testing.T) {
 		server.EnableHTTP2 = true // with HTTP/1.1, net/http doesn't use a connection again whose writer was 50 ms late
 		server.StartTLS()
 		t.Cleanup(server.Close)
-		config := &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
-		if err := clusters.add(t.Context(), name, fakeCluster{config: config}); err != nil {
-			t.Fatal(err)
-		}
+		config := rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
+		addCluster(t.Context(), t, clusters, name, config)
 	}
 	ask := func(name keyspace.ClusterName) {
 		c, _ := clusters.get(name)
@@ -79,9 +76,7 @@ func TestAClusterThatComesBackIsLookedAtIfItCouldNotBeUsed(t *testing.T) {
 	add := func(s *fakeServer) (remove func()) {
 		t.Helper()
 		ctx, cancel := context.WithCancel(t.Context())
-		if err := clusters.add(ctx, "west", fakeCluster{config: &rest.Config{Host: "https://a", Transport: s}}); err != nil {
-			t.Fatal(err)
-		}
+		addCluster(ctx, t, clusters, "west", rest.Config{Host: "https://a", Transport: s})
 		way := clusters.all()["west"].way
 		return func() { cancel(); clusters.remove("west", way) }
 	}
@@ -122,16 +117,11 @@ func TestWhoeverWantsToKnowGetsOneVerdict(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	clusters, roster := newClusterSet(logr.Discard(), 0, kubeconfig.Limits{}), newRoster(Config{})
-	if err := clusters.add(t.Context(), "west", fakeCluster{config: &rest.Config{Host: server.URL}}); err != nil {
-		t.Fatal(err)
-	}
+	addCluster(t.Context(), t, clusters, "west", rest.Config{Host: server.URL})
 	told := map[bool]int{}
 	j := newJudge(clusters, roster, 20*time.Second, logr.Discard(),
 		func(e driver.Event) { told[e.(driver.Health).Usable]++ }, func(do func()) { do() })
 	_, traffic := clusters.get("west")
-	answer := func(status int) {
-		traffic.Breaker.Judge(&http.Request{URL: &url.URL{}}, &http.Response{StatusCode: status}, time.Millisecond)
-	}
 	state := func() ClusterStatus {
 		s := clusters.status()["west"]
 		j.verdictOn("west", &s)
@@ -141,7 +131,7 @@ func TestWhoeverWantsToKnowGetsOneVerdict(t *testing.T) {
 	if err := j.usable(t.Context(), "west"); err != nil || asked.Load() != 1 {
 		t.Errorf("%v after %d questions; any answer will do", err, asked.Load())
 	}
-	answer(http.StatusOK)
+	answered(&traffic.Breaker, http.StatusOK, 1)
 	if err := j.usable(t.Context(), "west"); err != nil || asked.Load() != 1 {
 		t.Errorf("%v after %d questions, though it answered a shard just now", err, asked.Load())
 	}
@@ -180,16 +170,14 @@ func TestRefusalsOfEverythingDoNotShowThatAClusterCanBeUsed(t *testing.T) {
 		var traffic *engage.Traffic
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			list, _ := http.NewRequest(http.MethodGet, "/api/v1/pods", nil) // while somebody looks
-			res, err := engage.Unfenced(answers(status), &traffic.Breaker).RoundTrip(list)
+			res, err := engage.Unfenced(answer{code: status}, &traffic.Breaker).RoundTrip(list)
 			if err == nil {
 				_, _ = io.Copy(io.Discard, res.Body)
 			}
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}))
 		t.Cleanup(server.Close)
-		if err := clusters.add(t.Context(), "west", fakeCluster{config: &rest.Config{Host: server.URL}}); err != nil {
-			t.Fatal(err)
-		}
+		addCluster(t.Context(), t, clusters, "west", rest.Config{Host: server.URL})
 		var c realCluster
 		c, traffic = clusters.get("west")
 		if err := ask(t.Context(), c, &traffic.Breaker); (err == nil) != usable {
@@ -198,34 +186,21 @@ func TestRefusalsOfEverythingDoNotShowThatAClusterCanBeUsed(t *testing.T) {
 	}
 }
 
-// answers are all of that status.
-type answers int
-
-func (a answers) RoundTrip(*http.Request) (*http.Response, error) {
-	return &http.Response{StatusCode: int(a), Body: io.NopCloser(strings.NewReader("text"))}, nil
-}
-
 func TestCredentialsThatAreRefusedToRequestsAreLookedInto(t *testing.T) {
 	synctest.Test(t, refusedCredentials)
 }
 
 func refusedCredentials(t *testing.T) {
 	clusters, roster := newClusterSet(logr.Discard(), 0, kubeconfig.Limits{}), newRoster(Config{})
-	if err := clusters.add(t.Context(), "west", fakeCluster{
-		config: &rest.Config{Host: "http://127.0.0.1:1"},
-	}); err != nil {
-		t.Fatal(err)
-	}
+	addCluster(t.Context(), t, clusters, "west", rest.Config{Host: "http://127.0.0.1:1"})
 	roster.put("west/", &engagement{id: keyspace.ShardID{Cluster: "west"}})
 	j := newJudge(clusters, roster, 20*time.Second, logr.Discard(), func(driver.Event) {}, func(func()) {})
 	_, traffic := clusters.get("west")
 	for _, status := range []int{http.StatusOK, http.StatusTooManyRequests, http.StatusUnauthorized} {
 		traffic.Breaker = engage.Breaker{}
-		traffic.Breaker.Judge(&http.Request{URL: &url.URL{}}, &http.Response{StatusCode: http.StatusOK}, time.Millisecond)
+		answered(&traffic.Breaker, http.StatusOK, 1)
 		time.Sleep(2 * engage.FirstPause)
-		for range 5 {
-			traffic.Breaker.Judge(&http.Request{URL: &url.URL{}}, &http.Response{StatusCode: status}, time.Millisecond)
-		}
+		answered(&traffic.Breaker, status, 5)
 		if got := len(j.due(time.Now())) == 1; got != (status == http.StatusUnauthorized) {
 			t.Errorf("%d: looked at: %t; it answers, so a look explains refused credentials only", status, got)
 		}
@@ -252,22 +227,18 @@ func TestAClusterThatDoesNotSayWhichItIsCannotBeUsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clusters := newClusterSet(logr.Discard(), 0, kubeconfig.Limits{})
 		server := &fakeServer{name: "1", uid: "w", code: http.StatusInternalServerError}
-		config := &rest.Config{Host: "https://a", Transport: server}
-		if err := clusters.add(t.Context(), "west", fakeCluster{config: config}); err != nil {
-			t.Fatal(err)
-		}
+		addCluster(t.Context(), t, clusters, "west", rest.Config{Host: "https://a", Transport: server})
 		clusters.start(t.Context(), func(f func()) { go f() }, func() {})
 		synctest.Wait()
 		j := newJudge(clusters, newRoster(Config{}), 10*time.Second, logr.Discard(), func(driver.Event) {}, func(func()) {})
 		status := ClusterStatus{}
 		j.verdictOn("west", &status)
 		err := j.usable(t.Context(), "west")
-		if err == nil || !strings.Contains(err.Error(), "which cluster it is") || status.Unusable != err.Error() {
+		if !tells(err, "which cluster it is") || status.Unusable != err.Error() {
 			t.Errorf("got %v, and in the status %q", err, status.Unusable)
 		}
 		server.mended.Store(true)
-		time.Sleep(2 * lastAskPause)
-		synctest.Wait()
+		pass(2 * lastAskPause)
 		status = ClusterStatus{}
 		if j.verdictOn("west", &status); status.Unusable != "" {
 			t.Errorf("once it says so: %q", status.Unusable)

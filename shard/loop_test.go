@@ -10,11 +10,8 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	coordinationv1 "k8s.io/api/coordination/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 
-	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 	"github.com/tenure-dev/tenure/shard/internal/driver"
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
@@ -42,14 +39,8 @@ func TestTheLoopDoesNotWaitForTheFirstListOfRecords(t *testing.T) {
 		fmt.Fprintf(w, `{"kind":%s,"metadata":{"resourceVersion":"1"},"items":[]}`, kind)
 	}))
 	t.Cleanup(home.Close)
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{coordinationv1.AddToScheme, tenurev1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
 	cfg := Config{Replica: "a"}.withDefaults()
-	records, err := newRecordCache(cfg, &rest.Config{Host: home.URL}, scheme, logr.Discard(),
+	records, err := newRecordCache(cfg, &rest.Config{Host: home.URL}, recordScheme(t), logr.Discard(),
 		newHomeFailures(logr.Discard()), func() {})
 	if err != nil {
 		t.Fatal(err)

@@ -151,16 +151,36 @@ const testGrace = 10 * time.Second
 
 // offered starts with west at https://a, behind credentials "1".
 func offered(t *testing.T) *offering {
-	o := &offering{clusterSet: newClusterSet(logr.Discard(), testGrace, kubeconfig.Limits{}), t: t, take: func() {}}
-	o.primary = func(keyspace.ClusterName) []client.Object { return []client.Object{&corev1.Pod{}} }
-	o.give("a", &fakeServer{name: "1", uid: "w"})
-	o.start(t.Context(), func(f func()) { go f() }, func() { o.told.Add(1) })
-	synctest.Wait()
-	o.first, _ = o.get("west")
+	o := offeredBy(t, &fakeServer{name: "1", uid: "w"}, &corev1.Pod{})
 	if o.first.uid != "w" {
 		t.Fatalf("west is %q", o.first.uid)
 	}
 	return o
+}
+
+// offeredBy starts with west at https://a, which the server is. It has these primary kinds.
+func offeredBy(t *testing.T, first *fakeServer, kinds ...client.Object) *offering {
+	o := &offering{clusterSet: newClusterSet(logr.Discard(), testGrace, kubeconfig.Limits{}), t: t, take: func() {}}
+	o.primary = func(keyspace.ClusterName) []client.Object { return kinds }
+	o.give("a", first)
+	o.start(t.Context(), func(f func()) { go f() }, func() { o.told.Add(1) })
+	synctest.Wait()
+	o.first, _ = o.get("west")
+	return o
+}
+
+// pass lets time pass, and all that it brings happen.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// addCluster adds a cluster to a set, as a provider does.
+func addCluster(ctx context.Context, t *testing.T, to *clusterSet, name keyspace.ClusterName, config rest.Config) {
+	t.Helper()
+	if err := to.add(ctx, name, fakeCluster{config: &config}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // give has the provider take the last connection back, as they do, and give another.
@@ -169,9 +189,7 @@ func (o *offering) give(host string, s *fakeServer) {
 	o.take()
 	ctx, cancel := context.WithCancel(o.t.Context())
 	o.take = cancel
-	if err := o.add(ctx, "west", fakeCluster{config: &rest.Config{Host: "https://" + host, Transport: s}}); err != nil {
-		o.t.Fatal(err)
-	}
+	addCluster(ctx, o.t, o.clusterSet, "west", rest.Config{Host: "https://" + host, Transport: s})
 	synctest.Wait()
 }
 
@@ -224,15 +242,13 @@ func TestWhatIsBrokenChangesNothingAndIsReported(t *testing.T) {
 			t.Errorf("one that doesn't answer is refused: %s", why)
 		}
 		o.give("a", bad)
-		time.Sleep(time.Hour)
-		synctest.Wait()
+		pass(time.Hour)
 		o.expect("broken for an hour", true, true, "1")
 		if o.status()["west"].Refused == "" {
 			t.Error("nothing says that the new credentials are refused")
 		}
 		bad.mended.Store(true) // the token is known at last
-		time.Sleep(2 * lastAskPause)
-		synctest.Wait()
+		pass(2 * lastAskPause)
 		o.expect("mended", true, true, "bad")
 		if why := o.status()["west"].Refused; why != "" {
 			t.Errorf("still refused: %s", why)
@@ -247,12 +263,10 @@ func TestAnAnswerWithoutAUIDIsNoCluster(t *testing.T) {
 			o := offered(t)
 			wrong := &fakeServer{name: "2", uid: "w", body: body}
 			o.give("b", wrong)
-			time.Sleep(time.Hour)
-			synctest.Wait()
+			pass(time.Hour)
 			o.expect(body, true, true, "1")
 			wrong.mended.Store(true)
-			time.Sleep(2 * lastAskPause)
-			synctest.Wait()
+			pass(2 * lastAskPause)
 			o.expect("once it is the cluster's", true, false, "2")
 		})
 	}
@@ -266,15 +280,13 @@ func TestCredentialsWithoutRightsReplaceNoneThatHaveThem(t *testing.T) {
 			poor := &fakeServer{name: "2", uid: "w"}
 			poor.keepsPods.Store(true)
 			o.give(host, poor)
-			time.Sleep(time.Hour)
-			synctest.Wait()
+			pass(time.Hour)
 			o.expect("without rights", true, true, "1")
 			if o.status()["west"].Refused == "" {
 				t.Error("nothing says that the new credentials are refused")
 			}
 			poor.keepsPods.Store(false)
-			time.Sleep(2 * lastAskPause)
-			synctest.Wait()
+			pass(2 * lastAskPause)
 			o.expect("with rights", true, host == "a", "2")
 			poor.keepsPods.Store(true)
 			poorer := &fakeServer{name: "3", uid: "w"}
@@ -298,11 +310,8 @@ func TestAnotherServerOfTheSameClusterIsAnotherWay(t *testing.T) {
 			open, _ := traffic.Breaker.Open()
 			return open
 		}
-		request, _ := http.NewRequest(http.MethodGet, "https://a/api/v1/namespaces/shop/pods/a", nil)
 		_, traffic := o.get("west")
-		for range 3 {
-			traffic.Breaker.Judge(request, &http.Response{StatusCode: http.StatusServiceUnavailable}, 0)
-		}
+		answered(&traffic.Breaker, http.StatusServiceUnavailable, 3)
 		if !leftAlone() {
 			t.Fatal("a cluster that refuses everything isn't left alone")
 		}
@@ -329,25 +338,19 @@ func TestARemovalIsActedOnAfterTheGrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := offered(t)
 		o.take()
-		time.Sleep(testGrace - 1)
-		synctest.Wait()
+		pass(testGrace - 1)
 		o.expect("within the grace", true, true, "1")
 		o.give("a", &fakeServer{name: "2", uid: "w"})
-		time.Sleep(testGrace)
-		synctest.Wait()
+		pass(testGrace)
 		o.expect("it came back", true, true, "2")
 		o.take()
-		time.Sleep(testGrace)
-		synctest.Wait()
+		pass(testGrace)
 		o.expect("after the grace", false, false, "none")
 		if o.status()["west"].Known {
 			t.Error("it counts as one of the fleet's")
 		}
 		_, traffic := o.get("west")
-		request, _ := http.NewRequest(http.MethodGet, "https://a/api/v1/namespaces/shop/pods/a", nil)
-		for range 3 {
-			traffic.Breaker.Judge(request, &http.Response{StatusCode: http.StatusServiceUnavailable}, 0)
-		}
+		answered(&traffic.Breaker, http.StatusServiceUnavailable, 3)
 		o.give("a", &fakeServer{name: "3", uid: "w"})
 		o.expect("it comes after that", false, false, "3")
 		if open, _ := traffic.Breaker.Open(); open {
@@ -362,8 +365,7 @@ func TestARemovalCountsWhateverIsInUse(t *testing.T) {
 		o := offered(t)
 		o.give("a", &fakeServer{code: http.StatusUnauthorized})
 		o.take()
-		time.Sleep(testGrace)
-		synctest.Wait()
+		pass(testGrace)
 		o.expect("removed", false, false, "none")
 	})
 }
@@ -372,10 +374,7 @@ func TestAClusterThatRefusesToSayWhoItIsIsServedAndAskedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := offered(t)
 		late := &fakeServer{name: "2", uid: "e", code: http.StatusForbidden}
-		east := fakeCluster{config: &rest.Config{Host: "https://e", Transport: late}}
-		if err := o.add(t.Context(), "east", east); err != nil {
-			t.Fatal(err)
-		}
+		addCluster(t.Context(), t, o.clusterSet, "east", rest.Config{Host: "https://e", Transport: late})
 		synctest.Wait()
 		if c, _ := o.get("east"); !c.identified || c.uid != "" {
 			t.Fatalf("east is %q, identified: %v", c.uid, c.identified)
@@ -386,8 +385,7 @@ func TestAClusterThatRefusesToSayWhoItIsIsServedAndAskedAgain(t *testing.T) {
 			t.Error("it tells of an answer that says nothing new")
 		}
 		late.mended.Store(true)
-		time.Sleep(refusedAskPause)
-		synctest.Wait()
+		pass(refusedAskPause)
 		if c, _ := o.get("east"); c.uid != "e" || o.told.Load() != told+1 {
 			t.Errorf("east is %q, told %d times", c.uid, o.told.Load()-told)
 		}
@@ -396,10 +394,7 @@ func TestAClusterThatRefusesToSayWhoItIsIsServedAndAskedAgain(t *testing.T) {
 
 func TestNewCredentialsThatMayNotSayWhoTheClusterIsLeaveItKnownAndAreAskedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := offering{clusterSet: newClusterSet(logr.Discard(), testGrace, kubeconfig.Limits{}), t: t, take: func() {}}
-		o.give("a", &fakeServer{name: "1", uid: "w", code: http.StatusForbidden})
-		o.start(t.Context(), func(f func()) { go f() }, func() { o.told.Add(1) })
-		synctest.Wait()
+		o := offeredBy(t, &fakeServer{name: "1", uid: "w", code: http.StatusForbidden})
 		late := &fakeServer{name: "2", uid: "w", code: http.StatusForbidden}
 		o.give("a", late)
 		time.Sleep(time.Minute)
@@ -407,8 +402,7 @@ func TestNewCredentialsThatMayNotSayWhoTheClusterIsLeaveItKnownAndAreAskedAgain(
 			t.Fatalf("credentials %s are in use, of cluster %q", o.by(c), c.uid)
 		}
 		late.mended.Store(true)
-		time.Sleep(refusedAskPause)
-		synctest.Wait()
+		pass(refusedAskPause)
 		if c, _ := o.get("west"); c.uid != "w" {
 			t.Errorf("west is %q", c.uid)
 		}
@@ -422,18 +416,13 @@ func TestWhatAProxyRefusesForAMomentSaysNothingOfTheCluster(t *testing.T) {
 			o := offered(t)
 			proxy := &fakeServer{name: "2", uid: "e", code: code, proxy: true}
 			awayAtFirst(o, code)
-			east := fakeCluster{config: &rest.Config{Host: "https://e", Transport: proxy}}
-			if err := o.add(t.Context(), "east", east); err != nil {
-				t.Fatal(err)
-			}
-			time.Sleep(proxyPatience / 2)
-			synctest.Wait()
+			addCluster(t.Context(), t, o.clusterSet, "east", rest.Config{Host: "https://e", Transport: proxy})
+			pass(proxyPatience / 2)
 			if c, _ := o.get("east"); c.identified {
 				t.Errorf("%d: east counts as one that doesn't say who it is", code)
 			}
 			proxy.mended.Store(true)
-			time.Sleep(lastAskPause)
-			synctest.Wait()
+			pass(lastAskPause)
 			if c, _ := o.get("east"); c.uid != "e" {
 				t.Errorf("%d: east is %q afterwards", code, c.uid)
 			}
@@ -446,12 +435,8 @@ func TestWhatAProxyRefusesForAMomentSaysNothingOfTheCluster(t *testing.T) {
 			o.expect("an offer behind a proxy", true, true, "1")
 			for _, name := range []keyspace.ClusterName{"south", "north"} { // one after the other: neither gets more time
 				goesOn := &fakeServer{code: code, proxy: true}
-				cl := fakeCluster{config: &rest.Config{Host: "https://" + string(name), Transport: goesOn}}
-				if err := o.add(t.Context(), name, cl); err != nil {
-					t.Fatal(err)
-				}
-				time.Sleep(proxyPatience + 2*lastAskPause)
-				synctest.Wait()
+				addCluster(t.Context(), t, o.clusterSet, name, rest.Config{Host: "https://" + string(name), Transport: goesOn})
+				pass(proxyPatience + 2*lastAskPause)
 				if c, _ := o.get(name); !c.identified {
 					t.Errorf("%d: %s, behind a proxy that always refuses, is never served", code, name)
 				}
@@ -467,18 +452,15 @@ func TestAConnectionInUseIsIdentifiedWhateverBecomesOfAnOffer(t *testing.T) {
 	} {
 		for _, host := range []string{"a", "b"} {
 			synctest.Test(t, func(t *testing.T) {
-				o := offering{clusterSet: newClusterSet(logr.Discard(), testGrace, kubeconfig.Limits{}), t: t, take: func() {}}
 				first := &fakeServer{name: "1", uid: "w", code: -1}
-				o.give("a", first)
-				o.start(t.Context(), func(f func()) { go f() }, func() { o.told.Add(1) })
+				o := offeredBy(t, first)
 				o.give(host, offer)
 				time.Sleep(time.Minute)
 				if c, _ := o.get("west"); c.identified {
 					t.Fatal("it is identified, and nothing answers")
 				}
 				first.mended.Store(true)
-				time.Sleep(lastAskPause)
-				synctest.Wait()
+				pass(lastAskPause)
 				if c, _ := o.get("west"); c.uid != "w" || o.told.Load() == 0 {
 					t.Errorf("%s at %s: west is %q, told %d times", what, host, c.uid, o.told.Load())
 				}
@@ -491,20 +473,15 @@ func TestAConnectionInUseIsIdentifiedWhateverBecomesOfAnOffer(t *testing.T) {
 func awayAtFirst(o *offering, code int) {
 	o.t.Helper()
 	away := &fakeServer{uid: "l", code: -1}
-	late := fakeCluster{config: &rest.Config{Host: "https://late", Transport: away}}
-	if err := o.add(o.t.Context(), "late", late); err != nil {
-		o.t.Fatal(err)
-	}
+	addCluster(o.t.Context(), o.t, o.clusterSet, "late", rest.Config{Host: "https://late", Transport: away})
 	time.Sleep(time.Hour)
 	away.becomes(code, true)
-	time.Sleep(proxyPatience - lastAskPause)
-	synctest.Wait()
+	pass(proxyPatience - lastAskPause)
 	if c, _ := o.get("late"); c.identified {
 		o.t.Errorf("%d: a cluster whose proxy came up first counts as one that doesn't say who it is", code)
 	}
 	away.becomes(http.StatusOK, false)
-	time.Sleep(lastAskPause)
-	synctest.Wait()
+	pass(lastAskPause)
 	if c, _ := o.get("late"); !c.identified {
 		o.t.Errorf("%d: a cluster whose proxy came up first isn't known afterwards", code)
 	}

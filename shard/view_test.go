@@ -117,11 +117,7 @@ func TestOnlyASilentClustersCachesNeedNoMemory(t *testing.T) {
 		waits bool
 	}{
 		"answers": {func(*engage.Breaker) {}, true},
-		"refuses": {func(b *engage.Breaker) {
-			for range 3 {
-				b.Judge(request, &http.Response{StatusCode: http.StatusTooManyRequests}, 0)
-			}
-		}, true},
+		"refuses": {func(b *engage.Breaker) { answered(b, http.StatusTooManyRequests, 3) }, true},
 		"is silent": {func(b *engage.Breaker) {
 			time.Sleep(engage.FirstPause)
 			_, _ = engage.Unfenced(&fakeServer{code: -1}, b).RoundTrip(request)
