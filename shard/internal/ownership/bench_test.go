@@ -11,37 +11,46 @@ import (
 	"github.com/tenure-dev/tenure/shard/plan"
 )
 
-// largeFleet is the coordinator of four replicas that hold so many records, in clusters of eight.
+// largeFleet is the first replica of a fleet whose clusters have eight records each, which are spread over all replicas.
 type largeFleet struct {
+	ids     []Incarnation
+	given   Clusters
 	r       *Replica
 	now     Instant
 	v       Version
 	records []Shard
 }
 
-func newLargeFleet(b *testing.B, records int, held bool) *largeFleet {
-	b.Helper()
-	f := &largeFleet{r: New(DefaultConfig("a", "a", lease), nil), now: Instant{Mono: time.Hour, Wall: time.Hour}}
-	for _, id := range []Incarnation{"b", "c", "d"} {
-		f.renewed(id, false)
+func clusterNamed(i int) keyspace.ClusterName {
+	return keyspace.ClusterName(fmt.Sprintf("cluster-%04d", i))
+}
+
+func newLargeFleet(replicas, clusters, lead int, held bool) *largeFleet {
+	f := &largeFleet{ids: make([]Incarnation, replicas), now: Instant{Mono: time.Hour, Wall: time.Hour},
+		given: Clusters{Bits: map[keyspace.ClusterName]int{}}}
+	for i := range f.ids {
+		f.ids[i] = Incarnation(fmt.Sprintf("replica-%04d-abcdef", i))
+	}
+	f.r = New(DefaultConfig(f.ids[0], "a", lease), nil)
+	for _, id := range f.ids[1:] {
+		f.renewed(Lease{ID: id})
 	}
 	f.v++
-	f.step(LeadSeen{Lead{Holder: "a", Floor: 1 << 40, Version: f.v}})
-	clusters := Clusters{Bits: map[keyspace.ClusterName]int{}}
-	for i := range records / 8 {
-		c := keyspace.ClusterName(fmt.Sprintf("cluster-%04d", i))
-		clusters.Bits[c] = 3
+	f.step(LeadSeen{Lead{Holder: f.ids[lead], Floor: 1 << 40, Version: f.v}})
+	for i := range clusters {
+		c := clusterNamed(i)
+		f.given.Bits[c] = 3
 		f.v++
 		f.step(LayoutSeen{Layout{Cluster: c, Generation: 1, Prefixes: keyspace.Partition(3), Version: f.v}})
 		for j, p := range keyspace.Partition(3) {
-			s := Shard{ID: keyspace.ShardID{Cluster: c, Prefix: p}, Assignee: []Incarnation{"a", "b", "c", "d"}[j%4], Floor: 1}
+			s := Shard{ID: keyspace.ShardID{Cluster: c, Prefix: p}, Assignee: f.ids[(8*i+j)%replicas], Floor: 1}
 			if held {
 				s.Holder, s.Epoch = s.Assignee, 1<<40
 			}
 			f.records = append(f.records, s)
 		}
 	}
-	f.step(clusters)
+	f.step(f.given)
 	for i := range f.records {
 		f.changed(i)
 	}
@@ -60,10 +69,10 @@ func (f *largeFleet) step(in Input) {
 	}
 }
 
-func (f *largeFleet) renewed(id Incarnation, sealed bool) {
+func (f *largeFleet) renewed(l Lease) {
 	f.v++
-	f.step(LeaseSeen{Lease{ID: id, Replica: string(id), Duration: lease, Protocol: withLayouts,
-		Sealed: sealed, Version: f.v}})
+	l.Replica, l.Duration, l.Protocol, l.Version = string(l.ID), lease, withLayouts, f.v
+	f.step(LeaseSeen{l})
 }
 
 func (f *largeFleet) changed(i int) {
@@ -79,8 +88,8 @@ func (f *largeFleet) plan(b *testing.B, turn int) {
 	f.now = f.now.Add(f.r.planEvery())
 	f.step(Tick{})
 	if turn%20 == 0 {
-		for _, id := range []Incarnation{"b", "c", "d"} {
-			f.renewed(id, false)
+		for _, id := range f.ids[1:] {
+			f.renewed(Lease{ID: id})
 		}
 	}
 	f.r.viewed(Leases, f.now)
@@ -93,8 +102,9 @@ func (f *largeFleet) plan(b *testing.B, turn int) {
 // BenchmarkMachine is what events cost the coordinator of a large fleet.
 func BenchmarkMachine(b *testing.B) {
 	for _, records := range []int{1000, 8000} {
+		fleet := func(held bool) *largeFleet { return newLargeFleet(4, records/8, 0, held) }
 		b.Run(fmt.Sprintf("report, then plan/records=%d", records), func(b *testing.B) {
-			f := newLargeFleet(b, records, true)
+			f := fleet(true)
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
 				f.changed(i % records)
@@ -107,7 +117,7 @@ func BenchmarkMachine(b *testing.B) {
 			for b.Loop() {
 				if i++; i >= records {
 					b.StopTimer()
-					f, i = newLargeFleet(b, records, false), 0
+					f, i = fleet(false), 0
 					for j := range f.records {
 						f.records[j].Assignee = "z"
 						f.changed(j)
@@ -115,7 +125,7 @@ func BenchmarkMachine(b *testing.B) {
 					b.StartTimer()
 				}
 				if s := &f.records[i]; i%4 > 0 {
-					s.Holder, s.Assignee, s.Epoch = "b", "b", 1<<40
+					s.Holder, s.Assignee, s.Epoch = f.ids[1], f.ids[1], 1<<40
 				}
 				f.changed(i)
 				f.plan(b, i)
@@ -123,15 +133,15 @@ func BenchmarkMachine(b *testing.B) {
 		})
 		b.Run(fmt.Sprintf("begin/records=%d", records), func(b *testing.B) {
 			for b.Loop() {
-				newLargeFleet(b, records, false)
+				fleet(false)
 			}
 		})
 		b.Run(fmt.Sprintf("death/records=%d", records), func(b *testing.B) {
 			for b.Loop() {
 				b.StopTimer()
-				f := newLargeFleet(b, records, true)
+				f := fleet(true)
 				b.StartTimer()
-				f.renewed("d", true)
+				f.renewed(Lease{ID: f.ids[3], Sealed: true})
 				f.now = f.now.Add(f.r.cfg.PlanEvery)
 				f.step(Tick{})
 			}
@@ -145,39 +155,9 @@ func BenchmarkMachine(b *testing.B) {
 // removed.
 func BenchmarkFollower(b *testing.B) {
 	const replicas, clusters = 1000, 10_000
-	ids := make([]Incarnation, replicas)
-	for i := range ids {
-		ids[i] = Incarnation(fmt.Sprintf("replica-%04d-abcdef", i))
-	}
-	cluster := func(i int) keyspace.ClusterName { return keyspace.ClusterName(fmt.Sprintf("cluster-%04d", i)) }
-	f := &largeFleet{r: New(DefaultConfig(ids[0], "a", lease), nil), now: Instant{Mono: time.Hour, Wall: time.Hour}}
+	f := newLargeFleet(replicas, clusters, 1, true)
 	words := make([]plan.UnfitFor, replicas)
-	renewed := func(i int) {
-		f.v++
-		f.step(LeaseSeen{Lease{ID: ids[i], Replica: string(ids[i]), Duration: lease, Protocol: withLayouts,
-			Unfit: words[i], Version: f.v}})
-	}
-	for i := 1; i < replicas; i++ {
-		renewed(i)
-	}
-	f.v++
-	f.step(LeadSeen{Lead{Holder: ids[1], Floor: 1 << 40, Version: f.v}})
-	given := Clusters{Bits: map[keyspace.ClusterName]int{}}
-	for i := range clusters {
-		given.Bits[cluster(i)] = 3
-		f.v++
-		f.step(LayoutSeen{Layout{Cluster: cluster(i), Generation: 1, Prefixes: keyspace.Partition(3), Version: f.v}})
-		for j, p := range keyspace.Partition(3) {
-			holder := ids[(8*i+j)%replicas]
-			f.records = append(f.records, Shard{ID: keyspace.ShardID{Cluster: cluster(i), Prefix: p}, Assignee: holder,
-				Holder: holder, Epoch: 1 << 40, Floor: 1})
-		}
-	}
-	f.step(given)
-	for i := range f.records {
-		f.changed(i)
-	}
-	f.step(Synced{})
+	renewed := func(i int) { f.renewed(Lease{ID: f.ids[i], Unfit: words[i]}) }
 	f.now = f.now.Add(lease / 4)
 	f.step(Tick{})
 	peer := 0
@@ -208,20 +188,20 @@ func BenchmarkFollower(b *testing.B) {
 	b.Run("a peer loses its way to a cluster, or finds it", func(b *testing.B) {
 		for i := 0; b.Loop(); i++ {
 			p := 1 + i%(replicas-1)
-			words[p] = plan.NewUnfitFor(map[keyspace.ClusterName]plan.Fitness{cluster(i % clusters): plan.Unfit})
+			words[p] = plan.NewUnfitFor(map[keyspace.ClusterName]plan.Fitness{clusterNamed(i % clusters): plan.Unfit})
 			renewed(p)
 			turn(i)
 		}
 	})
 	b.Run("a cluster comes or goes", func(b *testing.B) {
 		for i := 0; b.Loop(); i++ {
-			given.Bits = maps.Clone(given.Bits)
-			if c := cluster(clusters + i/2); i%2 == 0 {
-				given.Bits[c] = 3
+			f.given.Bits = maps.Clone(f.given.Bits)
+			if c := clusterNamed(clusters + i/2); i%2 == 0 {
+				f.given.Bits[c] = 3
 			} else {
-				delete(given.Bits, c)
+				delete(f.given.Bits, c)
 			}
-			f.step(given)
+			f.step(f.given)
 			renewed(1 + i%(replicas-1))
 			turn(i)
 		}
@@ -249,7 +229,7 @@ func coldStart(b *testing.B, clusters int) (steps int) {
 	now, v := Instant{Mono: time.Hour, Wall: time.Hour}, Version(0)
 	given := Clusters{Bits: map[keyspace.ClusterName]int{}}
 	for i := range clusters {
-		given.Bits[keyspace.ClusterName(fmt.Sprintf("cluster-%04d", i))] = keyspace.MaxBits
+		given.Bits[clusterNamed(i)] = keyspace.MaxBits
 	}
 	queue, records, held := []Input{given, Synced{}, Tick{}}, map[keyspace.ShardID]Shard{}, 0
 	layouts := map[keyspace.ClusterName]Layout{}
