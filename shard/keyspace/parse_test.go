@@ -1,6 +1,7 @@
 package keyspace_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -137,39 +138,27 @@ func drawShard(t *rapid.T, which string) keyspace.ShardID {
 	return id
 }
 
-func FuzzParseShardID(f *testing.F) {
-	for _, seed := range []string{"west/01", "west/", "a/b/0", "/", "", "west/2", "west/01@2", "west/@12",
-		"west/@1", "west/@02"} {
+// fuzzParse checks that whatever is read is written as it was.
+func fuzzParse[T fmt.Stringer](f *testing.F, parse func(string) (T, error), seeds ...string) {
+	for _, seed := range seeds {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		id, err := keyspace.ParseShardID(text)
-		if err == nil && id.String() != text {
-			t.Errorf("ParseShardID(%q) reads back as %q", text, id)
+		if got, err := parse(text); err == nil && got.String() != text {
+			t.Errorf("%q reads back as %q", text, got)
 		}
 	})
+}
+
+func FuzzParseShardID(f *testing.F) {
+	fuzzParse(f, keyspace.ParseShardID, "west/01", "west/", "a/b/0", "/", "", "west/2", "west/01@2", "west/@12", "west/@1",
+		"west/@02")
 }
 
 func FuzzParsePrefix(f *testing.F) {
-	for _, seed := range []string{"", "0", "01", "11111111", "111111111", "2"} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		prefix, err := keyspace.ParsePrefix(text)
-		if err == nil && prefix.String() != text {
-			t.Errorf("ParsePrefix(%q) reads back as %q", text, prefix)
-		}
-	})
+	fuzzParse(f, keyspace.ParsePrefix, "", "0", "01", "11111111", "111111111", "2")
 }
 
 func FuzzParseSlot(f *testing.F) {
-	for _, seed := range []string{"00", "ff", "FF", "0", "0g"} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		slot, err := keyspace.ParseSlot(text)
-		if err == nil && slot.String() != text {
-			t.Errorf("ParseSlot(%q) reads back as %q", text, slot)
-		}
-	})
+	fuzzParse(f, keyspace.ParseSlot, "00", "ff", "FF", "0", "0g")
 }

@@ -6,11 +6,25 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+// due is a fleet and the moves that are planned in it.
+type due struct {
+	fleet string
+	want  []string
+}
+
+func makes(t *testing.T, tests map[string]due) {
+	t.Helper()
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, lines(parse(t, test.fleet).plan())); diff != "" {
+				t.Errorf("plan (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestPlanMakesTheMovesThatAreDue(t *testing.T) {
-	tests := map[string]struct {
-		fleet string
-		want  []string
-	}{
+	makes(t, map[string]due{
 		"nothing, in a balanced fleet": {
 			fleet: `r1
 				r2
@@ -144,13 +158,5 @@ func TestPlanMakesTheMovesThatAreDue(t *testing.T) {
 				w/ r1>r2 @r3`,
 			want: []string{"w/ r1>r3 pin"},
 		},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			f := parse(t, test.fleet)
-			if diff := cmp.Diff(test.want, lines(f.plan())); diff != "" {
-				t.Errorf("plan (-want +got):\n%s", diff)
-			}
-		})
-	}
+	})
 }

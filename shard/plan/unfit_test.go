@@ -209,10 +209,7 @@ func TestAReplicaSaysOfAThousandClustersWithLongNamesWhatItIsUnfitFor(t *testing
 }
 
 func TestPlanMakesTheMovesThatUnfitReplicasNeed(t *testing.T) {
-	tests := map[string]struct {
-		fleet string
-		want  []string
-	}{
+	makes(t, map[string]due{
 		"what its holder can't serve goes to one that can, before shards move for balance": {
 			fleet: `r1 -a
 				r2
@@ -278,15 +275,7 @@ func TestPlanMakesTheMovesThatUnfitReplicasNeed(t *testing.T) {
 				b/`,
 			want: []string{"a/1 >r1 orphan", "b/ >r1 orphan"},
 		},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			f := parse(t, test.fleet)
-			if diff := cmp.Diff(test.want, lines(f.plan())); diff != "" {
-				t.Errorf("plan (-want +got):\n%s", diff)
-			}
-		})
-	}
+	})
 }
 
 func TestPlanningForUnfitReplicasStaysLinear(t *testing.T) {
