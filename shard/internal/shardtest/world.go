@@ -16,7 +16,6 @@ import (
 type world struct {
 	schedule Schedule
 	pcg      rand.PCG
-	rng      *rand.Rand
 	now      time.Duration
 	queue    queue
 	store    store
@@ -80,25 +79,19 @@ func (s *Stats) add(o Stats) {
 
 var clusterNames = []keyspace.ClusterName{"east", "west", "north"}
 
-// reset prepares the world for a schedule, reusing what it has.
+// reset prepares the world for a schedule. Of the run before it keeps memory only.
 func (w *world) reset(s Schedule) {
-	w.schedule = s
-	w.pcg.Seed(s.Seed, 0x51)
-	if w.rng == nil {
-		w.rng = rand.New(&w.pcg)
+	*w = world{
+		schedule: s, script: w.script, out: w.out, all: w.all, Stats: Stats{Schedules: 1},
+		clusters: map[keyspace.ClusterName]int{}, made: map[keyspace.ClusterName]int{}, snapshots: map[int32]records{},
+		queue: queue{heap: w.queue.heap[:0]}, store: w.store, nodes: w.nodes, ids: w.ids[:0], names: w.names[:0],
+		requests: w.requests, checks: w.checks,
 	}
-	w.now, w.awayTill, w.slowTill, w.refusesTill = 0, 0, 0, 0
-	w.snapshots, w.restoredAt, w.noStartTill, w.lost, w.doubted = map[int32]records{}, 0, 0, false, false
-	w.lostBefore, w.historyFrom = [streams]int{}, [streams]int{}
-	w.queue.heap, w.queue.order = w.queue.heap[:0], 0
+	w.pcg.Seed(s.Seed, 0x51)
 	w.store.reset()
 	if s.replaced() {
 		w.store.used = map[used]bool{}
 	}
-	w.used = 0
-	w.Stats = Stats{Schedules: 1}
-	w.ids, w.names = w.ids[:0], w.names[:0]
-	w.clusters, w.made = map[keyspace.ClusterName]int{}, map[keyspace.ClusterName]int{}
 	for i, bits := range s.Bits {
 		w.addCluster(clusterNames[i], bits)
 	}
