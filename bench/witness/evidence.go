@@ -306,7 +306,8 @@ func (l *ledger) judgeLinks() {
 func (l *ledger) judgeSilence() {
 	for folder, buckets := range l.heard {
 		name := filepath.Base(folder)
-		heard := append(slices.Sorted(maps.Keys(buckets)), min(l.to, l.reads)) // it ends with the other logs, or when they were read
+		// It ends with the other logs, or when they were read.
+		heard := append(slices.Sorted(maps.Keys(buckets)), min(l.to, l.reads))
 		for i := 1; i < len(heard); i++ {
 			from, to := heard[i-1]+bucket.Microseconds(), heard[i]
 			if to-from >= silence.Microseconds() && l.era(name, from) == l.era(name, to) {

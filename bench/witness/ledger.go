@@ -59,7 +59,7 @@ type ledger struct {
 
 	links      []link
 	clusters   map[string]*clusterLog
-	heard      map[string]map[int64]bool // by folder of an API server's logs, starts of buckets in which they have anything
+	heard      map[string]map[int64]bool // by folder of an API server's logs, starts of buckets with anything in them
 	suspects   map[string]*suspect
 	stats      WriteStats
 	fenced     Fenced

@@ -11,7 +11,7 @@ import (
 	"github.com/tenure-dev/tenure/shard/plan"
 )
 
-// largeFleet is the first replica of a fleet whose clusters have eight records each, which are spread over all replicas.
+// largeFleet is the first replica of a fleet whose clusters have eight records each, spread over all replicas.
 type largeFleet struct {
 	ids     []Incarnation
 	given   Clusters
