@@ -533,8 +533,8 @@ func TestATokenOfAServiceAccountThatIsMadeAnewIsReplaced(t *testing.T) {
 		steps []step
 		want  bool
 	}{
-		"made anew":                            {secretOf(t, "west", west, now, nil), anew, true},
-		"there":                                {secretOf(t, "west", west, now, nil), there, false},
+		"made anew":                            {secretOf(t, "west", west, now), anew, true},
+		"there":                                {secretOf(t, "west", west, now), there, false},
 		"made anew, but the token isn't of it": {secretOf(t, "west", west, now, byHand), anew, false},
 		"no Secret":                            {nil, anew, false},
 	} {
