@@ -233,7 +233,7 @@ func TestTheOwnerRenewsATokenThatWasRequestedHereWhenItIsTime(t *testing.T) {
 
 // The coordinator may be in a network from which it can't reach the cluster.
 func TestAnotherReplicaRenewsATokenThatTheOwnerLeavesDue(t *testing.T) {
-	f := newRenewing(t, nil)
+	f := newRenewing(t)
 	f.owner.Store(false)
 	f.untilDue()
 	f.pass(f.look() + time.Second)
