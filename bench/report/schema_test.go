@@ -110,6 +110,32 @@ func TestTheSchemaKnowsNothingThatReportsDoNotHave(t *testing.T) {
 	}
 }
 
+// Other programs rely on these names.
+func TestTheNamesThatOthersReadAreThere(t *testing.T) {
+	doc := document(t, full(t)).(map[string]any)
+	for _, name := range []string{"schema", "scenario", "valid", "reasons", "config", "environment", "results",
+		"references", "ratios"} {
+		if _, ok := doc[name]; !ok {
+			t.Errorf("%s is missing", name)
+		}
+	}
+	results := doc["results"].(map[string]any)
+	for _, name := range []string{
+		"queue_latency_ms", "event_to_reconcile_ms", "converge_ms", "lateness_ms", "handoff_gap_ms", "throughput_per_s",
+		"api_writes_per_object", "api_reads_per_object", "conflicts", "watch_bytes_per_replica", "watch_discarded_events",
+		"cpu_seconds_per_replica", "rss_mb_per_replica", "objects", "lost", "duplicates", "early",
+	} {
+		if _, ok := results[name]; !ok {
+			t.Errorf("results.%s is missing", name)
+		}
+	}
+	for _, name := range []string{"p50", "p90", "p99", "p999", "max"} {
+		if _, ok := results["queue_latency_ms"].(map[string]any)[name]; !ok {
+			t.Errorf("queue_latency_ms.%s is missing", name)
+		}
+	}
+}
+
 func TestTheSchemaRefusesWhatIsNoReport(t *testing.T) {
 	root := loadSchema(t)
 	for name, change := range map[string]func(map[string]any){
