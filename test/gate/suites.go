@@ -30,7 +30,7 @@ func suites(ctx context.Context) ([][]suite, error) {
 		return suite{name: name, budget: budget, steps: []step{goTest("", slices.Concat(raced, []string{"-p=1"}, found)...)}}
 	}
 	chaos := servers("chaos", 9*time.Minute, "./test/chaos")
-	sharding := servers("sharding", 16*time.Minute, "./test/integration/sharding")
+	sharding := servers("sharding", 20*time.Minute, "./test/integration/sharding")
 	integration := servers("integration", 10*time.Minute, "./test/integration")
 	replication := servers("replication", 7*time.Minute, "./test/integration/replication")
 	labs := servers("lab", 8*time.Minute, "./test/lab/...")
