@@ -19,7 +19,7 @@ import (
 
 const (
 	// readAgain is when a Secret with a passing refusal is read again. The provider's own retries come ever more
-	// rarely, after a day of them once in 17 minutes.
+	// rarely, up to 17 minutes apart.
 	readAgain = 30 * time.Second
 	// engaged is how many clusters the provider may be engaging at once. One that can't be listed takes a worker for as
 	// long as that lasts, if an index needs its objects.
@@ -88,6 +88,7 @@ func newSecrets(inner client.Client, policy Policy, grace time.Duration) *secret
 	return &secrets{Client: inner, policy: policy, grace: grace, last: map[client.ObjectKey]*handedOut{}}
 }
 
+// use takes the provider's queue. It is a source of the provider's controller, which is how one gets hold of a queue.
 func (s *secrets) use(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
