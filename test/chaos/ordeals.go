@@ -45,8 +45,16 @@ func (r *run) save(ctx context.Context) {
 func (r *run) restore(ctx context.Context, f *fault, age time.Duration, bump uint64, lag time.Duration) {
 	f.Victim, f.Server = lab.Home, true
 	r.save(ctx)
-	r.pinAll(ctx)
-	_ = lab.Eventually(ctx, roundWithin, func() error { return r.fleet.Inactive(ctx) })
+	saved, err := r.epochs(ctx)
+	r.blame(err)
+	for range 5 { // all may be pinned to where they are
+		r.pinAll(ctx)
+		_ = lab.Eventually(ctx, roundWithin, func() error { return r.fleet.Inactive(ctx) })
+		now, err := r.epochs(ctx)
+		if r.blame(err); !maps.Equal(now, saved) {
+			break
+		}
+	}
 	if len(r.snapshots) == 0 {
 		return // save has said why
 	}
