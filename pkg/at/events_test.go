@@ -70,7 +70,7 @@ func (i *informed) live(t *testing.T) {
 		if i.queued {
 			i.queued = false
 			i.reconciled++
-			i.mustReconcile(t)
+			mustReconcile(t, i)
 		}
 		i.world.finishPod(corev1.PodSucceeded)
 		i.deliver()
@@ -104,7 +104,7 @@ func TestNoEventIsKeptBackThatAReconcileWaitsFor(t *testing.T) {
 
 func TestWhichEventsOfAnAtAreActedOn(t *testing.T) {
 	r := newReplica(newWorld(anAt()))
-	r.mustReconcile(t)
+	mustReconcile(t, r)
 	pending, claimed := r.world.ats[0], r.world.at()
 	with := func(at *cnatv1alpha1.At, change func(*cnatv1alpha1.At)) *cnatv1alpha1.At {
 		at = at.DeepCopy()
@@ -160,7 +160,7 @@ func TestARenewedClaimDoesNotCutTheDelayAfterAFailureShort(t *testing.T) {
 	const tries = 20
 	for range tries {
 		seen := len(w.ats) - 1
-		r.mustFail(t)
+		mustFail(t, r)
 		r.atSeen = len(w.ats) - 1
 		for ; seen < len(w.ats)-1; seen++ {
 			e := event.UpdateEvent{ObjectOld: w.ats[seen], ObjectNew: w.ats[seen+1]}

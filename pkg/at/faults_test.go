@@ -100,19 +100,6 @@ func (b *bench) reconcile() (ctrl.Result, error) {
 	return b.subject.Reconcile(context.Background(), testRequest)
 }
 
-func (b *bench) mustReconcile(t *testing.T) {
-	t.Helper()
-	_, err := b.reconcile()
-	must(t, err)
-}
-
-func (b *bench) mustFail(t *testing.T) {
-	t.Helper()
-	if _, err := b.reconcile(); err == nil {
-		t.Fatal("that a request fails is no error")
-	}
-}
-
 // blockedBy is the reason of the At's condition Blocked, "" if it isn't blocked.
 func (b *bench) blockedBy(t *testing.T) string {
 	t.Helper()
@@ -262,7 +249,7 @@ func TestARefusedPodIsShownOnceAndRetriedWithoutFurtherStatusWrites(t *testing.T
 		return commit()
 	}
 	for range 5 {
-		b.mustFail(t)
+		mustFail(t, b)
 		b.clock.Step(cacheGrace)
 	}
 	if statuses != 2 || b.blockedBy(t) != ReasonPodRefused {
@@ -329,10 +316,10 @@ func isMissed(t *testing.T, refusal error, labels bool, meanwhile func(*bench)) 
 		}
 		return commit()
 	}
-	b.mustFail(t)
+	mustFail(t, b)
 	b.clock.Step(time.Minute + 1)
 	meanwhile(b)
-	b.mustReconcile(t)
+	mustReconcile(t, b)
 	status := b.at(t).Status
 	if status.Result != cnatv1alpha1.AtMissed || status.PodName != "" || refused != 1 {
 		t.Fatalf("after %d tries %+v, want Missed after one, and no Pod", refused, status)
@@ -357,7 +344,7 @@ func TestARefusalForAnotherCauseIsShownInItsTurn(t *testing.T) {
 		return commit()
 	}
 	for try := range 20 {
-		b.mustFail(t)
+		mustFail(t, b)
 		if got := b.at(t).Status.Conditions[0].Message; try < 2 && !strings.Contains(got, causes[try]) {
 			t.Errorf("try %d: %q, want it to quote %q", try, got, causes[try])
 		}
@@ -378,7 +365,7 @@ func TestAnErrorOfTheServersOwnIsShownOnceItRepeats(t *testing.T) {
 	b := newBench(t, anAt())
 	b.fault = refusePods(apierrors.NewInternalError(errors.New("etcd has no leader")))
 	for try := range 5 {
-		b.mustFail(t)
+		mustFail(t, b)
 		if got := b.blockedBy(t); (got == ReasonPodRefused) != (try > 0) {
 			t.Errorf("try %d: blocked by %q", try, got)
 		}
@@ -438,7 +425,7 @@ func TestTheTimeToLiveDeletesTheAt(t *testing.T) {
 	b := newBench(t, anAt(ttl(60)))
 	b.live(t)
 	b.clock.Step(time.Hour)
-	b.mustReconcile(t)
+	mustReconcile(t, b)
 	if err := b.client.Get(context.Background(), testRequest.NamespacedName,
 		&cnatv1alpha1.At{}); !apierrors.IsNotFound(err) {
 		t.Errorf("reading the At: %v, want not found", err)

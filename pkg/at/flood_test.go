@@ -154,7 +154,7 @@ func TestAFloodOfRefusedPodsCostsTwoWritesAnAtAndFewEvents(t *testing.T) {
 func TestRefusedPodsOfOthersHoldNoNamespaceBackForLong(t *testing.T) {
 	b := newBench(t, anAt())
 	b.fault = refuseNastily
-	b.mustFail(t)
+	mustFail(t, b)
 	b.fault = nil
 	refusals := b.subject.budgetsOf(string(testRequest.ClusterName)).refusals
 	for range 2 * refusedPause / time.Second {

@@ -236,7 +236,7 @@ func TestANormalLifeHasThreeWritesThoughCachesLagBehindThem(t *testing.T) {
 	r.write = func(_ string, commit func() error) error { writes++; return commit() }
 	reconcile := func(what string, wantWrites int) {
 		t.Helper()
-		r.mustReconcile(t)
+		mustReconcile(t, r)
 		if reads != 0 || writes != wantWrites {
 			t.Fatalf("%s: %d writes and %d reads of the API server, want %d and 0", what, writes, reads, wantWrites)
 		}

@@ -29,10 +29,10 @@ func wantWorld(t *testing.T, w *world, phase cnatv1alpha1.AtPhase, made int, res
 func TestStoryANewHolderSeesPendingButAllIsOver(t *testing.T) {
 	w := newWorld(anAt())
 	old, young := newReplica(w), newReplica(w)
-	old.mustReconcile(t)
+	mustReconcile(t, old)
 	w.finishPod(corev1.PodSucceeded)
 	old.catchUp()
-	old.mustReconcile(t)
+	mustReconcile(t, old)
 	w.deletePod()
 	wantWorld(t, w, cnatv1alpha1.AtDone, 1, 0)
 	for at := range w.ats {
@@ -53,7 +53,7 @@ func TestStoryWhatIsDoneIsTidiedUpAfterAllThatIsStillToBeDone(t *testing.T) {
 	}
 	w.finishPod(corev1.PodSucceeded)
 	r.catchUp()
-	r.mustReconcile(t)
+	mustReconcile(t, r)
 	r.catchUp()
 	result, err = r.reconcile()
 	if err != nil || result.RequeueAfter == 0 || result.Priority == nil || *result.Priority >= handler.LowPriority {
@@ -73,7 +73,7 @@ func TestStoryTheLastHolderDiedBetweenClaimAndPod(t *testing.T) {
 	_, _ = old.reconcile()
 	wantWorld(t, w, cnatv1alpha1.AtRunning, 0, 0)
 	young.catchUp()
-	young.mustReconcile(t)
+	mustReconcile(t, young)
 	wantWorld(t, w, cnatv1alpha1.AtRunning, 1, 1)
 }
 
@@ -81,10 +81,10 @@ func TestStoryTheReplyToTheClaimIsLostAndItIsKnownAgain(t *testing.T) {
 	w := newWorld(anAt())
 	r := newReplica(w)
 	r.write = loseReply
-	r.mustFail(t)
+	mustFail(t, r)
 	r.write = nil
 	r.catchUp()
-	r.mustReconcile(t)
+	mustReconcile(t, r)
 	wantWorld(t, w, cnatv1alpha1.AtRunning, 1, 0)
 }
 
@@ -93,7 +93,7 @@ func TestStoryAllIsOverBetweenTheLookAtTheAtAndTheLookAtItsPod(t *testing.T) {
 	w := newWorld(anAt())
 	paused, other := newReplica(w), newReplica(w)
 	paused.write = loseReply
-	paused.mustFail(t)
+	mustFail(t, paused)
 	paused.write = nil
 	paused.catchUp()
 	reads := 0
@@ -104,13 +104,13 @@ func TestStoryAllIsOverBetweenTheLookAtTheAtAndTheLookAtItsPod(t *testing.T) {
 		// It has seen its own claim and not yet asked for the Pod.
 		for range 2 {
 			other.catchUp()
-			other.mustReconcile(t)
+			mustReconcile(t, other)
 			w.finishPod(corev1.PodSucceeded)
 		}
 		w.deletePod()
 		wantWorld(t, w, cnatv1alpha1.AtDone, 1, 1)
 	}
-	paused.mustReconcile(t)
+	mustReconcile(t, paused)
 	if reads < 2 {
 		t.Fatalf("%d reads of the API server: it didn't look", reads)
 	}
@@ -133,11 +133,11 @@ func TestStoryThePodWhoseReplyWasLostIsGone(t *testing.T) {
 				}
 				return err
 			}
-			r.mustFail(t)
+			mustFail(t, r)
 			w.deletePod()
 			r.write = nil
 			r.catchUp()
-			r.mustReconcile(t)
+			mustReconcile(t, r)
 			wantWorld(t, w, cnatv1alpha1.AtRunning, 2, 1)
 		})
 	}
@@ -147,23 +147,23 @@ func TestStoryTwoClaimantsAtTheSameInstant(t *testing.T) {
 	w := newWorld(anAt())
 	loser, winner := newReplica(w), newReplica(w)
 	loser.write = func(_ string, commit func() error) error {
-		winner.mustReconcile(t)
+		mustReconcile(t, winner)
 		return commit()
 	}
-	loser.mustReconcile(t)
+	mustReconcile(t, loser)
 	wantWorld(t, w, cnatv1alpha1.AtRunning, 1, 0)
 	w.deletePod()
 	// The claim looks just like the loser's own; it must not be taken for it.
 	loser.write = nil
 	loser.catchUp()
-	loser.mustReconcile(t)
+	mustReconcile(t, loser)
 	wantWorld(t, w, cnatv1alpha1.AtRunning, 2, 1)
 }
 
 func TestStoryTheEndIsOnItsWayWhenThePodIsMissed(t *testing.T) {
 	w := newWorld(anAt())
 	old, young := newReplica(w), newReplica(w)
-	old.mustReconcile(t)
+	mustReconcile(t, old)
 	w.finishPod(corev1.PodSucceeded)
 	old.catchUp()
 	var end func() error
@@ -173,7 +173,7 @@ func TestStoryTheEndIsOnItsWayWhenThePodIsMissed(t *testing.T) {
 
 	// Whichever comes first wins, and the other conflicts.
 	young.catchUp()
-	young.mustReconcile(t)
+	mustReconcile(t, young)
 	wantWorld(t, w, cnatv1alpha1.AtRunning, 2, 1)
 	if err := end(); !apierrors.IsConflict(err) {
 		t.Errorf("the late end of the first Pod: %v, want a conflict", err)
@@ -184,18 +184,18 @@ func TestStoryTheEndIsOnItsWayWhenThePodIsMissed(t *testing.T) {
 func TestStoryACacheShowsTheEndOfThePodBefore(t *testing.T) {
 	w := newWorld(anAt())
 	r := newReplica(w)
-	r.mustReconcile(t)
+	mustReconcile(t, r)
 	w.finishPod(corev1.PodSucceeded)
 	ended := len(w.pods) - 1
 	w.deletePod()
 	w.clock.Step(cacheGrace)
 	r.catchUp()
-	r.mustReconcile(t)
+	mustReconcile(t, r)
 	wantWorld(t, w, cnatv1alpha1.AtRunning, 2, 1)
 	young := newReplica(w)
 	young.catchUp()
 	young.podSeen = ended
-	young.mustReconcile(t)
+	mustReconcile(t, young)
 	wantWorld(t, w, cnatv1alpha1.AtRunning, 2, 1)
 }
 
@@ -204,13 +204,13 @@ func TestStoryBehindAStrangersPodThatNoCacheShowsTheDeadlinePasses(t *testing.T)
 	w := newWorld(anAt(deadline(60)))
 	w.pods = append(w.pods, aPod(foreign))
 	r := newReplica(w) // podSeen 0: its cache never shows it
-	r.mustReconcile(t)
+	mustReconcile(t, r)
 	if got := reasonOf(w.at().Status, cnatv1alpha1.ConditionBlocked); got != ReasonForeignPod {
 		t.Fatalf("blocked by %q", got)
 	}
 	w.clock.Step(time.Minute + 1)
 	r.atSeen = len(w.ats) - 1
-	r.mustReconcile(t)
+	mustReconcile(t, r)
 	wantWorld(t, w, cnatv1alpha1.AtDone, 0, 0)
 	if got := w.at().Status.Result; got != cnatv1alpha1.AtMissed {
 		t.Errorf("result %q, want Missed", got)
@@ -234,7 +234,7 @@ func TestStoryTheRequestForThePodIsRepeatedAndThePodIsGone(t *testing.T) {
 		}
 		return err
 	}
-	r.mustReconcile(t)
+	mustReconcile(t, r)
 	wantWorld(t, w, cnatv1alpha1.AtRunning, 2, 1)
 }
 
@@ -242,10 +242,10 @@ func TestStoryAStrangersPodThatGoesInTimeCostsNoRenewedClaim(t *testing.T) {
 	w := newWorld(anAt(deadline(60)))
 	w.pods = append(w.pods, aPod(foreign))
 	r := newReplica(w)
-	r.mustReconcile(t)
+	mustReconcile(t, r)
 	w.pods = append(w.pods, nil)
 	r.atSeen = len(w.ats) - 1
-	r.mustReconcile(t)
+	mustReconcile(t, r)
 	wantWorld(t, w, cnatv1alpha1.AtRunning, 1, 0)
 }
 
@@ -259,7 +259,7 @@ func (r *replica) refuse(t *testing.T) {
 		return commit()
 	}
 	r.catchUp()
-	r.mustFail(t)
+	mustFail(t, r)
 }
 
 func TestStoryEachHolderKnowsThatThePodWasRefusedInTime(t *testing.T) {
@@ -272,7 +272,7 @@ func TestStoryEachHolderKnowsThatThePodWasRefusedInTime(t *testing.T) {
 	w.clock.Step(time.Minute)
 	last := newReplica(w)
 	last.catchUp()
-	last.mustReconcile(t)
+	mustReconcile(t, last)
 	wantWorld(t, w, cnatv1alpha1.AtDone, 0, 3)
 	if got := w.at().Status.Result; got != cnatv1alpha1.AtMissed {
 		t.Errorf("result %q, want Missed", got)
@@ -282,7 +282,7 @@ func TestStoryEachHolderKnowsThatThePodWasRefusedInTime(t *testing.T) {
 // The command may have run for hours before its Pod was lost.
 func TestStoryAPodThatWasLostIsMadeAgainAfterTheDeadlineThoughItWasRefusedInBetween(t *testing.T) {
 	w := newWorld(anAt(deadline(60)))
-	newReplica(w).mustReconcile(t)
+	mustReconcile(t, newReplica(w))
 	w.deletePod()
 	for range 3 { // holders, one after the other
 		newReplica(w).refuse(t)
@@ -291,7 +291,7 @@ func TestStoryAPodThatWasLostIsMadeAgainAfterTheDeadlineThoughItWasRefusedInBetw
 	w.clock.Step(time.Minute)
 	last := newReplica(w)
 	last.catchUp()
-	last.mustReconcile(t)
+	mustReconcile(t, last)
 	wantWorld(t, w, cnatv1alpha1.AtRunning, 2, 4)
 }
 
@@ -311,7 +311,7 @@ func TestStoryThePodIsLostBeforeItsRefusalIsTakenBack(t *testing.T) {
 			w.clock.Step(time.Minute + 1)
 			r.write = nil
 			r.catchUp()
-			r.mustReconcile(t)
+			mustReconcile(t, r)
 			wantWorld(t, w, cnatv1alpha1.AtRunning, 2, 1)
 		})
 	}

@@ -199,7 +199,7 @@ func TestAPodIsNeverMadeOfWhatACacheLeftOut(t *testing.T) {
 	b := newTrimming(t, anAt(huge))
 	b.blind = true
 	for range 2 {
-		b.mustReconcile(t)
+		mustReconcile(t, b)
 	}
 	pod := &corev1.Pod{}
 	must(t, b.client.Get(t.Context(), client.ObjectKey{Namespace: anAt().Namespace, Name: PodName(anAt())}, pod))

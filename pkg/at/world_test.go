@@ -147,14 +147,17 @@ func (r *replica) reconcile() (ctrl.Result, error) {
 	return r.reconciler.Reconcile(context.Background(), testRequest)
 }
 
-func (r *replica) mustReconcile(t *testing.T) {
+// reconciles is a replica of these tests, or a bench.
+type reconciles interface{ reconcile() (ctrl.Result, error) }
+
+func mustReconcile(t *testing.T, r reconciles) {
 	t.Helper()
 	_, err := r.reconcile()
 	must(t, err)
 }
 
 // mustFail reconciles while a request fails.
-func (r *replica) mustFail(t *testing.T) {
+func mustFail(t *testing.T, r reconciles) {
 	t.Helper()
 	if _, err := r.reconcile(); err == nil {
 		t.Fatal("that a request fails is no error")

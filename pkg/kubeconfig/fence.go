@@ -21,9 +21,9 @@ const (
 	// readAgain is when a Secret with a passing refusal is read again. The provider's own retries come ever more
 	// rarely, up to 17 minutes apart.
 	readAgain = 30 * time.Second
-	// engaged is how many clusters the provider may be engaging at once. One that can't be listed takes a worker for as
-	// long as that lasts, if an index needs its objects.
-	engaged = 100
+	// engagedAtOnce is how many clusters the provider may be engaging at a time. One that can't be listed takes a worker
+	// for as long as that lasts, if an index needs its objects.
+	engagedAtOnce = 100
 )
 
 // Fence returns the manager to set up a kubeconfig provider with. Of a Secret, the provider sees only what
@@ -52,7 +52,7 @@ func (m *fencedLocal) GetClient() client.Client { return m.secrets }
 
 func (m *fencedLocal) GetControllerOptions() config.Controller {
 	options := m.Manager.GetControllerOptions()
-	options.MaxConcurrentReconciles = engaged
+	options.MaxConcurrentReconciles = engagedAtOnce
 	return options
 }
 
