@@ -42,10 +42,14 @@
 //     GetAPIReader. A label says to which shard an object of an owned kind belongs. Create and Apply set it, by the
 //     object's controller reference. Objects without it, such as those from before the program was sharded, aren't
 //     seen. If a Create fails since such an object is there, with the same controller, that object gets the label.
+//   - Predicates, handlers and map functions are called by the watch, one event after the other, and for all objects
+//     when a shard opens. They hold up all controllers of their kind in that shard, and controllers that keep
+//     mcbuilder's For and Owns everywhere: read nothing live in them.
 //   - Other kinds are read live. Where clusters are divided, their informers and indexes are refused: they would show
 //     an arbitrary part of the objects.
 //   - A write that no precondition can protect fails with [ErrUnfenceable]: generateName, DeleteAllOf, JSON patches,
-//     a delete or an eviction without a UID, an update or merge patch without a resourceVersion.
+//     a delete or an eviction without a UID, an update or merge patch without a resourceVersion. So do exec, attach
+//     and port-forward: make these from the GetConfig of [Manager.Unfenced].
 //   - A request that the API server answers with 429 (too many requests) fails at once; client-go would wait in the
 //     worker for Retry-After. Return the error: the key comes back when the API server allows it.
 //

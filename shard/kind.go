@@ -21,8 +21,8 @@ import (
 // a later tenure. The write was not sent.
 var ErrFenced = engage.ErrFenced
 
-// ErrUnfenceable is the error of a write that no precondition can protect. The write was not sent; the error says how
-// to write instead.
+// ErrUnfenceable is the error of a write that no precondition can protect, and of exec, attach and port-forward. The
+// request was not sent; the error says what to do instead.
 var ErrUnfenceable = engage.ErrUnfenceable
 
 // AnswerUnread is an option for Create and for the Update of a status or another subresource: the caller doesn't need

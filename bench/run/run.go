@@ -181,9 +181,6 @@ func causeOr(ctx context.Context, err error) error {
 
 // prepare brings a fleet to the point where a load can come.
 func (r *runner) prepare(ctx context.Context, f *fleet, s scenario.Scenario) error {
-	if err := f.follow(ctx); err != nil {
-		return err
-	}
 	if n := s.Load.Preload; n > 0 {
 		r.progress.doing("preloading %d Ats", n)
 		f.preloaded = &load.Generator{Load: s.Load, Clusters: f.site.clusters, Namespace: "preload"}
@@ -193,6 +190,10 @@ func (r *runner) prepare(ctx context.Context, f *fleet, s scenario.Scenario) err
 		if err := f.preloaded.Preload(ctx, f.as == scenario.Unserved); err != nil {
 			return err
 		}
+	}
+	// Only now: what was preloaded is no news, and a watch may fall too far behind hundreds of thousands of creations.
+	if err := f.follow(ctx); err != nil {
+		return err
 	}
 	if len(s.Steps) > 0 && s.Steps[0].Do == scenario.Start {
 		return nil // the scenario is about the start

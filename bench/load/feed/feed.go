@@ -239,7 +239,7 @@ func (c *Client) follow(ctx context.Context, kind Kind, since *string, on func(E
 		}
 		event := Event{Type: raw.Type, At: time.Now()}
 		if raw.Type == "ERROR" {
-			return errGone
+			return refusal(raw.Object)
 		}
 		if err := json.Unmarshal(raw.Object, &event.Object); err != nil {
 			return err
@@ -249,4 +249,19 @@ func (c *Client) follow(ctx context.Context, kind Kind, since *string, on func(E
 			on(event)
 		}
 	}
+}
+
+// refusal is the error with which an API server ends a watch: errGone, or one after which the watch can be resumed.
+func refusal(object []byte) error {
+	var status struct {
+		Code    int    `json:"code"`
+		Message string `json:"message"`
+	}
+	if err := json.Unmarshal(object, &status); err != nil {
+		return err
+	}
+	if status.Code == http.StatusGone {
+		return errGone
+	}
+	return &statusError{status.Code, status.Message}
 }

@@ -23,8 +23,8 @@ import (
 // has its owner's slot.
 const OwnerUIDAnnotation = "tenure.dev/owner-uid"
 
-// ErrUnfenceable is returned for writes that no precondition can protect.
-var ErrUnfenceable = errors.New("a sharded client can't fence this write")
+// ErrUnfenceable is returned for what no precondition can protect.
+var ErrUnfenceable = errors.New("a sharded client can't fence this")
 
 // EpochStamper is implemented by kinds whose status records the epoch of the tenure that wrote it. With the CEL rule
 // "self >= oldSelf" on that field the API server itself refuses a stale epoch, at no extra write.

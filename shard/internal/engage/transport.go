@@ -64,6 +64,12 @@ type fence struct {
 
 func (f *fence) RoundTrip(req *http.Request) (*http.Response, error) {
 	began := time.Now()
+	if asksFor(req.URL.Path, "exec", "attach", "portforward") {
+		// client-go makes a connection for each of these from the rest.Config, without the shard's credentials. Its
+		// failure would say nothing about the cluster.
+		closeBody(req)
+		return nil, fmt.Errorf("%s %s: %w: use the config of Manager.Unfenced", req.Method, req.URL.Path, ErrUnfenceable)
+	}
 	if !mutates(req.Method) {
 		if err := f.traffic.limit.pace(req.Context()); err != nil {
 			return nil, err
@@ -237,6 +243,11 @@ func namesOne(path string) bool {
 // streams reports whether a path is that of a subresource that may take its time: the API server passes such requests
 // on, and doesn't bound them.
 func streams(path string) bool {
+	return asksFor(path, "proxy", "log", "exec", "attach", "portforward")
+}
+
+// asksFor reports whether a path is that of one of these subresources of a Pod, Service or Node.
+func asksFor(path string, subresources ...string) bool {
 	for _, of := range []string{"/pods/", "/services/", "/nodes/"} {
 		for rest := path; ; {
 			i := strings.Index(rest, of)
@@ -246,7 +257,7 @@ func streams(path string) bool {
 			rest = rest[i+len(of):]
 			_, sub, _ := strings.Cut(rest, "/")
 			sub, _, _ = strings.Cut(sub, "/")
-			if slices.Contains([]string{"proxy", "log", "exec", "attach", "portforward"}, sub) {
+			if slices.Contains(subresources, sub) {
 				return true
 			}
 		}

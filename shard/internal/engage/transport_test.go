@@ -158,6 +158,37 @@ func TestA404OfAProxyIsNoWordAboutAnObject(t *testing.T) {
 	}
 }
 
+// client-go makes connections of its own for these, without the shard's credentials.
+func TestAShardRefusesWhatNeedsItsOwnConnection(t *testing.T) {
+	for _, method := range []string{http.MethodGet, http.MethodPost} { // by WebSocket, and by SPDY
+		for _, of := range []string{"exec", "attach", "portforward"} {
+			f := openFence(t, servers(func(*http.Request) (*http.Response, error) {
+				t.Errorf("%s of %s was sent", method, of)
+				return nil, io.ErrUnexpectedEOF
+			}))
+			body := &closable{Reader: strings.NewReader("x")}
+			req := httptest.NewRequestWithContext(t.Context(), method, "/api/v1/namespaces/shop/pods/a/"+of, body)
+			if _, err := f.RoundTrip(req); !errors.Is(err, ErrUnfenceable) {
+				t.Errorf("%s of %s: %v, want %v", method, of, err, ErrUnfenceable)
+			}
+			if _, why := f.traffic.Breaker.Open(); why != "" || !body.closed {
+				t.Errorf("%s of %s: the cluster counts as %q; the body is closed: %v", method, of, why, body.closed)
+			}
+		}
+	}
+}
+
+// closable is a body that knows whether it was closed.
+type closable struct {
+	io.Reader
+	closed bool
+}
+
+func (c *closable) Close() error {
+	c.closed = true
+	return nil
+}
+
 func BenchmarkFenceRoundTrip(b *testing.B) {
 	g := NewGate(b.Context(), quarter, "tenure/test", "a-1", func() bool { return true })
 	g.Open(1)
