@@ -7,16 +7,25 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/tenure-dev/tenure/docs/gen"
+	"github.com/tenure-dev/tenure/pkg/telemetry"
+	"github.com/tenure-dev/tenure/pkg/telemetry/handoff"
+	"github.com/tenure-dev/tenure/shard"
 )
 
 var update = flag.Bool("update", false, "write docs/reference.md anew")
@@ -27,7 +36,7 @@ const head = `# Reference
 
 The [API](#the-api) is that of the CustomResourceDefinitions in [config/crd](../config/crd). The
 [commands](#the-commands) are those of the program itself; [install.md](install.md) and [operate.md](operate.md) say how to
-use them.
+use them. The [metrics](#the-metrics) are those that a replica adds to controller-runtime's own.
 `
 
 // groups are the flags of the manager, in the order in which a reader needs them. Each flag is in one.
@@ -54,7 +63,7 @@ var groups = []struct {
 func TestTheReferenceSaysWhatTheProgramHas(t *testing.T) {
 	const path = "../../docs/reference.md"
 	page := bytes.NewBufferString(head)
-	must(t, errors.Join(gen.API(page), writeManager(page, newRoot(noEnv, runManager))))
+	must(t, errors.Join(gen.API(page), writeManager(page, newRoot(noEnv, runManager)), writeMetrics(page)))
 	if *update {
 		must(t, os.WriteFile(path, page.Bytes(), 0o644))
 		return
@@ -65,6 +74,42 @@ func TestTheReferenceSaysWhatTheProgramHas(t *testing.T) {
 		t.Errorf("docs/reference.md is out of date: run make generate (- committed, + now)\n%s", diff)
 	}
 }
+
+// writeMetrics writes all metrics that a replica may show.
+func writeMetrics(page io.Writer) error {
+	all := prometheus.NewRegistry()
+	telemetry.New(telemetry.Config{Registerer: all, Exporter: tracetest.NewNoopExporter()})
+	status := func() shard.Status { return shard.Status{} }
+	all.MustRegister(homeCredentials{}, handoff.NewWatcher(), handoff.NewCollector(status),
+		metrics.Registry.(prometheus.Collector)) // to which packages add theirs when they are loaded
+	descriptions := make(chan *prometheus.Desc)
+	go func() {
+		defer close(descriptions)
+		all.Describe(descriptions)
+	}()
+	rows := map[string][]string{}
+	for d := range descriptions {
+		// A Desc can be read in no other way.
+		parts := describes.FindStringSubmatch(d.String())
+		if parts == nil {
+			return fmt.Errorf("%s can't be read", d)
+		}
+		help, err := strconv.Unquote(parts[2])
+		if err != nil {
+			return fmt.Errorf("%s: its help: %w", d, err)
+		}
+		if name := parts[1]; strings.HasPrefix(name, "tenure_") {
+			rows[name] = []string{"`" + name + "`", strings.ReplaceAll(parts[3], ",", ", "), help}
+		}
+	}
+	fmt.Fprint(page, "\n## The metrics\n\n| metric | labels | meaning |\n|---|---|---|\n")
+	for _, name := range slices.Sorted(maps.Keys(rows)) {
+		gen.Row(page, rows[name]...)
+	}
+	return nil
+}
+
+var describes = regexp.MustCompile(`^Desc\{fqName: "([^"]*)", help: ("(?:[^"\\]|\\.)*"), .*variableLabels: \{(.*)\}\}$`)
 
 // writeManager writes the flags of the manager, group by group, and then all commands.
 func writeManager(page io.Writer, root *cobra.Command) error {
