@@ -164,7 +164,7 @@ func TestWhoeverWantsToKnowGetsOneVerdict(t *testing.T) {
 // A cluster that can't serve anything says so to the lists of caches, too, which are asked for again and again.
 func TestRefusalsOfEverythingDoNotShowThatAClusterCanBeUsed(t *testing.T) {
 	for status, usable := range map[int]bool{
-		200: true, 429: true, 500: true, 401: false, 503: false, 404: false, // a proxy's own 404
+		200: true, 429: true, 500: true, 401: false, 503: false, 302: false, 404: false, // a proxy's own 302 and 404
 	} {
 		clusters := newClusterSet(logr.Discard(), 0, kubeconfig.Limits{})
 		var traffic *engage.Traffic

@@ -27,18 +27,19 @@ func (listed) IsWatchListSemanticsUnSupported() bool { return true }
 // wrap narrows a list-watch to the filter. Its lists have only objects that belong, transformed. Objects that a watch
 // sends still have to go through [filter.take].
 func (f *filter) wrap(inner toolscache.ListerWatcher) toolscache.ListerWatcher {
-	lw, lost := toolscache.ToListerWatcherWithContext(inner), &atomic.Bool{}
+	lw, watched := toolscache.ToListerWatcherWithContext(inner), &past{}
 	return listed{&toolscache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 			if err := f.traffic.lists.Enter(ctx, listsAtOnce); err != nil {
 				return nil, err
 			}
 			defer f.traffic.lists.Leave()
+			watched.heard.Store(false)
 			return f.list(ctx, lw, opts)
 		},
 		WatchFuncWithContext: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 			opts.ShardSelector, opts.LabelSelector, opts.FieldSelector = f.shardSelector, f.labels, f.fields.ofWatch()
-			return watchServer(ctx, lw, opts, lost, LastPause, func(error) {})
+			return watchServer(ctx, lw, opts, watched, LastPause, func(error) {})
 		},
 	}}
 }
@@ -51,13 +52,14 @@ const listLost = longestAnswer + listStallAfter
 // restored from a backup, didn't answer for long, or refused requests: otherwise it would insist on the version that it
 // had, and pause for half a minute. A list that takes longer than listLost is tried again, too, since something between
 // may have lost it. tell is called with the error of each failed list, and of each watch that is refused by 429. A
-// watch that ended in any other way than lostKey says may resume: a caller that must know of that has to check when a
+// watch that ended in any other way than past says may resume: a caller that must know of that has to check when a
 // watch begins again.
 func Live(inner toolscache.ListerWatcher, pause time.Duration, tell func(error)) toolscache.ListerWatcher {
-	lw, lost := toolscache.ToListerWatcherWithContext(inner), &atomic.Bool{}
+	lw, watched := toolscache.ToListerWatcherWithContext(inner), &past{}
 	return listed{&toolscache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 			opts.ResourceVersion, opts.ResourceVersionMatch = "", ""
+			watched.heard.Store(false)
 			between := apart(pause)
 			for {
 				bounded, cancel := context.WithTimeout(ctx, listLost)
@@ -76,7 +78,7 @@ func Live(inner toolscache.ListerWatcher, pause time.Duration, tell func(error))
 			}
 		},
 		WatchFuncWithContext: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
-			return watchServer(ctx, lw, opts, lost, pause, tell)
+			return watchServer(ctx, lw, opts, watched, pause, tell)
 		},
 	}}
 }
@@ -121,12 +123,12 @@ func LiveInformer(pause time.Duration, tell func(error)) func(toolscache.ListerW
 // been restored, behind something that answers for it. If an attempt got no answer, it waits until the server answers,
 // and returns errAway. If the server has too many requests (429), it tells so and tries again: a reflector would pause
 // for up to half a minute.
-func watchServer(ctx context.Context, lw toolscache.WatcherWithContext, opts metav1.ListOptions, lost *atomic.Bool,
+func watchServer(ctx context.Context, lw toolscache.WatcherWithContext, opts metav1.ListOptions, watched *past,
 	most time.Duration, tell func(error)) (watch.Interface, error) {
-	if lost.CompareAndSwap(true, false) {
+	if watched.lost.CompareAndSwap(true, false) {
 		return nil, errAway
 	}
-	ctx = context.WithValue(ctx, lostKey{}, lost)
+	ctx = context.WithValue(ctx, pastKey{}, watched)
 	w, made, err := attempt(ctx, lw, opts)
 	for between := apart(most); apierrors.IsTooManyRequests(err) && !made.lost; w, made, err = attempt(ctx, lw, opts) {
 		tell(err)
@@ -177,9 +179,24 @@ type attempts struct {
 	away bool // the last one got no answer
 }
 
-// lostKey is the key, in the context of a request to watch, of what says that its stream was lost: it had sent
-// something, and then was silent for too long, or was reset.
-type lostKey struct{}
+// past is what a list-watch knows of the streams of its watches.
+type past struct {
+	// heard reports whether anything has come since the last list. If nothing ever comes, silence proves nothing.
+	heard atomic.Bool
+	// lost says that a stream was reset, or was silent for too long, after something had come by it or by an earlier
+	// one: a watch that is resumed from a later version than that of a restored cluster is silent from the beginning.
+	lost atomic.Bool
+}
+
+// pastKey is the key of a past in the context of a request to watch.
+type pastKey struct{}
+
+func pastOf(ctx context.Context) *past {
+	if p, ok := ctx.Value(pastKey{}).(*past); ok {
+		return p
+	}
+	return &past{}
+}
 
 // attemptsKey is the key of attempts in the context of their requests.
 type attemptsKey struct{}

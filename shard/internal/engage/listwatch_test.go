@@ -334,6 +334,26 @@ func TestAServerThatWasAwayBehindALoadBalancerIsListedAnew(t *testing.T) {
 	}
 }
 
+// Traffic may be turned over to a restored control plane without a moment in which nobody answers.
+func TestAClusterWhoseWatchesEndedInOrderIsListedAnewIfItIsSilentThen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &balanced{held: podList("9", "kept@9", "lost@8")}
+		store := watched(t, server)
+		time.Sleep(time.Second)
+		const bookmark = `{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"9"}}}`
+		if _, err := io.WriteString(server.now, bookmark); err != nil {
+			t.Fatal(err)
+		}
+		server.restore(nil)
+		time.Sleep(time.Hour)
+		server.mu.Lock()
+		defer server.mu.Unlock()
+		if diff := cmp.Diff([]string{"kept@4", "new@5"}, podsIn(store)); diff != "" || server.lists != 1 {
+			t.Errorf("listed %d times in an hour, want once; the cache (-want +got):\n%s", server.lists, diff)
+		}
+	})
+}
+
 // watched is a shard's cache of Pods, filled through its fence until the test's end.
 func watched(t *testing.T, server http.RoundTripper) toolscache.Store {
 	fence := openFence(t, server)

@@ -306,12 +306,20 @@ func cutAPI(path string) (prefix, below string, version int) {
 	return path, "", 0
 }
 
-// disbelieve makes a 404 that isn't the API server's own a 503. An ingress that reloads answers 404 to everything for a
-// moment, and who takes that for the API server's word forgets an object that is there. The API server's own has the ID
-// of an audit event, and comes as a Status unless its kind isn't served.
+// disbelieve makes what isn't the API server's own answer a 503: a 404, or a redirect. An ingress that reloads answers
+// 404 to everything for a moment, and who takes that for the API server's word forgets an object that is there. The API
+// server's own has the ID of an audit event, and comes as a Status unless its kind isn't served. Redirects, to a page to
+// log in at for instance, are never its own.
 func disbelieve(req *http.Request, res *http.Response) {
-	if res.StatusCode != http.StatusNotFound || len(partsOf(req.URL.Path)) == 0 || streams(req.URL.Path) {
+	if len(partsOf(req.URL.Path)) == 0 || streams(req.URL.Path) {
 		return // it is about no object
+	}
+	if res.StatusCode >= http.StatusMultipleChoices && res.StatusCode < http.StatusBadRequest {
+		unavailable(res)
+		return
+	}
+	if res.StatusCode != http.StatusNotFound {
+		return
 	}
 	prefix, _, _ := cutAPI(req.URL.Path)
 	audited := res.Header.Get("Audit-Id") != "" && !strings.HasSuffix(prefix, "/proxy") // else it is the outer server's
@@ -325,8 +333,12 @@ func disbelieve(req *http.Request, res *http.Response) {
 		io.Closer
 	}{io.MultiReader(bytes.NewReader(head), res.Body), res.Body} // which fails again if it failed
 	if !bytes.Contains(head, []byte(`"Status"`)) {
-		res.StatusCode, res.Status = http.StatusServiceUnavailable, "503 "+http.StatusText(http.StatusServiceUnavailable)
+		unavailable(res)
 	}
+}
+
+func unavailable(res *http.Response) {
+	res.StatusCode, res.Status = http.StatusServiceUnavailable, "503 "+http.StatusText(http.StatusServiceUnavailable)
 }
 
 // wouldRepeat reports whether client-go would send a request again by itself, ten times, a second apart. While a

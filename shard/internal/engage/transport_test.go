@@ -104,7 +104,7 @@ func TestOnlyAnAnswerSaysWhatBecameOfAWrite(t *testing.T) {
 }
 
 // A proxy answers so while it knows no way to the API server.
-func TestA404OfAProxyIsNoWordAboutAnObject(t *testing.T) {
+func TestWhatAProxyAnswersIsNoWordAboutAnObject(t *testing.T) {
 	const json, text, object = "application/json", "text/plain", "/api/v1/namespaces/shop/pods/a"
 	const none, away, status, lost = "404 page not found", http.StatusServiceUnavailable, `{"kind": "Status"}`,
 		http.StatusNotFound
@@ -129,6 +129,8 @@ func TestA404OfAProxyIsNoWordAboutAnObject(t *testing.T) {
 		"a list of a kind that isn't served": {http.MethodGet, "/apis/example.com/v1/ats", text, none + " audited", lost},
 		"an object that there is":            {http.MethodGet, object, json, "{}", http.StatusOK},
 		"what a proxy refuses otherwise":     {http.MethodDelete, object, text, "conflict", http.StatusConflict},
+		"to a page to log in at":             {http.MethodGet, object, text, "elsewhere", away},
+		"a Pod's own page to log in at":      {http.MethodGet, object + "/proxy/page", text, "elsewhere", http.StatusFound},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := openFence(t, servers(func(*http.Request) (*http.Response, error) {
@@ -136,6 +138,9 @@ func TestA404OfAProxyIsNoWordAboutAnObject(t *testing.T) {
 					Body: io.NopCloser(strings.NewReader(c.body))}
 				if c.status == away {
 					res.StatusCode = lost
+				}
+				if c.body == "elsewhere" {
+					res.StatusCode = http.StatusFound
 				}
 				if strings.HasSuffix(c.body, "audited") {
 					res.Header.Set("Audit-Id", "1")

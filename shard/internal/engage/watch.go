@@ -52,7 +52,7 @@ func watches(req *http.Request) bool {
 
 // beginWatch sends a request to watch to a cluster, nil for home. What is between may keep a stream open whose server
 // has gone, and answer for it whatever a connection is asked. So the stream is given up when the server was to end it,
-// and is ended when not even a bookmark has come for watchSilence: a reflector resumes it then, or lists (see lostKey).
+// and is ended when not even a bookmark has come for watchSilence: a reflector resumes it then, or lists (see past).
 // A server that sends no bookmarks is asked a little more often than it would be.
 func beginWatch(req *http.Request, of *Breaker, base http.RoundTripper) (*http.Response, error) {
 	ctx, query := req.Context(), req.URL.Query()
@@ -61,8 +61,7 @@ func beginWatch(req *http.Request, of *Breaker, base http.RoundTripper) (*http.R
 		longest = time.Duration(min(seconds, 24*3600))*time.Second + watchGrace
 	}
 	bounded, cancel := context.WithTimeout(ctx, longest)
-	w := &watchBody{cancel: cancel}
-	w.lost, _ = ctx.Value(lostKey{}).(*atomic.Bool)
+	w := &watchBody{cancel: cancel, past: pastOf(ctx)}
 	if query.Get("allowWatchBookmarks") == "true" {
 		w.quiet = time.AfterFunc(watchSilence, func() {
 			w.silent.Store(true)
@@ -89,18 +88,17 @@ type watchBody struct {
 	cancel context.CancelFunc
 	quiet  *time.Timer // fires when the stream was silent for too long; nil if it may be
 	silent atomic.Bool
-	sent   bool         // something has come
-	lost   *atomic.Bool // see lostKey; may be nil
+	past   *past
 }
 
 func (w *watchBody) Read(p []byte) (int, error) {
 	n, err := w.ReadCloser.Read(p)
 	if n > 0 {
-		w.sent = true
+		w.past.heard.Store(true)
 		w.hears()
 	}
-	if err != nil && w.sent && w.lost != nil && (w.silent.Load() || utilnet.IsConnectionReset(err)) {
-		w.lost.Store(true)
+	if err != nil && w.past.heard.Load() && (w.silent.Load() || utilnet.IsConnectionReset(err)) {
+		w.past.lost.Store(true)
 	}
 	if err != nil && w.silent.Load() {
 		err = io.EOF

@@ -12,6 +12,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	toolscache "k8s.io/client-go/tools/cache"
 )
@@ -74,22 +75,33 @@ func TestAWatchThatIsNeverAnsweredIsGivenUp(t *testing.T) {
 }
 
 // Whoever keeps the stream of a server open that has gone may keep it until its cluster was restored: a watch that is
-// resumed from a later version than that of the restored cluster would be silent for good.
+// resumed from a later version than that of the restored cluster would be silent for good. So is one that is begun after
+// traffic was turned over to the restored cluster, and its stream ended in order.
 func TestAStreamThatWasLostIsFollowedByAList(t *testing.T) {
+	const silence, something, theEnd = "", "x", "."
 	for name, c := range map[string]struct {
-		first string // what comes at once
-		lists bool
+		streams []string // what comes by each at once; then it is silent, or ends
+		lists   bool
 	}{
-		"silent from the beginning": {"", false}, "silent after something had come": {"x", true},
+		"silent from the beginning":         {[]string{silence, silence}, false},
+		"silent after something had come":   {[]string{something}, true},
+		"silent, and the one before wasn't": {[]string{something + theEnd, silence}, true},
+		"they end in order":                 {[]string{something + theEnd, theEnd, something + theEnd}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
+				var stream string
 				transport := Noting(servers(func(req *http.Request) (*http.Response, error) {
-					silent := &drip{dripping: dripping{24 * time.Hour, 60}, ctx: req.Context()}
-					return &http.Response{StatusCode: http.StatusOK,
-						Body: io.NopCloser(io.MultiReader(strings.NewReader(c.first), silent))}, nil
+					body := io.Reader(strings.NewReader(stream))
+					if !strings.HasSuffix(stream, theEnd) {
+						body = io.MultiReader(body, &drip{dripping: dripping{24 * time.Hour, 60}, ctx: req.Context()})
+					}
+					return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(body)}, nil
 				}))
 				lw := toolscache.ToListerWatcherWithContext(Live(&toolscache.ListWatch{
+					ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+						return emptyList(), nil
+					},
 					WatchFuncWithContext: func(ctx context.Context, _ metav1.ListOptions) (watch.Interface, error) {
 						req, err := http.NewRequestWithContext(ctx, http.MethodGet,
 							"https://home/api/v1/secrets?watch=true&allowWatchBookmarks=true", nil)
@@ -104,12 +116,25 @@ func TestAStreamThatWasLostIsFollowedByAList(t *testing.T) {
 						return watch.NewEmptyWatch(), errors.Join(err, res.Body.Close())
 					},
 				}, time.Second, func(error) {}))
-				if _, err := lw.WatchWithContext(t.Context(), metav1.ListOptions{}); err != nil {
-					t.Fatal(err)
+				follow := func() error {
+					_, err := lw.WatchWithContext(t.Context(), metav1.ListOptions{})
+					return err
 				}
-				_, err := lw.WatchWithContext(t.Context(), metav1.ListOptions{})
+				for _, stream = range c.streams {
+					if err := follow(); err != nil {
+						t.Fatal(err)
+					}
+				}
+				err := follow()
 				if lists := apierrors.IsResourceExpired(err); lists != c.lists || !lists && err != nil {
 					t.Errorf("the next watch: %v; is it to be followed by a list? %v", err, c.lists)
+				}
+				if _, err := lw.ListWithContext(t.Context(), metav1.ListOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				stream = silence
+				if err := errors.Join(follow(), follow()); err != nil {
+					t.Errorf("silent since the list: %v", err)
 				}
 			})
 		})
