@@ -264,8 +264,19 @@ func (b *balanced) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		return res, nil
 	}
-	res.Body, b.now = io.Pipe()
+	body, now := io.Pipe()
+	context.AfterFunc(req.Context(), func() { _ = now.CloseWithError(req.Context().Err()) })
+	res.Body, b.now = body, now
 	return res, nil
+}
+
+// say sends something by the present watch.
+func (b *balanced) say(t *testing.T, event string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if _, err := io.WriteString(b.now, event); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // restore ends the watch. The next ones fail so, and then the server holds less than before.
@@ -340,10 +351,7 @@ func TestAClusterWhoseWatchesEndedInOrderIsListedAnewIfItIsSilentThen(t *testing
 		server := &balanced{held: podList("9", "kept@9", "lost@8")}
 		store := watched(t, server)
 		time.Sleep(time.Second)
-		const bookmark = `{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"9"}}}`
-		if _, err := io.WriteString(server.now, bookmark); err != nil {
-			t.Fatal(err)
-		}
+		server.say(t, `{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"9"}}}`)
 		server.restore(nil)
 		time.Sleep(time.Hour)
 		server.mu.Lock()

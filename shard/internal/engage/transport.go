@@ -308,8 +308,8 @@ func cutAPI(path string) (prefix, below string, version int) {
 
 // disbelieve makes what isn't the API server's own answer a 503: a 404, or a redirect. An ingress that reloads answers
 // 404 to everything for a moment, and who takes that for the API server's word forgets an object that is there. The API
-// server's own has the ID of an audit event, and comes as a Status unless its kind isn't served. Redirects, to a page to
-// log in at for instance, are never its own.
+// server's own has the ID of an audit event, and comes as a Status unless its kind isn't served. A redirect, to a page
+// to log in at for instance, is never its own.
 func disbelieve(req *http.Request, res *http.Response) {
 	if len(partsOf(req.URL.Path)) == 0 || streams(req.URL.Path) {
 		return // it is about no object

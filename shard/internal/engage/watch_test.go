@@ -75,8 +75,8 @@ func TestAWatchThatIsNeverAnsweredIsGivenUp(t *testing.T) {
 }
 
 // Whoever keeps the stream of a server open that has gone may keep it until its cluster was restored: a watch that is
-// resumed from a later version than that of the restored cluster would be silent for good. So is one that is begun after
-// traffic was turned over to the restored cluster, and its stream ended in order.
+// resumed from a later version than that of the restored cluster would be silent for good. So is one that follows a
+// stream which ended in order, when traffic was turned over to the restored cluster.
 func TestAStreamThatWasLostIsFollowedByAList(t *testing.T) {
 	const silence, something, theEnd = "", "x", "."
 	for name, c := range map[string]struct {
