@@ -119,6 +119,9 @@
 //     isn't in the backup runs again, since nothing shows that it had run. An At that was made later is gone.
 //     An At that is RUNNING in the backup may be brought to the end that a cache still shows, which it really had. If
 //     the same process starts an At for the second time, an event ([ReasonRestored]) says so.
+//   - Whether a command ended before its Pod was deleted or evicted is told by two clocks, in whole seconds: its node's
+//     and the API server's. If the node's is behind, a command that was stopped by the deletion may count as one that
+//     failed before, and isn't run again. If it is ahead, one that had failed may be run again.
 //   - The schedule is compared with the wall clock of the replica. A timer that is
 //     running isn't woken by a step of that clock: a step forward makes the start
 //     late by up to the step. A step back never makes it early.
