@@ -43,8 +43,8 @@
 //     object's controller reference. Objects without it, such as those from before the program was sharded, aren't
 //     seen. If a Create fails since such an object is there, with the same controller, that object gets the label.
 //   - Predicates, handlers and map functions are called by the watch, one event after the other, and for all objects
-//     when a shard opens. They hold up all controllers of their kind in that shard, and controllers that keep
-//     mcbuilder's For and Owns everywhere: read nothing live in them.
+//     when a shard opens. While one runs, no other controller hears of its kind in that shard. If the controller keeps
+//     mcbuilder's For and Owns, shards that open meanwhile wait for it, in all clusters. So read nothing live in them.
 //   - Other kinds are read live. Where clusters are divided, their informers and indexes are refused: they would show
 //     an arbitrary part of the objects.
 //   - A write that no precondition can protect fails with [ErrUnfenceable]: generateName, DeleteAllOf, JSON patches,

@@ -102,6 +102,15 @@ func writeMetrics(page io.Writer) error {
 			rows[name] = []string{"`" + name + "`", strings.ReplaceAll(parts[3], ",", ", "), help}
 		}
 	}
+	used, err := os.ReadFile("../../config/monitoring/metrics.txt") // by alerts and dashboard
+	if err != nil {
+		return err
+	}
+	for _, name := range strings.Fields(string(used)) {
+		if strings.HasPrefix(name, "tenure_") && rows[partOfHistogram.ReplaceAllString(name, "")] == nil {
+			return fmt.Errorf("%s is used by config/monitoring: register it here, as the program does", name)
+		}
+	}
 	fmt.Fprint(page, "\n## The metrics\n\n| metric | labels | meaning |\n|---|---|---|\n")
 	for _, name := range slices.Sorted(maps.Keys(rows)) {
 		gen.Row(page, rows[name]...)
@@ -109,7 +118,10 @@ func writeMetrics(page io.Writer) error {
 	return nil
 }
 
-var describes = regexp.MustCompile(`^Desc\{fqName: "([^"]*)", help: ("(?:[^"\\]|\\.)*"), .*variableLabels: \{(.*)\}\}$`)
+var (
+	partOfHistogram = regexp.MustCompile(`_(bucket|sum|count)$`)
+	describes       = regexp.MustCompile(`^Desc\{fqName: "([^"]*)", help: ("(?:[^"\\]|\\.)*"), .*variableLabels: \{(.*)\}\}$`)
+)
 
 // writeManager writes the flags of the manager, group by group, and then all commands.
 func writeManager(page io.Writer, root *cobra.Command) error {

@@ -228,3 +228,14 @@ func TestAgesAreSaidAsAPersonWould(t *testing.T) {
 		}
 	}
 }
+
+func TestThePageShowsAScreenAsItIs(t *testing.T) {
+	page, err := os.ReadFile("../../docs/operate.md")
+	must(t, err)
+	screen, err := os.ReadFile("testdata/healthy.txt")
+	must(t, err)
+	shown, _, found := strings.Cut(string(screen), "\nLAST MOVED")
+	if !found || !strings.Contains(string(page), "```text\n"+shown+"```\n") {
+		t.Errorf("docs/operate.md doesn't show testdata/healthy.txt, which begins so:\n%s", shown)
+	}
+}

@@ -55,6 +55,28 @@ func TestThePageShowsAllThatIsChangedInAProgram(t *testing.T) {
 	}
 }
 
+// The README shows the main lines of one of them.
+func TestTheReadmeShowsLinesOfTheDiff(t *testing.T) {
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile("../../docs/library.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(readme), "```diff\n")
+	diff, _, found := strings.Cut(rest, "```")
+	if !found {
+		t.Fatal("there is no diff")
+	}
+	for line := range strings.Lines(diff) {
+		if line != " \t...\n" && !strings.Contains(string(page), "\n"+line) {
+			t.Errorf("docs/library.md doesn't have %q", line)
+		}
+	}
+}
+
 func TestADiffIsRefusedThatIsNotTheProgramsOwn(t *testing.T) {
 	before, after := []string{"a", "b", "c"}, []string{"a", "x", "c"}
 	for diff, right := range map[string]bool{

@@ -337,6 +337,7 @@ func disbelieve(req *http.Request, res *http.Response) {
 	}
 }
 
+// unavailable makes an answer a 503.
 func unavailable(res *http.Response) {
 	res.StatusCode, res.Status = http.StatusServiceUnavailable, "503 "+http.StatusText(http.StatusServiceUnavailable)
 }
