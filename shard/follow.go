@@ -15,7 +15,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -37,10 +36,6 @@ import (
 // calls reconnected whenever the watch of a kind begins again.
 func newRecordCache(cfg Config, rc *rest.Config, scheme *runtime.Scheme, log logr.Logger, failures *homeFailures,
 	reconnected func()) (cache.Cache, error) {
-	tenures, err := labels.Parse(member.Selector(cfg.Fleet))
-	if err != nil {
-		return nil, fmt.Errorf("selector of leases: %w", err)
-	}
 	rc = coordinating(rc, cfg, "")
 	rc.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return engage.Noting(&watching{next: next, again: reconnected, begun: map[string]bool{}})
@@ -61,7 +56,7 @@ func newRecordCache(cfg Config, rc *rest.Config, scheme *runtime.Scheme, log log
 			failures.tell("Watch", err)
 		},
 		ByObject: map[client.Object]cache.ByObject{
-			&coordinationv1.Lease{}: {Label: tenures, Namespaces: namespaces},
+			&coordinationv1.Lease{}: {Label: member.Selector(cfg.Fleet), Namespaces: namespaces},
 			&tenurev1alpha1.Shard{}: {Namespaces: namespaces, Transform: lean},
 		},
 	})

@@ -59,7 +59,8 @@ func NewManager(home *rest.Config, provider multicluster.Provider, opts manager.
 	if opts.Logger.GetSink() == nil {
 		opts.Logger = log.Log
 	}
-	failures := newHomeFailures(opts.Logger.WithName("shard"))
+	logger := opts.Logger.WithName("shard")
+	failures := newHomeFailures(logger)
 	opts.NewCache = liveCache(opts.NewCache, func(err error) { failures.tell("List", err) })
 	local, err := manager.New(home, opts)
 	if err != nil {
@@ -75,7 +76,7 @@ func NewManager(home *rest.Config, provider multicluster.Provider, opts manager.
 	if err := checkHomeClient(cfg, opts); err != nil {
 		return nil, err
 	}
-	node := newNode(cfg.withDefaults(), kinds, home, local.GetLogger().WithName("shard"))
+	node := newNode(cfg.withDefaults(), kinds, home, logger, failures)
 	if cfg.HomeCluster != "" {
 		if err := node.clusters.add(context.Background(), keyspace.ClusterName(cfg.HomeCluster), local); err != nil {
 			return nil, fmt.Errorf("home cluster as a workload cluster: %w", err)

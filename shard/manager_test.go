@@ -122,7 +122,7 @@ func TestAClusterWhoseSchemeLacksAKindIsRefusedWithTheWayOut(t *testing.T) {
 		"copied from here":               {in(Copies(&corev1.ConfigMap{}), "west"), false},
 		"that needs no scheme (by name)": {Primary(metadata), false},
 	} {
-		n := newNode(Config{Replica: "a", Kinds: []Kind{c.kind}}.withDefaults(), "", nil, logr.Discard())
+		n := newNode(Config{Replica: "a", Kinds: []Kind{c.kind}}.withDefaults(), "", nil, logr.Discard(), nil)
 		err := n.Engage(t.Context(), "west", bare{fakeCluster{config: &rest.Config{Host: "https://a"}}})
 		if c.refused != (err != nil) || err != nil && !strings.Contains(err.Error(), fmt.Sprintf(
 			"cluster west: its scheme lacks %T of shard.Config.Kinds: register the kind", c.kind.Object)) {

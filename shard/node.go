@@ -36,6 +36,7 @@ type node struct {
 	kinds    string // the kinds that are sharded, as Leases have them
 	home     *rest.Config
 	log      logr.Logger
+	failures *homeFailures
 	clusters *clusterSet
 	roster   *roster
 	clock    clock
@@ -54,10 +55,10 @@ var (
 	_ manager.LeaderElectionRunnable = (*node)(nil)
 )
 
-func newNode(cfg Config, kinds string, home *rest.Config, log logr.Logger) *node {
+func newNode(cfg Config, kinds string, home *rest.Config, log logr.Logger, failures *homeFailures) *node {
 	n := &node{
-		cfg: cfg, kinds: kinds, home: home, log: log, clusters: newClusterSet(log, cfg.RemovalGrace, cfg.Limits),
-		roster: newRoster(cfg), clock: clock{time.Now()},
+		cfg: cfg, kinds: kinds, home: home, log: log, failures: failures, roster: newRoster(cfg),
+		clusters: newClusterSet(log, cfg.RemovalGrace, cfg.Limits), clock: clock{time.Now()},
 		leaving: make(chan struct{}), finished: make(chan struct{}),
 	}
 	n.clusters.primary = n.roster.primary
@@ -113,7 +114,6 @@ func (n *node) Start(ctx context.Context) error {
 	if err := cfg.Validate(); err != nil {
 		return fmt.Errorf("timings of the protocol: %w", err)
 	}
-	failures := newHomeFailures(n.log)
 	mail := newMailbox[driver.Event]()
 	cacheCtx, stopCaches := context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -123,7 +123,7 @@ func (n *node) Start(ctx context.Context) error {
 	list := func() (cache.Cache, error) {
 		stop()
 		var records cache.Cache
-		records, err := newRecordCache(n.cfg, n.home, scheme, n.log, failures, func() { mail.put(driver.Reconnected{}) })
+		records, err := newRecordCache(n.cfg, n.home, scheme, n.log, n.failures, func() { mail.put(driver.Reconnected{}) })
 		if err != nil {
 			return nil, err
 		}
@@ -141,7 +141,7 @@ func (n *node) Start(ctx context.Context) error {
 		wg.Go(func() { peers.Run(cacheCtx) })
 	}
 	l := &loop{
-		cfg: n.cfg, home: n.home, scheme: scheme, log: n.log, failures: failures, clock: n.clock, driver: driver.New(cfg),
+		cfg: n.cfg, home: n.home, scheme: scheme, log: n.log, failures: n.failures, clock: n.clock, driver: driver.New(cfg),
 		mail: mail, list: list, pods: peers, clusters: n.clusters, roster: n.roster,
 		report: &report{replica: n.cfg.Replica, kinds: n.kinds, status: &n.status}, turned: &n.turned,
 		lease: &lease{clock: n.clock},

@@ -12,7 +12,7 @@ import (
 
 // The protocol's loop publishes the state. Nothing is published while it stands still, and the lease ends all the same.
 func TestAReplicaWhoseLeaseHasEndedIsNotReadyThoughNothingSaysSo(t *testing.T) {
-	m := &Manager{node: newNode(Config{}.withDefaults(), "", nil, logr.Discard())}
+	m := &Manager{node: newNode(Config{}.withDefaults(), "", nil, logr.Discard(), nil)}
 	says := func() string { return fmt.Sprint(m.Ready(nil) == nil, m.Status().Member, m.Coordinates()) }
 	if got := says(); got != "false false false" {
 		t.Errorf("before the first lease: ready, a member, coordinator: %s", got)

@@ -1,6 +1,7 @@
 package at
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -167,14 +168,7 @@ func (n *notes) sweep(now time.Time) {
 		return
 	}
 	n.swept = now
-	for uid, known := range n.byUID {
-		if now.Sub(known.since) > noteLife {
-			delete(n.byUID, uid)
-		}
-	}
-	for uid, at := range n.begun {
-		if now.Sub(at) > noteLife {
-			delete(n.begun, uid)
-		}
-	}
+	old := func(at time.Time) bool { return now.Sub(at) > noteLife }
+	maps.DeleteFunc(n.byUID, func(_ types.UID, known note) bool { return old(known.since) })
+	maps.DeleteFunc(n.begun, func(_ types.UID, at time.Time) bool { return old(at) })
 }

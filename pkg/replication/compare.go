@@ -122,21 +122,13 @@ func typedCopy(copy *appsv1.Deployment) (*typed.TypedValue, error) {
 // program that it runs in: the controller manager, or all of k3s or MicroK8s.
 var DefaultScalers = []string{"kube-controller-manager", "k3s", "kubelite"}
 
-// replicasTaken reports whether spec.replicas of a copy belongs to somebody else, and to whom: a scaler, or anybody who
-// set it by server-side apply. A plain write by anybody else (kubectl scale, kubectl edit) is drift.
-func replicasTaken(fields []metav1.ManagedFieldsEntry, scalers []string) (string, bool) {
-	for _, entry := range fields {
-		if entry.Manager == FieldManager {
-			continue
-		}
-		if entry.Operation != metav1.ManagedFieldsOperationApply && !slices.Contains(scalers, entry.Manager) {
-			continue
-		}
-		if holdsReplicas(entry) {
-			return entry.Manager, true
-		}
-	}
-	return "", false
+// replicasTaken reports whether spec.replicas of a copy belongs to somebody else: a scaler, or anybody who set it by
+// server-side apply. A plain write by anybody else (kubectl scale, kubectl edit) is drift.
+func replicasTaken(fields []metav1.ManagedFieldsEntry, scalers []string) bool {
+	return slices.ContainsFunc(fields, func(entry metav1.ManagedFieldsEntry) bool {
+		theirs := entry.Operation == metav1.ManagedFieldsOperationApply || slices.Contains(scalers, entry.Manager)
+		return entry.Manager != FieldManager && theirs && holdsReplicas(entry)
+	})
 }
 
 // appliedByUs reports whether our field manager has applied a Deployment as a copy. The status that it applies to a

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -179,11 +180,7 @@ func (s *spaces) sweep(now time.Time) {
 		return
 	}
 	s.swept = now
-	for id, seen := range s.known {
-		if now.Sub(seen.at) >= spaceLife {
-			delete(s.known, id)
-		}
-	}
+	maps.DeleteFunc(s.known, func(_ spaceID, seen seenSpace) bool { return now.Sub(seen.at) >= spaceLife })
 }
 
 func (s *spaces) forget(id spaceID) {

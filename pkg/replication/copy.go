@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
 	"github.com/tenure-dev/tenure/pkg/apierror"
+	"github.com/tenure-dev/tenure/pkg/text"
 )
 
 // copyActor is the part of a reconcile that is about one target.
@@ -160,7 +161,8 @@ func (c *copyActor) applied(view *copyView, step step, result *appsv1.Deployment
 		}
 	})
 	if len(step.Drift) > 0 && len(left) == 0 {
-		c.tell(corev1.EventTypeNormal, ReasonRepaired, fmt.Sprintf("cluster %s: repaired %s", c.target, list(step.Drift)))
+		c.tell(corev1.EventTypeNormal, ReasonRepaired,
+			fmt.Sprintf("cluster %s: repaired %s", c.target, text.Few(step.Drift, someFields)))
 	}
 	view.Copy, view.Live = result, true
 	return nil

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -21,6 +20,8 @@ const (
 	// hiddenPause is the time between two tries to bring a copy into a cache that doesn't show it: lists or watches may
 	// fail there, of which an apply changes nothing. It is also the time between two looks at one that is being deleted.
 	hiddenPause = time.Minute
+	// someFields is how many fields a message names.
+	someFields = 3
 )
 
 // copyView is everything that the decision about one copy depends on.
@@ -215,7 +216,7 @@ func (v copyView) keep() (step, error) {
 func (v copyView) repair(want *unstructured.Unstructured, drift []string) step {
 	if wait := v.Note.contested(drift, v.Now); wait > 0 {
 		return done(outcome{State: stateContested, After: wait,
-			Text: "somebody changes " + list(drift) + " back each time it is repaired"})
+			Text: "somebody changes " + text.Few(drift, someFields) + " back each time it is repaired"})
 	}
 	return step{Act: actApply, Config: want, Drift: drift}
 }
@@ -224,8 +225,7 @@ func (v copyView) repair(want *unstructured.Unstructured, drift []string) step {
 func (v copyView) replicasTaken() (taken, known bool) {
 	if v.Live || len(v.Copy.ManagedFields) > 0 {
 		// Managed fields from a cache will do: the write that depends on them names their version.
-		_, taken := replicasTaken(v.Copy.ManagedFields, v.Scalers)
-		return taken, true
+		return replicasTaken(v.Copy.ManagedFields, v.Scalers), true
 	}
 	if v.Note.JudgedUID == v.Copy.UID && v.Note.JudgedGeneration == v.Copy.Generation && v.Copy.UID != "" {
 		return v.Note.ReplicasTaken, true
@@ -330,13 +330,4 @@ func (v copyView) refusedKey() string {
 
 func (v copyView) onHold(state copyState) step {
 	return done(outcome{State: state, Text: v.Note.HoldText, After: v.Note.HoldUntil.Sub(v.Now)})
-}
-
-// list names the first few fields.
-func list(paths []string) string {
-	const some = 3
-	if len(paths) <= some {
-		return strings.Join(paths, ", ")
-	}
-	return strings.Join(slices.Clone(paths[:some]), ", ") + " and others"
 }

@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -159,7 +160,7 @@ func (n *copyNote) seen(copy *appsv1.Deployment) (news bool) {
 
 func (n *copyNote) judge(copy *appsv1.Deployment, scalers []string) {
 	n.JudgedUID, n.JudgedGeneration = copy.UID, copy.Generation
-	_, n.ReplicasTaken = replicasTaken(copy.ManagedFields, scalers)
+	n.ReplicasTaken = replicasTaken(copy.ManagedFields, scalers)
 }
 
 // delay doubles with each failed try.
@@ -265,19 +266,8 @@ func (n *notes) sweep(now time.Time) {
 		return
 	}
 	n.swept = now
-	for id, note := range n.copies {
-		if now.Sub(note.touched) > noteLife {
-			delete(n.copies, id)
-		}
-	}
-	for uid, note := range n.sources {
-		if now.Sub(note.written) > noteLife {
-			delete(n.sources, uid)
-		}
-	}
-	for key, when := range n.released {
-		if now.Sub(when) > noteLife {
-			delete(n.released, key)
-		}
-	}
+	old := func(at time.Time) bool { return now.Sub(at) > noteLife }
+	maps.DeleteFunc(n.copies, func(_ copyID, n copyNote) bool { return old(n.touched) })
+	maps.DeleteFunc(n.sources, func(_ types.UID, n sourceNote) bool { return old(n.written) })
+	maps.DeleteFunc(n.released, func(_ types.NamespacedName, at time.Time) bool { return old(at) })
 }

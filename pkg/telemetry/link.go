@@ -4,10 +4,10 @@ import (
 	"context"
 	"encoding/hex"
 	"slices"
-	"sync"
 
 	"go.opentelemetry.io/otel/trace"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
@@ -23,7 +23,7 @@ type Stamped interface {
 	WrittenInTrace() string
 }
 
-// rememberedWrites is how many written versions this process remembers, each with its trace.
+// rememberedWrites is how many written versions this process remembers.
 const rememberedWrites = 4096
 
 // Clusters finds the cluster of a request. A multicluster-runtime manager is one.
@@ -50,7 +50,7 @@ func (c *linkedClusters) GetCluster(ctx context.Context, name multicluster.Clust
 	cl, err := c.inner.GetCluster(ctx, name)
 	if f := flightOf(ctx); err == nil && f != nil && f.sampled {
 		return &linkedCluster{Cluster: cl, client: linkedClient{Client: cl.GetClient(), flight: f,
-			writes: &c.telemetry.writes}}, nil
+			writes: c.telemetry.writes}}, nil
 	}
 	return cl, err
 }
@@ -66,7 +66,7 @@ func (c *linkedCluster) GetClient() client.Client { return &c.client }
 type linkedClient struct {
 	client.Client
 	flight *flight
-	writes *writes
+	writes writes
 }
 
 func (c *linkedClient) Get(ctx context.Context, key client.ObjectKey, obj client.Object,
@@ -157,31 +157,19 @@ func creationOf(obj client.Object) version { return version{uid: obj.GetUID()} }
 
 func versionOf(obj client.Object) version { return version{obj.GetUID(), obj.GetResourceVersion()} }
 
-// writes remembers the last versions that this process wrote. The zero value is ready for use.
-type writes struct {
-	mu     sync.Mutex // guards all below
-	traces map[version]trace.SpanContext
-	ring   []version
-	next   int
-}
+// writes remembers the last versions that this process wrote, each with its trace.
+type writes struct{ traces *lru.Cache }
 
-func (w *writes) note(v version, by trace.SpanContext) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.traces == nil {
-		w.traces = map[version]trace.SpanContext{}
-		w.ring = make([]version, rememberedWrites)
+func newWrites() writes { return writes{lru.New(rememberedWrites)} }
+
+func (w writes) note(v version, by trace.SpanContext) { w.traces.Add(v, by) }
+
+func (w writes) find(v version) (trace.SpanContext, bool) {
+	by, ok := w.traces.Get(v)
+	if !ok {
+		return trace.SpanContext{}, false
 	}
-	delete(w.traces, w.ring[w.next])
-	w.ring[w.next], w.traces[v] = v, by
-	w.next = (w.next + 1) % rememberedWrites
-}
-
-func (w *writes) find(v version) (trace.SpanContext, bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	by, ok := w.traces[v]
-	return by, ok
+	return by.(trace.SpanContext), true
 }
 
 // traceparent formats a span's context as W3C Trace Context.

@@ -74,8 +74,8 @@ func (s oneStatus) Update(_ context.Context, obj client.Object, opts ...client.S
 
 func TestLinksLeadToWhoCreatedAndLastWroteWhatIsRead(t *testing.T) {
 	cluster := &oneObject{}
-	var mine, other writes
-	reconcile := func(memory *writes) (*flight, *linkedClient) {
+	mine, other := newWrites(), newWrites()
+	reconcile := func(memory writes) (*flight, *linkedClient) {
 		id := newTraceID()
 		f := &flight{traceID: id, root: rootOf(id), sampled: true}
 		return f, &linkedClient{Client: cluster, flight: f, writes: memory}
@@ -97,13 +97,13 @@ func TestLinksLeadToWhoCreatedAndLastWroteWhatIsRead(t *testing.T) {
 	}
 	ctx := context.Background()
 
-	maker, c := reconcile(&mine)
+	maker, c := reconcile(mine)
 	pod := &corev1.Pod{}
 	if err := c.Create(ctx, pod, unread{}); err != nil || len(pod.Annotations) > 0 {
 		t.Fatalf("%v, annotations %v; want none", err, pod.Annotations)
 	}
 	_ = cluster.write(pod) // somebody else's
-	writer, c := reconcile(&mine)
+	writer, c := reconcile(mine)
 	stamped := &stampedPod{}
 	_ = c.Get(ctx, client.ObjectKey{}, stamped)
 	wantLinks(writer, maker)
@@ -111,15 +111,15 @@ func TestLinksLeadToWhoCreatedAndLastWroteWhatIsRead(t *testing.T) {
 		t.Fatalf("%v, the status names trace %q, want %s", err, cluster.trace, writer.traceID)
 	}
 
-	same, c := reconcile(&mine)
+	same, c := reconcile(mine)
 	_ = c.Get(ctx, client.ObjectKey{}, &stampedPod{})
 	wantLinks(same, maker, writer)
 
-	elsewhere, c := reconcile(&other) // another replica, which knows only what the status says
+	elsewhere, c := reconcile(other) // another replica, which knows only what the status says
 	_ = c.Get(ctx, client.ObjectKey{}, &stampedPod{})
 	wantLinks(elsewhere, writer)
 	cluster.trace = "nonsense"
-	elsewhere, c = reconcile(&other)
+	elsewhere, c = reconcile(other)
 	_ = c.Get(ctx, client.ObjectKey{}, &stampedPod{})
 	wantLinks(elsewhere)
 }

@@ -176,7 +176,7 @@ func TestTheKindOfAnErrorNeverQuotesIt(t *testing.T) {
 }
 
 func TestOnlyTheLastWritesAreRemembered(t *testing.T) {
-	var w writes
+	w := newWrites()
 	at := func(i int) version { return version{"uid", fmt.Sprint(i)} }
 	by := func(i int) trace.SpanContext {
 		return sampledContext(trace.TraceID{1, byte(i), byte(i >> 8)}, trace.SpanID{1})
@@ -184,8 +184,8 @@ func TestOnlyTheLastWritesAreRemembered(t *testing.T) {
 	for i := range 3 * rememberedWrites {
 		w.note(at(i), by(i))
 	}
-	if len(w.traces) != rememberedWrites {
-		t.Errorf("%d are remembered", len(w.traces))
+	if w.traces.Len() != rememberedWrites {
+		t.Errorf("%d are remembered", w.traces.Len())
 	}
 	last := 3*rememberedWrites - 1
 	if got, ok := w.find(at(last)); !ok || !got.Equal(by(last)) {

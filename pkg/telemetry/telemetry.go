@@ -74,7 +74,8 @@ type sampling struct {
 // New returns a Telemetry. It sends nothing before Run.
 func New(cfg Config) *Telemetry {
 	cfg.Settings = cfg.Settings.withDefaults()
-	t := &Telemetry{cfg: cfg, metrics: newReconcileMetrics(), tail: rate.NewLimiter(maxTailKept, maxTailKept)}
+	t := &Telemetry{cfg: cfg, metrics: newReconcileMetrics(), tail: rate.NewLimiter(maxTailKept, maxTailKept),
+		writes: newWrites()}
 	t.SetSampling(cfg.Settings.Ratio, cfg.Slow)
 	if cfg.Exporter != nil {
 		t.pipeline = newPipeline(cfg.Settings, cfg.Exporter, cfg.Log.WithName("tracing"))

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
@@ -35,11 +34,8 @@ func Read(ctx context.Context, from client.Reader, namespace string, fleet keysp
 	if err := from.List(ctx, shards, opts...); err != nil {
 		return Records{}, fmt.Errorf("listing the Shard records in namespace %s: %w", namespace, err)
 	}
-	selector, err := labels.Parse(member.Selector(fleet))
-	if err != nil {
-		return Records{}, fmt.Errorf("fleet %q: %w", fleet, err)
-	}
-	if err := from.List(ctx, leases, append(opts, client.MatchingLabelsSelector{Selector: selector})...); err != nil {
+	ofFleet := client.MatchingLabelsSelector{Selector: member.Selector(fleet)}
+	if err := from.List(ctx, leases, append(opts, ofFleet)...); err != nil {
 		return Records{}, fmt.Errorf("listing the Leases in namespace %s: %w", namespace, err)
 	}
 	r := Records{Leases: leases.Items, Shards: shards.Items[:0]} // in place, since there may be tens of thousands

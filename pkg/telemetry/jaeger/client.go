@@ -22,8 +22,7 @@ var ErrNotFound = errors.New("no such trace in Jaeger: it was not sampled, not s
 
 // Client reads from one Jaeger.
 type Client struct {
-	URL  string // such as http://127.0.0.1:16686
-	HTTP *http.Client
+	URL string // such as http://127.0.0.1:16686
 }
 
 // Query selects traces that have a span with all of this.
@@ -45,18 +44,14 @@ type Trace struct {
 // Span is one span.
 type Span struct {
 	TraceID, ID string
-	Parent      string // "" for a root
-	Links       []Link
+	Parent      string   // "" for a root
+	Links       []string // traces that it leads to
 	Name        string
 	Service     string
 	Start       time.Time
 	Duration    time.Duration
 	Tags        map[string]string // of the span, and of the process below "process."
-	Warnings    []string
 }
-
-// Link leads to a span of another trace.
-type Link struct{ TraceID, SpanID string }
 
 // Failed reports whether the span ended with an error.
 func (s *Span) Failed() bool { return s.Tags["error"] == "true" }
@@ -113,11 +108,7 @@ func (c *Client) get(ctx context.Context, path string) ([]Trace, error) {
 	if err != nil {
 		return nil, err
 	}
-	client := c.HTTP
-	if client == nil {
-		client = http.DefaultClient
-	}
-	res, err := client.Do(req)
+	res, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return nil, fmt.Errorf("asking Jaeger at %s://%s (--jaeger or TENURE_JAEGER_URL says where it is): %w",
 			req.URL.Scheme, req.URL.Host, err) // the rest of the URL may hold a password
@@ -168,7 +159,6 @@ type wireSpan struct {
 	StartTime, Duration                       int64 // µs
 	References                                []struct{ RefType, TraceID, SpanID string }
 	Tags                                      []wireTag
-	Warnings                                  []string
 }
 
 type wireTag struct {
@@ -182,13 +172,13 @@ func (w *wireTrace) trace() Trace {
 		ws := &w.Spans[i]
 		s := Span{
 			TraceID: ws.TraceID, ID: ws.SpanID, Name: ws.OperationName, Start: time.UnixMicro(ws.StartTime),
-			Duration: time.Duration(ws.Duration) * time.Microsecond, Tags: map[string]string{}, Warnings: ws.Warnings,
+			Duration: time.Duration(ws.Duration) * time.Microsecond, Tags: map[string]string{},
 		}
 		for _, r := range ws.References {
 			if r.RefType == "CHILD_OF" && r.TraceID == ws.TraceID && s.Parent == "" {
 				s.Parent = r.SpanID
 			} else {
-				s.Links = append(s.Links, Link{r.TraceID, r.SpanID})
+				s.Links = append(s.Links, r.TraceID)
 			}
 		}
 		for _, tag := range ws.Tags {

@@ -80,7 +80,7 @@ func TestATraceCannotSteerTheTerminal(t *testing.T) {
 	trace := Trace{ID: nasty, Spans: []Span{
 		{ID: "a", Name: nasty, Service: nasty, Tags: map[string]string{"k8s.object.name": nasty +
 			strings.Repeat("x", 10_000)}},
-		{ID: "b", Parent: "a", Name: nasty, Service: "other" + nasty, Links: []Link{{TraceID: nasty}}},
+		{ID: "b", Parent: "a", Name: nasty, Service: "other" + nasty, Links: []string{nasty}},
 	}}
 	lines := strings.Split(strings.TrimSuffix(treeOf(t, trace, true), "\n"), "\n")
 	if len(lines) != 4 {

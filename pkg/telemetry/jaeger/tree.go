@@ -94,8 +94,8 @@ func (p *printer) span(i int, first, rest string, depth int) {
 	p.rows = append(p.rows, row{name, fmt.Sprintf("%9s %10s  %s", "+"+length(s.Start.Sub(p.trace.start())),
 		length(s.Duration), facts(s))})
 	if p.links {
-		for _, l := range s.Links {
-			p.rows = append(p.rows, row{name: rest + "→ linked to trace " + l.TraceID})
+		for _, trace := range s.Links {
+			p.rows = append(p.rows, row{name: rest + "→ linked to trace " + trace})
 		}
 	}
 	children := p.children[s.ID]

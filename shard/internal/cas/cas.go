@@ -1,10 +1,13 @@
 package cas
 
 import (
+	"encoding/json"
 	"fmt"
 	"strconv"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
 	"github.com/tenure-dev/tenure/shard/protocol"
@@ -38,3 +41,20 @@ func Version(resourceVersion string) (ownership.Version, error) {
 
 // ResourceVersion formats a version as the API server expects it.
 func ResourceVersion(v ownership.Version) string { return strconv.FormatUint(uint64(v), 10) }
+
+// Merge returns a merge patch of one version of an object. The API server refuses it if the object has changed since.
+// Merge adds the version to the fields' metadata.
+func Merge(base ownership.Version, fields map[string]any) client.Patch {
+	metadata, _ := fields["metadata"].(map[string]any)
+	if metadata == nil {
+		metadata = map[string]any{}
+		fields["metadata"] = metadata
+	}
+	metadata["resourceVersion"] = ResourceVersion(base)
+	return merge(fields)
+}
+
+type merge map[string]any
+
+func (merge) Type() types.PatchType                { return types.MergePatchType }
+func (m merge) Data(client.Object) ([]byte, error) { return json.Marshal(m) }

@@ -9,6 +9,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
 	"github.com/tenure-dev/tenure/shard/protocol"
@@ -89,6 +90,19 @@ func TestAVersionIsAPositiveDecimalNumber(t *testing.T) {
 	for _, text := range []string{"", "0", "-1", "12a", "0x10", "18446744073709551616"} {
 		if got, err := Version(text); err == nil {
 			t.Errorf("%q is read as %d", text, got)
+		}
+	}
+}
+
+func TestAPatchNamesTheVersionThatItReplaces(t *testing.T) {
+	for want, fields := range map[string]map[string]any{
+		`{"metadata":{"resourceVersion":"7"},"spec":{"assignee":"a"}}`: {"spec": map[string]any{"assignee": "a"}},
+		`{"metadata":{"annotations":{"a":null},"resourceVersion":"7"}}`: {
+			"metadata": map[string]any{"annotations": map[string]any{"a": nil}}},
+	} {
+		patch := Merge(7, fields)
+		if got, err := patch.Data(nil); err != nil || string(got) != want || patch.Type() != types.MergePatchType {
+			t.Errorf("%s %s (%v), want a merge patch %s", patch.Type(), got, err, want)
 		}
 	}
 }

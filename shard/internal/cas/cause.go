@@ -1,22 +1,18 @@
 package cas
 
 import (
-	"errors"
 	"net/http"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/tenure-dev/tenure/pkg/apierror"
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
 )
 
 // Cause classifies the error of a write or read by what can be done about it.
 func Cause(err error) ownership.Cause {
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) {
-		return ownership.Lost
-	}
-	switch code := status.Status().Code; {
-	case ByProxy(err):
+	switch code := apierror.Code(err); {
+	case code == 0, ByProxy(err):
 		return ownership.Lost
 	case code == http.StatusConflict, code == http.StatusNotFound:
 		return ownership.Conflict
@@ -35,7 +31,7 @@ func NotFound(err error) bool { return apierrors.IsNotFound(err) && !ByProxy(err
 // answers 404 to everything for a moment, and no record has gone because of that. (An API server that has too much to
 // do answers 429 without a Status.)
 func ByProxy(err error) bool {
-	var status apierrors.APIStatus
-	return apierrors.IsUnexpectedServerError(err) && errors.As(err, &status) &&
-		status.Status().Code < http.StatusInternalServerError && status.Status().Code != http.StatusTooManyRequests
+	code := apierror.Code(err)
+	return apierrors.IsUnexpectedServerError(err) &&
+		code < http.StatusInternalServerError && code != http.StatusTooManyRequests
 }

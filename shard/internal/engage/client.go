@@ -193,9 +193,6 @@ func identity(act string, obj client.Object) (metav1.Preconditions, error) {
 
 // conditional reports whether the caller's options identify the object.
 func conditional(opts []client.DeleteOption) bool {
-	if len(opts) == 0 {
-		return false
-	}
 	return tells((&client.DeleteOptions{}).ApplyOptions(opts).Preconditions)
 }
 

@@ -2,7 +2,6 @@ package engage
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -14,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/tenure-dev/tenure/pkg/apierror"
 )
 
 // listed makes an informer fill its cache by one list, as before WatchList. WatchList sends each object as a watch
@@ -86,12 +87,8 @@ func Live(inner toolscache.ListerWatcher, pause time.Duration, tell func(error))
 // passes reports whether the same request may succeed later: the server wasn't there, couldn't serve it, or doesn't
 // know yet who may send it.
 func passes(err error) bool {
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) {
-		return true
-	}
-	code := status.Status().Code
-	return code >= http.StatusInternalServerError || code == http.StatusTooManyRequests ||
+	code := apierror.Code(err)
+	return code == 0 || code >= http.StatusInternalServerError || code == http.StatusTooManyRequests ||
 		code == http.StatusForbidden || code == http.StatusUnauthorized
 }
 

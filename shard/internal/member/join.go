@@ -8,9 +8,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
@@ -30,16 +28,8 @@ type Misfit struct {
 
 // Misfits reads the fleet's Leases live and returns the misfits among them, for a replica that shards these kinds.
 func (s *Store) Misfits(ctx context.Context, kinds string) ([]Misfit, error) {
-	selector, err := labels.Parse(Selector(s.fleet))
-	if err != nil {
-		return nil, fmt.Errorf("fleet %q: %w", s.fleet, err)
-	}
-	list := &coordinationv1.LeaseList{}
-	if err := s.client.List(ctx, list, client.InNamespace(s.namespace),
-		client.MatchingLabelsSelector{Selector: selector}); err != nil {
-		return nil, fmt.Errorf("listing leases: %w", err)
-	}
-	return MisfitsAmong(list.Items, kinds), nil
+	all, err := s.list(ctx)
+	return MisfitsAmong(all, kinds), err
 }
 
 // MisfitsAmong returns the misfits among a fleet's Leases, for a replica that shards these kinds. Sealed Leases are

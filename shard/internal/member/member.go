@@ -2,7 +2,6 @@ package member
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strconv"
 	"time"
@@ -10,7 +9,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
@@ -37,12 +35,14 @@ func NewStore(c client.Client, namespace string, fleet keyspace.Fleet) *Store {
 
 // Selector selects the Leases of a fleet. Leases of named fleets have no role label, so that replicas of versions that
 // know no fleets ignore them.
-func Selector(fleet keyspace.Fleet) string {
+func Selector(fleet keyspace.Fleet) labels.Selector {
 	if fleet == "" {
-		return tenurev1alpha1.RoleLabel + ",!" + tenurev1alpha1.FleetLabel
+		return ofNoFleet
 	}
-	return tenurev1alpha1.FleetLabel + "=" + string(fleet)
+	return labels.SelectorFromValidatedSet(labels.Set{tenurev1alpha1.FleetLabel: string(fleet)})
 }
+
+var ofNoFleet, _ = labels.Parse(tenurev1alpha1.RoleLabel + ",!" + tenurev1alpha1.FleetLabel) // can't fail
 
 // Write creates the incarnation's own Lease (base 0) or renews it by compare-and-swap, and returns the new version. A
 // Lease that was deleted isn't renewed; see put.
@@ -164,24 +164,25 @@ func Gone(fleet keyspace.Fleet, name string) ownership.Input {
 
 // List reads all Leases of the fleet live. Like a watch, it leaves out those that can't be parsed.
 func (s *Store) List(ctx context.Context) (leases []ownership.Lease, lead ownership.Lead, err error) {
-	selector, err := labels.Parse(Selector(s.fleet))
-	if err != nil {
-		return nil, lead, fmt.Errorf("fleet %q: %w", s.fleet, err)
-	}
-	list := &coordinationv1.LeaseList{}
-	if err := s.client.List(ctx, list, client.InNamespace(s.namespace),
-		client.MatchingLabelsSelector{Selector: selector}); err != nil {
-		return nil, lead, fmt.Errorf("listing leases: %w", err)
-	}
-	for i := range list.Items {
-		switch in, _ := Seen(&list.Items[i]); in := in.(type) {
+	all, err := s.list(ctx)
+	for i := range all {
+		switch in, _ := Seen(&all[i]); in := in.(type) {
 		case ownership.LeaseSeen:
 			leases = append(leases, in.Lease)
 		case ownership.LeadSeen:
 			lead = in.Lead
 		}
 	}
-	return leases, lead, nil
+	return leases, lead, err
+}
+
+func (s *Store) list(ctx context.Context) ([]coordinationv1.Lease, error) {
+	list := &coordinationv1.LeaseList{}
+	if err := s.client.List(ctx, list, client.InNamespace(s.namespace),
+		client.MatchingLabelsSelector{Selector: Selector(s.fleet)}); err != nil {
+		return nil, fmt.Errorf("listing leases: %w", err)
+	}
+	return list.Items, nil
 }
 
 // MaxDuration bounds the lease duration of a replica. A Lease that states a longer one was edited by somebody else.
@@ -282,12 +283,7 @@ func (s *Store) put(ctx context.Context, base ownership.Version,
 // patch merges fields into one version of an existing Lease.
 func (s *Store) patch(ctx context.Context, base ownership.Version, lease *coordinationv1.Lease,
 	fields map[string]any) (ownership.Version, error) {
-	fields["metadata"].(map[string]any)["resourceVersion"] = cas.ResourceVersion(base)
-	patch, err := json.Marshal(fields)
-	if err == nil {
-		err = s.client.Patch(ctx, lease, client.RawPatch(types.MergePatchType, patch))
-	}
-	if err != nil {
+	if err := s.client.Patch(ctx, lease, cas.Merge(base, fields)); err != nil {
 		return 0, fmt.Errorf("writing lease %s: %w", lease.Name, err)
 	}
 	return cas.Version(lease.ResourceVersion)

@@ -415,7 +415,7 @@ func TestAReplicaSaysThatItDoesNotKnowAClusterEachTimeItsRecordsComeBack(t *test
 		if b.r.fit.word != "east" {
 			t.Errorf("says that it is unfit for %q, want east", b.r.fit.word)
 		}
-		b.feed(ShardGone{ID: id(t, "east/"), Version: b.next()})
+		b.feed(ShardGone{ID: id(t, "east/"), Asked: b.now.Add(1)})
 		if b.r.fit.word != "" {
 			t.Errorf("says %q of a cluster that no record names", b.r.fit.word)
 		}
@@ -528,7 +528,7 @@ func TestASecondBurialEndsToo(t *testing.T) {
 	b := newBench(t)
 	for range 2 {
 		b.seen(Shard{Assignee: "b", Holder: "b", Epoch: 1})
-		b.feed(ShardGone{ID: west, Version: b.next()})
+		b.feed(ShardGone{ID: west, Asked: b.now.Add(1)})
 		b.live(b.r.cfg.BuryTime+lease/4, "")
 		if left := b.r.shards[west].freeAt; left != (Instant{}) {
 			t.Errorf("waits until %v, and it is %v", left, b.now)
@@ -540,7 +540,7 @@ func TestTheMachineWakesUpWhenABurialEnds(t *testing.T) {
 	b := newBench(t)
 	b.pass(lease / 8) // so that no renewal is due at that time
 	b.seen(Shard{Assignee: "b", Holder: "b", Epoch: 1})
-	b.feed(ShardGone{ID: west, Version: b.next()})
+	b.feed(ShardGone{ID: west, Asked: b.now.Add(1)})
 	free := b.now.Add(b.r.cfg.BuryTime)
 	b.live(b.r.cfg.BuryTime-lease/100, "")
 	if at := b.r.Wake(); at > free.Mono {

@@ -16,12 +16,10 @@ type (
 	LeaseGone struct{ ID Incarnation }
 	// ShardSeen: a version of a shard record was read or watched.
 	ShardSeen struct{ Shard Shard }
-	// ShardGone: the record was deleted. Version is the deletion's, as the watch reports it. It is 0 if a read didn't
-	// find the record, and Asked is when that read was sent. A version seen after that may be newer.
+	// ShardGone: a read that was sent at Asked didn't find the record. A version seen after that may be newer.
 	ShardGone struct {
-		ID      keyspace.ShardID
-		Version Version
-		Asked   Instant
+		ID    keyspace.ShardID
+		Asked Instant
 	}
 	// LayoutSeen: the watch shows a version of a cluster's layout. All earlier changes of records have been fed.
 	LayoutSeen struct{ Layout Layout }

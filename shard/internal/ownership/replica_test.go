@@ -640,15 +640,6 @@ func TestARecordMadeAnewIsLeftAloneUntilItsOldHolderMustHaveSeenThat(t *testing.
 	}
 }
 
-func TestADeletionThatIsOlderThanTheNewestRecordIsIgnored(t *testing.T) {
-	b := newBench(t)
-	b.served()
-	b.feed(ShardGone{ID: west, Version: b.v - 1})
-	none[Close](b)
-	b.feed(ShardGone{ID: west, Version: b.v + 1})
-	find[Close](b)
-}
-
 func TestAReadThatWasSentBeforeARecordWasSeenIsNoSignThatItIsGone(t *testing.T) {
 	b := newBench(t)
 	asked := b.now

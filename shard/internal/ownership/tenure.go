@@ -158,17 +158,14 @@ func (r *Replica) shardSeen(s Shard) {
 // name is left alone until then.
 func (r *Replica) shardGone(in ShardGone) {
 	t := r.shards[in.ID]
-	if t == nil || !t.known || (in.Version != 0 && in.Version < t.rec.Version) {
-		return
-	}
-	if in.Version == 0 && in.Asked.AtLeast(t.seenAt) <= 0 {
-		return // seen after this read was sent; the watch or the next read will show if it is gone
+	if t == nil || !t.known || in.Asked.AtLeast(t.seenAt) <= 0 {
+		return // a record that was seen after this read was sent: the next read will show if it is gone
 	}
 	cold, warm := t.successorCold(), t.successorWarm()
 	t.known = false
 	r.recordsChange(t.id.Cluster)
 	r.recount(t, cold, warm)
-	t.rec.Version = max(t.rec.Version+1, in.Version) + 1 // anything older is from before the deletion
+	t.rec.Version += 2 // anything older is from before the deletion
 	r.bury(t)
 	r.forget(t.w)
 	t.w = nil
@@ -378,7 +375,7 @@ func (r *Replica) claim(t *tenure) {
 		kind = ClaimDead
 	}
 	s := t.rec
-	s.Holder, s.Assignee, s.Warm = r.cfg.ID, t.rec.Assignee, ""
+	s.Holder, s.Warm = r.cfg.ID, ""
 	s.Epoch = epoch
 	r.writeShard(t, kind, s)
 }

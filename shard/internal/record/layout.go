@@ -2,14 +2,12 @@ package record
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
@@ -32,12 +30,7 @@ func (s *Store) WriteLayout(ctx context.Context, w ownership.WriteLayout) (owner
 		// Without strict validation, an old CRD would drop the layout and keep a record of a shard.
 		err = s.client.Create(ctx, object, client.FieldValidation("Strict"))
 	} else {
-		var patch []byte
-		if patch, err = json.Marshal(map[string]any{
-			"metadata": map[string]any{"resourceVersion": cas.ResourceVersion(w.Base)}, "spec": map[string]any{"layout": spec},
-		}); err == nil {
-			err = s.client.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch))
-		}
+		err = s.client.Patch(ctx, object, cas.Merge(w.Base, map[string]any{"spec": map[string]any{"layout": spec}}))
 	}
 	if err != nil {
 		return 0, fmt.Errorf("writing the layout of cluster %s: %w", l.Cluster, err)

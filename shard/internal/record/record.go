@@ -2,14 +2,12 @@ package record
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"math"
 	"strconv"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
@@ -263,12 +261,8 @@ func (s *Store) named(name string) *tenurev1alpha1.Shard {
 // patch merges fields into one version of a record or of its subresource.
 func (s *Store) patch(ctx context.Context, id keyspace.ShardID, base ownership.Version, subresource string,
 	fields map[string]any) (ownership.Version, error) {
-	fields["metadata"] = map[string]any{"resourceVersion": cas.ResourceVersion(base)}
-	data, err := json.Marshal(fields)
-	if err != nil {
-		return 0, fmt.Errorf("writing the record of shard %s: %w", id, err)
-	}
-	shard, patch := s.object(id), client.RawPatch(types.MergePatchType, data)
+	shard, patch := s.object(id), cas.Merge(base, fields)
+	var err error
 	if subresource == "" {
 		err = s.client.Patch(ctx, shard, patch)
 	} else {
