@@ -141,6 +141,6 @@ func sameKind(a, b client.Object) bool {
 
 // engaged converts the kind for package engage.
 func (k Kind) engaged() engage.Kind {
-	return engage.Kind{Object: k.Object, Owned: k.owned, Fields: k.Fields, ManagedFields: k.ManagedFields || k.remote,
-		Transform: k.Transform, Pack: k.Pack, Finished: k.Finished}
+	return engage.Kind{Object: k.Object, Owned: k.owned, Optional: k.remote, Fields: k.Fields,
+		ManagedFields: k.ManagedFields || k.remote, Transform: k.Transform, Pack: k.Pack, Finished: k.Finished}
 }

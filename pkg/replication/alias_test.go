@@ -86,8 +86,10 @@ func TestACopyIsNotDeletedByANameThatNobodyKnowsToBeItsClusters(t *testing.T) {
 		"its cache":   func(b *bench) { b.clusters["west"].freeze() },
 		"its Secret":  func(b *bench) { b.down["west"] = b.clock.Now() },
 		"it is awful": func(b *bench) { b.clusters["west"].frozen.Store(true) },
+		"its name":    func(b *bench) { delete(b.clusters, "west") },
 	} {
 		b := newBench(t, aSource(annotated(AnnotationClusters, "west")))
+		west := b.clusters["west"]
 		if what == "its cache" {
 			first(b) // it shows nothing yet
 		} else {
@@ -95,12 +97,12 @@ func TestACopyIsNotDeletedByANameThatNobodyKnowsToBeItsClusters(t *testing.T) {
 			first(b)
 		}
 		b.clusters["also"] = b.newCluster("also")
-		b.clusters["also"].client = b.clusters["west"].client
+		b.clusters["also"].client = west.client
 		for range 10 {
 			_, _ = b.reconcile()
 			b.clock.Step(3 * time.Second)
 		}
-		if b.get("west") == nil || slices.Contains(b.written, "delete west") {
+		if b.get("also") == nil || slices.Contains(b.written, "delete west") {
 			t.Errorf("%s: the copy is gone; written %v", what, b.written)
 		}
 	}

@@ -30,6 +30,7 @@ type copyActor struct {
 	target  multicluster.ClusterName
 	want    *forms // nil: there should be no copy
 	givenUp bool   // its share was divided among the others
+	stray   bool   // it is neither wanted nor in the record
 	cluster cluster.Cluster
 	// trial reports whether this reconcile must find out whether the target serves again. A cache can't show that.
 	trial bool

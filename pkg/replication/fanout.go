@@ -42,6 +42,7 @@ func (a *actor) fanOut(ctx context.Context, wish wish, known, targets []multiclu
 	for i, name := range clusters {
 		c, wanted := &copyActor{actor: a, target: name}, slices.Contains(targets, name)
 		c.givenUp = wanted && slices.Contains(record.GivenUp, name)
+		c.stray = !wanted && !slices.Contains(record.Copies, name)
 		outcomes[i].Cluster, outcomes[i].Wanted = name, wanted
 		switch {
 		case !slices.Contains(known, name):
@@ -112,26 +113,33 @@ func (a *actor) glance(ctx context.Context, cl cluster.Cluster) (*appsv1.Deploym
 	return read(ctx, cl.GetClient(), a.key)
 }
 
-// wants reports whether a Deployment is a copy that is wanted where it is: its cluster is a target under another name.
+// wanted reports whether a Deployment is a copy that is wanted where it is: its cluster is a target under another name.
 // Which names are of one cluster may not be known yet, or never. What targets answer is waited for as long as one
-// target may take: those that don't answer hold up no deletion.
-func (c *copyActor) wants(ctx context.Context, copy *appsv1.Deployment) bool {
+// target may take: those that don't answer hold up no deletion, except that of a stray. Nobody has asked for that one,
+// and it may be the copy of a target that was taken away, or has never answered.
+func (c *copyActor) wanted(ctx context.Context, copy *appsv1.Deployment) bool {
 	ctx, cancel := context.WithTimeout(ctx, c.r.config.TargetTimeout)
 	defer cancel()
 	for _, name := range c.targets {
-		cl, err := c.r.config.Clusters.GetCluster(ctx, name)
-		if err != nil {
-			continue
-		}
-		its, err := c.glance(ctx, cl) // also of one that can't be reached now
-		if its == nil && c.r.health(name).Usable {
-			its, err = read(ctx, cl.GetAPIReader(), c.key) // the cache may not show it yet
-		}
-		if err == nil && its != nil && its.UID == copy.UID {
+		its, err := c.lookUp(ctx, name)
+		if err != nil && c.stray || err == nil && its != nil && its.UID == copy.UID {
 			return true
 		}
 	}
 	return false
+}
+
+// lookUp returns the Deployment that a target has, nil if there is none.
+func (c *copyActor) lookUp(ctx context.Context, target multicluster.ClusterName) (*appsv1.Deployment, error) {
+	cl, err := c.r.config.Clusters.GetCluster(ctx, target)
+	if err != nil {
+		return nil, fmt.Errorf("finding cluster %s: %w", target, err)
+	}
+	its, err := c.glance(ctx, cl) // also of one that can't be reached now
+	if its == nil && c.r.health(target).Usable {
+		its, err = read(ctx, cl.GetAPIReader(), c.key) // the cache may not show it yet
+	}
+	return its, err
 }
 
 // become replaces an outcome, but keeps its Cluster and Wanted.

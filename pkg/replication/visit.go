@@ -86,7 +86,7 @@ func (v *visit) act(next step) (*outcome, error) {
 		return nil, v.look(v.ctx, &v.view)
 	case actDelete:
 		wanted := false
-		v.aside(func() { wanted = v.wants(v.whole, v.view.Copy) }) // other targets may take their time
+		v.aside(func() { wanted = v.wanted(v.whole, v.view.Copy) }) // other targets may take their time
 		if wanted {
 			return &outcome{State: stateGone}, nil
 		}

@@ -121,12 +121,15 @@ func (b *Breaker) lastAnswer() time.Time {
 }
 
 // answered records an answer to a list or a watch. It shows that the cluster isn't silent. If it is a refusal, it
-// counts for State, but puts no keys off.
-func (b *Breaker) answered(res *http.Response) {
+// counts for State, but puts no keys off. A watch has no page.
+func (b *Breaker) answered(res *http.Response, of *page) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
 	cause := causeOf(res.StatusCode)
+	if of != nil && of.optional && res.StatusCode == http.StatusForbidden {
+		cause = ""
+	}
 	b.seen.speaks(now, cause)
 	b.seen.count(now, cause)
 }

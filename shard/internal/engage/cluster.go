@@ -27,6 +27,8 @@ type Kind struct {
 	// Owned kinds are filtered by the slot label, which has the slot of an object's owner; primary kinds by their own
 	// UID.
 	Owned bool
+	// Optional kinds are reached for in every cluster: one that doesn't let them be listed can be used all the same.
+	Optional bool
 	// Fields is a field selector: primary kinds are listed and watched by it, owned kinds only listed. "" selects all.
 	Fields string
 	// ManagedFields keeps the objects' managed fields.

@@ -27,7 +27,7 @@ type filters struct {
 func (s *filters) of(of form) *filter {
 	k := s.declared[of.GroupVersionKind]
 	prefix := s.shard.Prefix
-	f := &filter{traffic: s.traffic, managed: k.ManagedFields, transform: of.named(k.Transform),
+	f := &filter{traffic: s.traffic, optional: k.Optional, managed: k.ManagedFields, transform: of.named(k.Transform),
 		fields: &fieldSelector{text: k.Fields, listsOnly: k.Owned}}
 	if k.Owned {
 		f.labels = prefix.SlotSelector()
@@ -52,6 +52,7 @@ type filter struct {
 	keep          func(metav1.Object) bool
 	traffic       *Traffic
 	fields        *fieldSelector // nil for none
+	optional      bool           // the cluster may refuse lists
 	managed       bool           // managed fields are kept
 	// transform is applied to objects before they are kept; nil for none.
 	transform toolscache.TransformFunc

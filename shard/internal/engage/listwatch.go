@@ -15,6 +15,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/tenure-dev/tenure/pkg/apierror"
+	"github.com/tenure-dev/tenure/shard/internal/cas"
 )
 
 // listed makes an informer fill its cache by one list, as before WatchList. WatchList sends each object as a watch
@@ -31,12 +32,12 @@ func (f *filter) wrap(inner toolscache.ListerWatcher) toolscache.ListerWatcher {
 	lw, watched := toolscache.ToListerWatcherWithContext(inner), &past{}
 	return listed{&toolscache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
-			if err := f.traffic.lists.Enter(ctx, listsAtOnce); err != nil {
-				return nil, err
-			}
-			defer f.traffic.lists.Leave()
 			watched.heard.Store(false)
-			return f.list(ctx, lw, opts)
+			list, err := f.list(ctx, lw, opts)
+			if f.optional && apierrors.IsForbidden(err) && !cas.ByProxy(err) {
+				_ = sleep(ctx, wait.Jitter(forbiddenPause, 0.5)) // whether it ends early or not, the error counts
+			}
+			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 			opts.ShardSelector, opts.LabelSelector, opts.FieldSelector = f.shardSelector, f.labels, f.fields.ofWatch()
@@ -44,6 +45,9 @@ func (f *filter) wrap(inner toolscache.ListerWatcher) toolscache.ListerWatcher {
 		},
 	}}
 }
+
+// forbiddenPause is how long a list is left alone that its cluster need not allow, and doesn't.
+const forbiddenPause = time.Minute
 
 // listLost is after how long a list counts as lost: as one of a shard does.
 const listLost = longestAnswer + listStallAfter

@@ -33,6 +33,8 @@ import (
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
 // A reflector would pause for half a minute after some failures, and know nothing of the server's return until then.
@@ -545,4 +547,40 @@ func TestAWatchThatNobodyEndsIsGivenUp(t *testing.T) {
 			t.Errorf("%d watches in a quarter of an hour; the cache has %v", begun.Load(), store.ListKeys())
 		}
 	})
+}
+
+// Of the clusters that copies might be sent to, some are for something else.
+func TestAClusterMayRefuseTheListsOfAnOptionalKind(t *testing.T) {
+	for _, optional := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			fence := openFence(t, &answering{status: http.StatusForbidden})
+			refused := apierrors.NewForbidden(corev1.Resource("pods"), "", errors.New("its role is another"))
+			f := &filter{traffic: fence.traffic, optional: optional}
+			lw := toolscache.ToListerWatcherWithContext(f.wrap(&toolscache.ListWatch{
+				ListWithContextFunc: func(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
+					_, err := send(ctx, fence, http.MethodGet, "http://west/api/v1/pods")
+					return nil, errors.Join(err, refused)
+				},
+			}))
+			began := time.Now()
+			var lists sync.WaitGroup
+			for range 2 * fewAnswers { // of so many shards
+				lists.Go(func() {
+					if _, err := lw.ListWithContext(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+						t.Error(err)
+					}
+				})
+			}
+			time.Sleep(time.Second)
+			state, cause := fence.traffic.Breaker.State()
+			lists.Wait()
+			took := time.Since(began)
+			if optional && (state != protocol.ClusterClosed || took < forbiddenPause) {
+				t.Errorf("the cluster is %s (%s), and would be asked again after %v", state, cause, took)
+			}
+			if !optional && (state != protocol.ClusterLimited || took > time.Second) {
+				t.Errorf("what is needed was refused: the cluster is %s; asked again after %v", state, took)
+			}
+		})
+	}
 }

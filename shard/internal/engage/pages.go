@@ -36,7 +36,8 @@ const (
 // page is a page of a list that is being read, or another answer whose size is bounded. The context of its request
 // carries it to the transport.
 type page struct {
-	most int64 // in bytes; 0 for no bound
+	most     int64 // in bytes; 0 for no bound
+	optional bool  // the cluster may refuse it
 	read atomic.Int64
 }
 
@@ -62,9 +63,13 @@ func (p *page) got(n int) error {
 
 func (p *page) isLarge() bool { return p.most > 0 && p.read.Load() > p.most }
 
-// list reads a list page by page, and returns it as one.
+// list reads a list page by page, and returns it as one. A cluster answers a few lists at a time.
 func (f *filter) list(ctx context.Context, lw toolscache.ListerWithContext,
 	opts metav1.ListOptions) (runtime.Object, error) {
+	if err := f.traffic.lists.Enter(ctx, listsAtOnce); err != nil {
+		return nil, err
+	}
+	defer f.traffic.lists.Leave()
 	if f.fields != nil {
 		f.fields.unknown.Store(false) // its CRD may have been replaced since
 	}
@@ -84,7 +89,7 @@ func (f *filter) list(ctx context.Context, lw toolscache.ListerWithContext,
 	var kept []runtime.Object
 	expired := false // the last token was, and this one replaces it
 	for {
-		p := &page{most: largestPage}
+		p := &page{most: largestPage, optional: f.optional}
 		if opts.Limit == 1 { // it may be a server that ignores limits
 			p.most = largestList
 		}

@@ -156,7 +156,7 @@ func (b *Breaker) send(ctx context.Context, req *http.Request, base http.RoundTr
 		}}
 		disbelieve(req, res)
 		if list {
-			b.answered(res)
+			b.answered(res, pageOf(ctx))
 			tellRetryAfter(ctx, b, res)
 			return res, w.end, nil
 		}
@@ -197,7 +197,7 @@ func (b *Breaker) watch(req *http.Request, base http.RoundTripper) (*http.Respon
 	switch {
 	case err == nil:
 		disbelieve(req, res)
-		b.answered(res)
+		b.answered(res, nil)
 	case req.Context().Err() == nil: // not given up by the caller
 		b.failed()
 		askedOf(req.Context()).note(b, 0, true)
