@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -66,7 +67,7 @@ type bench struct {
 	// hidden is a cluster that isn't listed, though it can be found and used; "" is none.
 	hidden   multicluster.ClusterName
 	aliases  map[multicluster.ClusterName]multicluster.ClusterName
-	recorder *events.FakeRecorder
+	recorder *copyRecorder
 	clock    *clocktesting.FakeClock
 	subject  *Reconciler
 	// sent counts writes sent by the subject, refused those that a target was told to refuse, and written names those that
@@ -162,7 +163,7 @@ func (c *fakeCluster) freeze() { c.shown, c.stale = c.bench.get(c.name), true }
 
 func newBench(t *testing.T, source *appsv1.Deployment) *bench {
 	t.Helper()
-	b := &bench{T: t, recorder: events.NewFakeRecorder(1000), clock: clocktesting.NewFakeClock(epoch),
+	b := &bench{T: t, recorder: &copyRecorder{FakeRecorder: events.NewFakeRecorder(1000)}, clock: clocktesting.NewFakeClock(epoch),
 		clusters: map[multicluster.ClusterName]*fakeCluster{}, down: map[multicluster.ClusterName]time.Time{}}
 	for _, name := range []multicluster.ClusterName{"home", "west", "east"} {
 		b.clusters[name] = b.newCluster(name)
@@ -510,6 +511,23 @@ func (b *bench) message() string {
 		return c.Message
 	}
 	return ""
+}
+
+// copyRecorder notes which copies events were about. A real recorder takes events that differ in their text alone for
+// one that is repeated.
+type copyRecorder struct {
+	*events.FakeRecorder
+	mu     sync.Mutex // guards copies
+	copies []types.UID
+}
+
+func (r *copyRecorder) Eventf(about, copy runtime.Object, kind, reason, action, note string, args ...any) {
+	if of, ok := copy.(*corev1.ObjectReference); ok {
+		r.mu.Lock()
+		r.copies = append(r.copies, of.UID)
+		r.mu.Unlock()
+	}
+	r.FakeRecorder.Eventf(about, copy, kind, reason, action, note, args...)
 }
 
 // events are the reasons told so far, each once.

@@ -162,7 +162,10 @@ func (c *copyActor) applied(view *copyView, step step, result *appsv1.Deployment
 		}
 	})
 	if len(step.Drift) > 0 && len(left) == 0 {
-		c.tell(corev1.EventTypeNormal, ReasonRepaired,
+		// Without the copy, an event about a second cluster would only raise the count of the first.
+		about := &corev1.ObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Namespace: result.Namespace,
+			Name: result.Name, UID: result.UID}
+		c.tell(about, corev1.EventTypeNormal, ReasonRepaired,
 			fmt.Sprintf("cluster %s: repaired %s", c.target, text.Few(step.Drift, someFields)))
 	}
 	view.Copy, view.Live = result, true

@@ -204,7 +204,7 @@ func (a *actor) remember(ctx context.Context, record record) error {
 	err := a.home.GetClient().Patch(ctx, next, patch, client.FieldOwner(FieldManager))
 	if err != nil {
 		if isRefusal(err) && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
-			a.tell(corev1.EventTypeWarning, ReasonRecordRefused, fmt.Sprintf("nothing is copied or deleted, since its "+
+			a.tell(nil, corev1.EventTypeWarning, ReasonRecordRefused, fmt.Sprintf("nothing is copied or deleted, since its "+
 				"cluster doesn't let its list of copies be written: %v", err))
 		}
 		return fmt.Errorf("writing the list of copies of Deployment %s: %w", a.key, err)
@@ -295,13 +295,14 @@ func (a *actor) tellCondition(condition appsv1.DeploymentCondition) {
 	case ReasonProgressing, ReasonCleaningUp:
 		return // the condition suffices; an event is an API write too
 	case ReasonReplicated:
-		a.tell(corev1.EventTypeNormal, condition.Reason, condition.Message)
+		a.tell(nil, corev1.EventTypeNormal, condition.Reason, condition.Message)
 	default:
-		a.tell(corev1.EventTypeWarning, condition.Reason, condition.Message)
+		a.tell(nil, corev1.EventTypeWarning, condition.Reason, condition.Message)
 	}
 }
 
-func (a *actor) tell(kind, reason, message string) {
-	a.home.GetEventRecorder(FieldManager).Eventf(a.source, nil, kind, reason, "Replicate", "%s",
+// tell sends an event about the source and, unless it is nil, about a copy.
+func (a *actor) tell(copy runtime.Object, kind, reason, message string) {
+	a.home.GetEventRecorder(FieldManager).Eventf(a.source, copy, kind, reason, "Replicate", "%s",
 		text.Line(message, text.Note))
 }

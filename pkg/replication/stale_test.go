@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -12,6 +13,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
@@ -294,6 +296,19 @@ func contest(t *testing.T, mutate func(*appsv1.Deployment)) {
 	b.clock.Step(longestDelay)
 	b.live()
 	b.wantReason("without the webhook", ReasonReplicated)
+}
+
+func TestRepairsInSeveralClustersAreToldOfEach(t *testing.T) {
+	b := settled(t)
+	want := []types.UID{b.get("east").UID, b.get("west").UID}
+	for _, name := range []multicluster.ClusterName{"west", "east"} {
+		b.edit(name, "kubectl", scaled(9))
+	}
+	b.live()
+	slices.Sort(want)
+	if got := slices.Sorted(slices.Values(b.recorder.copies)); !slices.Equal(got, want) {
+		t.Errorf("events are about the copies %q, want %q", got, want)
+	}
 }
 
 func TestDriftIsRepairedAndWhatAnAutoscalerSetsIsLeft(t *testing.T) {
