@@ -25,6 +25,7 @@ import (
 	"github.com/tenure-dev/tenure/shard/internal/record"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/shard/protocol"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // homeOn returns the writer of incarnation a, over a client.
@@ -160,17 +161,13 @@ func TestAnAnswerSaysWhenItCameAndForHowLongHomeAsksToBeLeftAlone(t *testing.T) 
 	}))
 	defer server.Close()
 	scheme := runtime.NewScheme()
-	if err := coordinationv1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, coordinationv1.AddToScheme(scheme))
 	answered := make(chan struct{})
 	mail := newMailbox[driver.Event]()
 	h, err := newHome(t.Context(), "a", Config{Namespace: "n", Observer: NopObserver{}}, &rest.Config{Host: server.URL},
 		scheme, logr.Discard(), newHomeFailures(logr.Discard()), mail, clock{start: time.Now()},
 		func(f func()) { go func() { f(); close(answered) }() }, func() string { return "" })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	before := h.clock.now()
 	h.write(driver.Write{Number: 1, Patience: time.Minute, Effect: ownership.SealLease{Base: 1, ID: "b"}})
 	<-answered
@@ -211,14 +208,10 @@ func TestAWatchThatBeginsAgainIsTold(t *testing.T) {
 		{shards + "?watch=true", 200, 2},
 	} {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, step.url, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		status = step.status
 		res, err := w.RoundTrip(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		res.Body.Close()
 		if told != step.told {
 			t.Errorf("step %d, %s: told %d times, want %d", i, step.url, told, step.told)

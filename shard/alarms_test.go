@@ -28,6 +28,7 @@ import (
 	"github.com/tenure-dev/tenure/shard/internal/engage"
 	"github.com/tenure-dev/tenure/shard/internal/informer"
 	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // timed is a shard that is open, with a source whose objects say in an annotation for what they wait.
@@ -75,9 +76,7 @@ func newTimed(t *testing.T, there ...corev1.ConfigMap) *timed {
 		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return r.events, nil },
 	}}, &corev1.ConfigMap{})
 	synctest.Wait()
-	if err := r.attach(r.e, r.store); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.attach(r.e, r.store))
 	r.e.gate.Open(1)
 	r.backfill(r.e, r.store.All())
 	t.Cleanup(func() {
@@ -323,9 +322,7 @@ func TestAnAtThatWaitsTakesLittleMemory(t *testing.T) {
 	}()
 	defer func() { <-ended }()
 	defer cancel()
-	if err := store.AwaitSync(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, store.AwaitSync(ctx))
 	<-watched // nobody holds the list any more
 	s := &kindSource{keys: ownKey, filter: predicate.And[client.Object](),
 		due: func(o client.Object) time.Time { return at.Due(o.(*cnatv1alpha1.At)) }}

@@ -22,6 +22,8 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/multicluster-runtime/pkg/clusters"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // restored is a home cluster with one Secret, which is away once and then holds an earlier version.
@@ -90,9 +92,7 @@ func fill(t *testing.T, home http.RoundTripper, opts manager.Options) {
 	provider := clusters.New[cluster.Cluster]()
 	m, err := NewManager(&rest.Config{Host: "http://home", Transport: home}, &provider, opts,
 		Config{Replica: "a", Kinds: []Kind{Primary(&corev1.ConfigMap{})}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	c := m.GetLocalManager().GetCache()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)

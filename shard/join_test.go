@@ -22,6 +22,7 @@ import (
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/shard/internal/member"
 	"github.com/tenure-dev/tenure/shard/internal/record"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 func TestAProcessWaitsOutsideAFleetThatItCannotWorkWithAndSaysSoOnce(t *testing.T) {
@@ -43,9 +44,7 @@ func TestAProcessWaitsOutsideAFleetThatItCannotWorkWithAndSaysSoOnce(t *testing.
 		go func() { e.wait(t.Context()); close(joined) }()
 		for range 10 { // it renews
 			time.Sleep(entranceEvery)
-			if err := c.Update(t.Context(), later); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, c.Update(t.Context(), later))
 		}
 		select {
 		case <-joined:
@@ -63,9 +62,7 @@ func TestAProcessWaitsOutsideAFleetThatItCannotWorkWithAndSaysSoOnce(t *testing.
 			!strings.Contains(told.Note, "version 99") {
 			t.Errorf("the event is %+v", told)
 		}
-		if err := c.Delete(t.Context(), later); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, c.Delete(t.Context(), later))
 		time.Sleep(entranceEvery)
 		synctest.Wait()
 		select {
@@ -135,18 +132,14 @@ func recordScheme(t *testing.T) *runtime.Scheme {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, tenurev1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, add(scheme))
 	}
 	return scheme
 }
 
 func TestLeasesNameTheKindsOfAProgramInOneOrder(t *testing.T) {
 	scheme := runtime.NewScheme()
-	if err := clientgoscheme.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, clientgoscheme.AddToScheme(scheme))
 	got, err := kindsOf([]Kind{Owned(&corev1.Pod{}), Primary(&coordinationv1.Lease{}), Copies(&corev1.Pod{})}, scheme)
 	if want := "Lease.coordination.k8s.io,Pod"; got != want || err != nil {
 		t.Errorf("they are %q (%v), want %q", got, err, want)

@@ -23,6 +23,7 @@ import (
 	"github.com/tenure-dev/tenure/shard/internal/engage"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/shard/protocol"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 func TestOnlyAClusterOfWhichSomethingIsHeldKeepsAConnection(t *testing.T) {
@@ -270,9 +271,7 @@ func TestADeadConnectionIsNotTheCluster(t *testing.T) {
 	defer close(over)
 	config := &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
 	via, err := engage.Connect(fakeCluster{config: config})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	c, heard, silent := realCluster{via: via}, &engage.Breaker{}, &engage.Breaker{}
 	req, _ := http.NewRequest(http.MethodGet, "https://a/api/v1/pods/a", nil)
 	if _, err := engage.Unfenced(&fakeServer{code: -1}, silent).RoundTrip(req); err == nil {

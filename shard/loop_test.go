@@ -15,6 +15,7 @@ import (
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 	"github.com/tenure-dev/tenure/shard/internal/driver"
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // A home cluster that was set up anew, without its CRD, answers no list of Shards. The protocol must go on: else it
@@ -42,9 +43,7 @@ func TestTheLoopDoesNotWaitForTheFirstListOfRecords(t *testing.T) {
 	cfg := Config{Replica: "a"}.withDefaults()
 	records, err := newRecordCache(cfg, &rest.Config{Host: home.URL}, recordScheme(t), logr.Discard(),
 		newHomeFailures(logr.Discard()), func() {})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	ended := make(chan struct{})
 	t.Cleanup(func() { <-ended }) // after the test's context has ended
 	go func() { _ = records.Start(t.Context()); close(ended) }()

@@ -29,6 +29,7 @@ import (
 	"github.com/tenure-dev/tenure/shard/internal/engage"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/shard/plan"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 func TestAClusterThatNoShardFencesIsToBeAskedForByName(t *testing.T) {
@@ -36,16 +37,10 @@ func TestAClusterThatNoShardFencesIsToBeAskedForByName(t *testing.T) {
 	m, err := NewManager(&rest.Config{Host: "127.0.0.1:1"}, &provider,
 		manager.Options{Metrics: metricsserver.Options{BindAddress: "0"}},
 		Config{Replica: "a", HomeCluster: "home", Kinds: []Kind{Primary(&corev1.ConfigMap{})}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	west, err := cluster.New(&rest.Config{Host: "127.0.0.1:1"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := provider.Add(t.Context(), "west", west, m); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, provider.Add(t.Context(), "west", west, m))
 	asSeen, held := &engage.Cluster{}, &engage.Cluster{}
 	e := &engagement{remotes: map[keyspace.ClusterName]*view{"west": {virtual: asSeen}}}
 	e.own.virtual = held
@@ -181,9 +176,7 @@ func TestAReplicaWaitsForAHomeClusterThatIsAwayForLong(t *testing.T) {
 			Metrics:    metricsserver.Options{BindAddress: "0"},
 			Controller: config.Controller{CacheSyncTimeout: given},
 		}, Config{Replica: "a", Kinds: []Kind{Primary(&corev1.ConfigMap{})}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		got := m.GetControllerOptions().CacheSyncTimeout
 		if got < least || given != 0 && got != given {
 			t.Errorf("controllers wait %v for their caches, want at least %v; the program said %v", got, least, given)

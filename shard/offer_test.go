@@ -19,6 +19,7 @@ import (
 
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/test/must"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -178,9 +179,7 @@ func pass(d time.Duration) {
 // addCluster adds a cluster to a set, as a provider does.
 func addCluster(ctx context.Context, t *testing.T, to *clusterSet, name keyspace.ClusterName, config rest.Config) {
 	t.Helper()
-	if err := to.add(ctx, name, fakeCluster{config: &config}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, to.add(ctx, name, fakeCluster{config: &config}))
 }
 
 // give has the provider take the last connection back, as they do, and give another.

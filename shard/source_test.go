@@ -38,6 +38,7 @@ import (
 	"github.com/tenure-dev/tenure/shard/internal/engage"
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
 	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // sharing is a manager of these kinds that nobody has started.
@@ -74,9 +75,7 @@ func holding(t *testing.T, kinds ...Kind) (*Manager, *engagement) {
 func TestASourceFeedsOneQueue(t *testing.T) {
 	m := sharing(Primary(&corev1.ConfigMap{}))
 	s := m.For(&corev1.ConfigMap{}, nil)
-	if err := s.Start(t.Context(), testQueue(t)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Start(t.Context(), testQueue(t)))
 	if err := s.Start(t.Context(), testQueue(t)); !tells(err, "make one for each controller") {
 		t.Errorf("the second controller is told: %v", err)
 	}
@@ -160,19 +159,13 @@ func opened(t *testing.T, m *Manager, valid func() bool) *engagement {
 	const core = `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"v1","resources":[{"name":"namespaces","kind":"Namespace"},
 		{"name":"pods","kind":"Pod","namespaced":true},{"name":"configmaps","kind":"ConfigMap","namespaced":true}]}`
 	west, err := cluster.New(&rest.Config{Host: "127.0.0.1:1", Transport: resources(core)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	connection, err := engage.Connect(west)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	id := keyspace.ShardID{Cluster: "west"}
 	e := &engagement{id: id, ctx: t.Context(), gate: engage.NewGate(t.Context(), id, "test", "me", valid)}
 	e.own.virtual, err = engage.Open(connection, e.gate, &engage.Traffic{}, m.node.roster.options("west", false))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return e
 }
 
@@ -180,9 +173,7 @@ func opened(t *testing.T, m *Manager, valid func() bool) *engagement {
 func filled(t *testing.T, e *engagement, objects ...corev1.ConfigMap) *watch.RaceFreeFakeWatcher {
 	t.Helper()
 	store, err := e.cluster().Informer(&corev1.ConfigMap{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	events := watch.NewRaceFreeFake()
 	go store.Run(t.Context(), listed{&toolscache.ListWatch{
 		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
@@ -190,9 +181,7 @@ func filled(t *testing.T, e *engagement, objects ...corev1.ConfigMap) *watch.Rac
 		},
 		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return events, nil },
 	}}, &corev1.ConfigMap{})
-	if err := store.AwaitSync(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, store.AwaitSync(t.Context()))
 	return events
 }
 
@@ -203,9 +192,7 @@ func TestWhatIsDroppedWhileALeaseSeemsToHaveRunOutIsMadeUpFor(t *testing.T) {
 	e := opened(t, m, func() bool { asked.Store(over.Load()); return !over.Load() })
 	m.node.roster.put(e.name(), e)
 	events, q := filled(t, e), testQueue(t)
-	if err := m.For(&corev1.ConfigMap{}, nil).Start(t.Context(), q); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, m.For(&corev1.ConfigMap{}, nil).Start(t.Context(), q))
 	e.gate.Open(1)
 	g := &engager{roster: m.node.roster, put: func(driver.Event) {}, spawn: func(f func()) { f() }}
 	engaged := 0
@@ -306,9 +293,7 @@ func TestWhatReachesIntoOtherClustersIsEnqueuedWhenAnotherNameCountsForOne(t *te
 		m, e := holding(t, c.kinds...)
 		filled(t, e, *waits("one", ""))
 		q := testQueue(t)
-		if err := m.For(&corev1.ConfigMap{}, nil).Start(t.Context(), q); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, m.For(&corev1.ConfigMap{}, nil).Start(t.Context(), q))
 		e.gate.Open(1)
 		known := newClusterSet(logr.Discard(), 0, kubeconfig.Limits{})
 		known.clusters = map[keyspace.ClusterName]*site{"north": {}, "south": {}}
@@ -344,9 +329,7 @@ func TestAnObjectThatTookTheNameOfAnotherIsNew(t *testing.T) {
 	s := m.For(&corev1.ConfigMap{}, nil, predicate.GenerationChangedPredicate{}, predicate.Funcs{
 		DeleteFunc: func(event.DeleteEvent) bool { deleted++; return true },
 	}).(*kindSource)
-	if err := s.Start(t.Context(), q); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Start(t.Context(), q))
 	before, after := waits("one", ""), waits("one", "")
 	before.UID, after.UID = "1", "1"
 	s.updated(e, before, after)
@@ -378,9 +361,7 @@ func TestAnOwnerWithoutANamespaceHasOneKey(t *testing.T) {
 		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "team"}}: "n/team", // which isn't declared
 	} {
 		owned := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "owned"}}
-		if err := controllerutil.SetControllerReference(owner, owned, m.GetLocalManager().GetScheme()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, controllerutil.SetControllerReference(owner, owned, m.GetLocalManager().GetScheme()))
 		s := m.Owns(&corev1.ConfigMap{}, owner).(*kindSource)
 		s.queue = testQueue(t)
 		s.enqueue(e, owned, live)
@@ -396,9 +377,7 @@ func aManager(t *testing.T, cfg Config) *Manager {
 	provider := clusters.New[cluster.Cluster]()
 	m, err := NewManager(&rest.Config{Host: "127.0.0.1:1"}, &provider,
 		manager.Options{Metrics: metricsserver.Options{BindAddress: "0"}}, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	m.Guard(nil)
 	return m
 }
@@ -410,9 +389,7 @@ func TestAnIndexIsForShardsThatHaveTheKind(t *testing.T) {
 	m := sharing(maps, pods)
 	p := &provider{node: m.node}
 	for _, obj := range []client.Object{&corev1.ConfigMap{}, &corev1.Pod{}, &corev1.Secret{}} {
-		if err := p.IndexField(t.Context(), obj, "data", func(client.Object) []string { return nil }); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, p.IndexField(t.Context(), obj, "data", func(client.Object) []string { return nil }))
 	}
 	for cluster, want := range map[keyspace.ClusterName]string{
 		"west": "[*v1.ConfigMap *v1.Pod *v1.Secret]", // Secrets are nobody's, so their cache is made when it is asked for
@@ -459,9 +436,7 @@ func TestASecondIndexOfAFieldIsRefused(t *testing.T) {
 			func(client.Object) []string { return nil })
 	}
 	for _, field := range []string{"data", "name"} {
-		if err := index(field); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, index(field))
 	}
 	if err := index("data"); !tells(err, "there is one already") {
 		t.Errorf("got %v", err)
@@ -477,9 +452,7 @@ func TestAKeyThatAChangeTakesAwayIsEnqueued(t *testing.T) {
 			return p
 		}
 		by := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: owner}}
-		if err := controllerutil.SetControllerReference(by, p, m.GetLocalManager().GetScheme()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, controllerutil.SetControllerReference(by, p, m.GetLocalManager().GetScheme()))
 		return p
 	}
 	for now, want := range map[string]int{"": 1, "b": 2, "a": 1} {
@@ -502,9 +475,7 @@ func TestASweepEndsWithItsChannel(t *testing.T) {
 	gate.Open(1)
 	m.node.roster.put(clusterName(id), &engagement{id: id, gate: gate})
 	when := make(chan struct{})
-	if err := m.Sweep(&corev1.ConfigMap{}, when).Start(t.Context(), testQueue(t)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, m.Sweep(&corev1.ConfigMap{}, when).Start(t.Context(), testQueue(t)))
 	when <- struct{}{}
 	when <- struct{}{}
 	close(when)

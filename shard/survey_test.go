@@ -24,6 +24,7 @@ import (
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/shard/protocol"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 func TestALookTellsWhatIsUnservedAndWhatMovesAndSinceWhen(t *testing.T) {
@@ -31,9 +32,7 @@ func TestALookTellsWhatIsUnservedAndWhatMovesAndSinceWhen(t *testing.T) {
 	now := began.Add(time.Minute)
 	id := func(text string) keyspace.ShardID {
 		id, err := keyspace.ParseShardID(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return id
 	}
 	shard := func(text, assignee, holder string, phase tenurev1alpha1.ShardPhase) tenurev1alpha1.Shard {
@@ -83,9 +82,7 @@ func TestWhatIsUnservedHasNoRecordOrNoHolderInAClusterThatIsKnown(t *testing.T) 
 	var objects []client.Object
 	for _, id := range []string{"west/0", "gone/0"} {
 		id, err := keyspace.ParseShardID(id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		spec := tenurev1alpha1.ShardSpec{Cluster: string(id.Cluster), Generation: 1, Prefix: id.Prefix.String()}
 		layout := tenurev1alpha1.ShardSpec{Cluster: string(id.Cluster), Generation: 1,
 			Layout: &tenurev1alpha1.ShardLayout{Generation: 1, Prefixes: []string{"0", "1"}}}

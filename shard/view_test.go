@@ -19,6 +19,7 @@ import (
 	"github.com/tenure-dev/tenure/shard/internal/memory"
 	"github.com/tenure-dev/tenure/shard/internal/turnstile"
 	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // The servers of many clusters change at once, and one of the new ones never answers a list.
@@ -56,9 +57,7 @@ func throng(t *testing.T) (o opening, west *offering, leave func()) {
 	gate := engage.NewGate(t.Context(), keyspace.ShardID{Cluster: "west"}, "agent", "a-1", func() bool { return true })
 	short := memory.NewRoom(func() memory.Use { return memory.Use{Bytes: 95, Limit: 100} }, logr.Discard())
 	leave, err := short.Enter(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return opening{gate: gate, log: logr.Discard(), failures: budget.OnceAMinute(), room: short,
 		spawn: func(f func()) { go f() },
 		find:  func() (realCluster, *engage.Traffic) { return west.get("west") }}, west, leave

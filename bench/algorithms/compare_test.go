@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // ticking is a clock that goes on by a millisecond each time it is read.
@@ -29,9 +31,7 @@ func small() Config {
 
 func TestATableHasARowForEachAlgorithmAndSize(t *testing.T) {
 	table, err := Run(t.Context(), small())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if got, want := len(table.Rows), 2*2*len(All()); got != want {
 		t.Fatalf("%d rows, want %d", got, want)
 	}
@@ -59,13 +59,9 @@ func TestATableIsTheSameEachTimeButForItsTimings(t *testing.T) {
 			config := small()
 			config.Names = names
 			table, err := Run(t.Context(), config)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			text, err := json.Marshal(table)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			encoded[i] = string(text)
 		}
 		if diff := cmp.Diff(encoded[0], encoded[1]); diff != "" {
@@ -79,13 +75,9 @@ func TestATableIsTheSameEachTimeButForItsTimings(t *testing.T) {
 
 func TestTheTextShowsEveryRow(t *testing.T) {
 	table, err := Run(t.Context(), small())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var text strings.Builder
-	if err := table.WriteText(&text); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, table.WriteText(&text))
 	blocks := strings.Split(strings.TrimSpace(text.String()), "\n\n")
 	if len(blocks) != 4 {
 		t.Fatalf("%d blocks, want one for each size:\n%s", len(blocks), text.String())
@@ -112,9 +104,7 @@ func (brokenPipe) Write([]byte) (int, error) { return 0, errors.New("broken pipe
 
 func TestWritingTextReportsAFailedWrite(t *testing.T) {
 	table, err := Run(t.Context(), small())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if err := table.WriteText(brokenPipe{}); err == nil || !strings.Contains(err.Error(), "broken pipe") {
 		t.Errorf("writing to a broken pipe: %v", err)
 	}

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 const text = `{"kind":"Event","level":"RequestResponse","stage":"ResponseComplete","requestURI":"/x?dryRun=","verb":"patch",` +
@@ -70,9 +72,7 @@ func TestALogWithoutEventsIsNotOneInWhichNothingHappened(t *testing.T) {
 		"one, not ours":           {text + "\n", 1, 0, false},
 		"one of ours was refused": {text + "\n" + refused.Replace(text) + "\n", 2, 1, false},
 	} {
-		if err := os.WriteFile(path, []byte(c.log), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(path, []byte(c.log), 0o600))
 		kept, err := All(path, func(*Event) bool { return true })
 		writes, refusedErr := Refused(dir)
 		if len(kept) != c.kept || len(writes) != c.refused || (err != nil) != c.fails || (refusedErr != nil) != c.fails {
@@ -103,18 +103,12 @@ func TestLogsAreReadFromTheOldestToTheNewest(t *testing.T) {
 	dir := t.TempDir()
 	want := []string{"audit-2026-01-01T00-00-00.000.log.gz", "audit-2026-01-02T00-00-00.000.log", "audit.log",
 		"b/audit.log.2", "b/audit.log.1", "b/audit.log"}
-	if err := os.Mkdir(filepath.Join(dir, "b"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Mkdir(filepath.Join(dir, "b"), 0o700))
 	for _, name := range want {
-		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
 	}
 	logs, err := Logs(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var got []string
 	for _, l := range logs {
 		got = append(got, strings.TrimPrefix(l.Path, dir+"/"))

@@ -8,6 +8,7 @@ import (
 	"github.com/tenure-dev/tenure/bench/report"
 	"github.com/tenure-dev/tenure/bench/scenario"
 	"github.com/tenure-dev/tenure/bench/stats"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 func within(value, low, high float64) stats.Ratio {
@@ -60,9 +61,7 @@ func TestAThresholdHoldsOnlyOfAFigureThatIsThereAndWithinItsBoundsWithAllOfItsIn
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			verdicts, err := Check(measured(), []scenario.Threshold{c.threshold}, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			got := "left out"
 			if len(verdicts) == 1 {
 				got = map[bool]string{true: "ok", false: "fail"}[verdicts[0].OK]
@@ -112,9 +111,7 @@ func TestTheListOfKnownMissesIsExact(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			verdicts, err := Check(measured(), []scenario.Threshold{c.threshold}, c.known)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			v := verdicts[0]
 			if v.Word() != c.word || v.OK != (c.word != "FAIL") || !strings.Contains(v.Text(), c.note) {
 				t.Errorf("got %q, want %s and %q", v.Text(), c.word, c.note)
@@ -162,13 +159,9 @@ func TestKnownMissesAreThoseOfAScenarioAsItComes(t *testing.T) {
 		"alone":             {[]string{"compare=[]"}, false},
 	} {
 		s, err := scenario.Read("at-burst", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		ran, err := scenario.Read("at-burst", c.settings)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if got := asItComes(s, ran); got != c.want {
 			t.Errorf("%s: got %v, want %v", name, got, c.want)
 		}
@@ -179,9 +172,7 @@ func TestEverySizeOfAScenarioHasAThresholdOfItsOwnForWhatItMeasures(t *testing.T
 	for _, name := range scenario.Names() {
 		for _, size := range []string{"small", "full"} {
 			s, err := scenario.Read(name, []string{"size=" + size})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if !slices.ContainsFunc(s.Thresholds, func(t scenario.Threshold) bool {
 				return t.For(size) && (!isCounted(t.Figure) || strings.HasSuffix(t.Figure, ".max"))
 			}) {

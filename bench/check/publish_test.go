@@ -8,6 +8,7 @@ import (
 	"github.com/tenure-dev/tenure/bench/report"
 	"github.com/tenure-dev/tenure/bench/scenario"
 	"github.com/tenure-dev/tenure/bench/stats"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // publishable is a run of a scenario of its own, with nothing against it.
@@ -108,9 +109,7 @@ func TestFiguresArePublishedOfAWitnessedRunOnAQuietMachineWithTheirIntervals(t *
 				}
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			for _, want := range []string{
 				"intro", "old\n", "kept", "commit 0123456789,", "2 × a processor", "2027-01-15",
 				"`bench run own.yaml --set size=small`",

@@ -6,6 +6,7 @@ import (
 
 	"github.com/tenure-dev/tenure/bench/report"
 	"github.com/tenure-dev/tenure/bench/stats"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 func reportOf(rates ...float64) *report.Report {
@@ -29,9 +30,7 @@ func TestARatioIsOfBOverAAndSaysOnlyWhatItsIntervalAllows(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			got, err := Compare(c.a, c.b)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if verdict := got.Rows[0].Verdict(); verdict != c.want {
 				t.Errorf("got %s, want %s: %+v", verdict, c.want, got.Rows[0])
 			}
@@ -61,9 +60,7 @@ func TestWhatStandsAgainstAComparisonIsSaid(t *testing.T) {
 	b := reportOf(1, 2, 3)
 	b.Valid, b.Config.Fleet.Replicas, b.Environment.CPUs = false, 7, 64
 	c, err := Compare(reportOf(1, 2, 3), b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	all := strings.Join(c.Notices, "\n")
 	for _, want := range []string{"B is not valid", "fleets or loads differ", "different machines", "in turns"} {
 		if !strings.Contains(all, want) {
@@ -95,9 +92,7 @@ func TestSeveralRunsAreOnePool(t *testing.T) {
 		runs[i].Results.Noises = map[string]report.Noisy{"silent": {OwnSettled: &settled}}
 	}
 	pooled, err := Pool(runs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	got := pooled.Ratios["reconciles_per_s/traced"]
 	if len(pooled.Ratios) != 1 || got.Rounds != 16 || got.Runs != 4 || got.Value < 1.249 ||
 		got.Value > 1.251 || got.Low == nil {

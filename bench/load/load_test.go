@@ -24,6 +24,7 @@ import (
 	"github.com/tenure-dev/tenure/bench/load/feed"
 	"github.com/tenure-dev/tenure/bench/scenario"
 	"github.com/tenure-dev/tenure/pkg/at"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 func rng() *rand.Rand { return rand.New(rand.NewPCG(1, 2)) }
@@ -110,9 +111,7 @@ func (s *server) asked() []string {
 func (s *server) cluster(t *testing.T, name string) *Cluster {
 	t.Helper()
 	c, err := NewCluster(name, &rest.Config{Host: s.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return c
 }
 
@@ -167,9 +166,7 @@ func TestAClosedLoadWaitsForTheEndOfWhatIsUnderWay(t *testing.T) {
 		<-g.Window
 		ended++
 	}
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, <-done)
 	if most != window {
 		t.Errorf("at most %d were under way, want %d", most, window)
 	}
@@ -185,9 +182,7 @@ func TestAStallingServerMakesTheGeneratorLateAndDoesNotMoveTheIntendedTimes(t *t
 	s.delay = 100 * time.Millisecond
 	start := g.Begin(20)
 	o, err := g.Run(t.Context(), start, Offsets(g.Load, rng()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if len(n.sent) != 20 || len(n.expected) != 20 || o.Arrivals != 20 {
 		t.Fatalf("%d sent, %d expected, %d in the outcome; want 20", len(n.sent), len(n.expected), o.Arrivals)
 	}
@@ -218,9 +213,7 @@ func TestALoadIsSpreadOverTheClustersUnderSequentialNames(t *testing.T) {
 		Metadata struct{ Name string }
 		Spec     struct{ Schedule time.Time }
 	}
-	if err := json.Unmarshal([]byte(east.bodies[0]), &body); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal([]byte(east.bodies[0]), &body))
 	if !strings.HasPrefix(body.Metadata.Name, "at-00000") || time.Since(body.Spec.Schedule).Abs() > time.Minute {
 		t.Errorf("body %+v", body)
 	}
@@ -239,9 +232,7 @@ func TestAtsOfAVirtualClusterAreKnownByWhatTheLoadCallsThem(t *testing.T) {
 		_, below, _ := strings.Cut(request, "/namespaces/")
 		namespace, _, _ := strings.Cut(below, "/")
 		var body struct{ Metadata struct{ Name string } }
-		if err := json.Unmarshal([]byte(host.bodies[i]), &body); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, json.Unmarshal([]byte(host.bodies[i]), &body))
 		if want := []string{"c1-0-default", "c1-1-default", "ns"}[i]; namespace != want {
 			t.Errorf("%s, want namespace %s", request, want)
 		}
@@ -256,9 +247,7 @@ func TestWhatWasPreloadedIsChangedInTurnsAtItsRate(t *testing.T) {
 	var n notes
 	l := scenario.Load{Preload: 3, Changes: 50, Duration: scenario.Duration(200 * time.Millisecond), Clients: 1}
 	g := n.generator(l, west.cluster(t, "west"), east.cluster(t, "east"))
-	if err := g.Preload(t.Context(), true); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, g.Preload(t.Context(), true))
 	const at = "/apis/cnat.programming-kubernetes.info/v1alpha1/namespaces/ns/ats/at-000000"
 	create, change := "POST "+strings.TrimSuffix(at, "/at-000000"), "PATCH "+at
 	end := func(i string) []string { return []string{create, change + i, change + i + "/status"} }
@@ -270,9 +259,7 @@ func TestWhatWasPreloadedIsChangedInTurnsAtItsRate(t *testing.T) {
 	}
 	start := time.Now()
 	o, err := g.Change(t.Context(), start)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if took := o.End.Sub(start); o.Arrivals != 10 || took < 180*time.Millisecond {
 		t.Errorf("%d changes in %v, want 10 in 180 ms or more", o.Arrivals, took)
 	}
@@ -293,9 +280,7 @@ func TestAtsThatAreDueTogetherAreAllThereBefore(t *testing.T) {
 	_, n, g := ofOne(t, scenario.Load{Arrivals: scenario.Burst, Count: 20, Due: scenario.DueTogether, Clients: 8})
 	start := g.Begin(1000) // 4 s ahead at least: a busy machine has made all by then
 	o, err := g.Run(t.Context(), start, Offsets(g.Load, rng()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if start.Nanosecond() != 0 || !o.Start.Equal(start) || time.Now().Before(start) {
 		t.Errorf("start %v, outcome's %v, now %v", start, o.Start, time.Now())
 	}
@@ -365,9 +350,7 @@ func TestAFeedTakesABrokenWatchUpWhereItWas(t *testing.T) {
 	}))
 	defer s.Close()
 	c, err := feed.NewClient(&rest.Config{Host: s.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var names []string
 	err = c.Follow(t.Context(), feed.Ats, "5", func(e feed.Event) {
 		names = append(names, e.Object.Metadata.Name+" "+e.Object.Status.Phase)
@@ -405,9 +388,7 @@ func TestAFeedEndsWithItsContextWithoutAnError(t *testing.T) {
 	}))
 	defer s.Close()
 	c, err := feed.NewClient(&rest.Config{Host: s.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	if err := c.Follow(ctx, feed.Pods, "1", func(feed.Event) {}); err != nil {
@@ -417,9 +398,7 @@ func TestAFeedEndsWithItsContextWithoutAnError(t *testing.T) {
 
 func TestTheFloorsPodHasTheReconcilersDefaults(t *testing.T) {
 	data, err := json.Marshal(podOf("a", "0b6c2b0c-8b7e-4b7e-9d3c-7a9d1b1f2c3d", "a-0b6c2b0c", "00"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var pod corev1.Pod
 	strict := json.NewDecoder(bytes.NewReader(data))
 	strict.DisallowUnknownFields()

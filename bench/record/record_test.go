@@ -13,6 +13,7 @@ import (
 	"github.com/tenure-dev/tenure/bench/load"
 	"github.com/tenure-dev/tenure/bench/load/feed"
 	"github.com/tenure-dev/tenure/bench/machine"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 var t0 = time.Unix(1000, 0)
@@ -137,16 +138,12 @@ func TestATimelineTellsWhoHeldWhatWhen(t *testing.T) {
 
 func TestAProcessIsReadWhileItWorks(t *testing.T) {
 	before, err := UseOf(os.Getpid())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	// Less than what /proc counts in, and by the processor's time: on a busy machine the clock says nothing.
 	for began := machine.ProcessorTime(); machine.ProcessorTime()-began < 3*time.Millisecond; {
 	}
 	after, err := UseOf(os.Getpid())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	all := machine.ProcessorTime()
 	if spent := after.CPU - before.CPU; spent < time.Millisecond || after.CPU > all+time.Second ||
 		after.CPU < all-time.Second {
@@ -172,13 +169,9 @@ func TestCallsAreCountedByUserAndOutcome(t *testing.T) {
 		line("bench", "patch", "pods", "status", 200) + line("us", "watch", "ats", "", 200) +
 		strings.Replace(line("us", "watch", "ats", "", 200), "ResponseComplete", "ResponseStarted", 1)
 	file := filepath.Join(t.TempDir(), "audit.log")
-	if err := os.WriteFile(file, []byte(log), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, []byte(log), 0o600))
 	calls, err := CallsIn(file, "us")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	want := Calls{
 		ByVerb:   map[string]int{"update ats/status": 1, "create pods": 1, "update leases": 1, "watch ats": 1},
 		AtWrites: 2, Conflicts: 1, Created: 1,

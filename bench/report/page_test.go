@@ -9,6 +9,7 @@ import (
 
 	"github.com/tenure-dev/tenure/bench/record"
 	"github.com/tenure-dev/tenure/bench/stats"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // hardly is a report of a run that measured next to nothing.
@@ -53,9 +54,7 @@ func TestAPageNeedsNothingElseAndShowsNoMishap(t *testing.T) {
 	for name, r := range map[string]*Report{"every field": full(t), "hardly any": hardly(), "a sweep": swept()} {
 		t.Run(name, func(t *testing.T) {
 			var b strings.Builder
-			if err := HTML(&b, r); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, HTML(&b, r))
 			page := b.String()
 			for _, bad := range []string{"NaN", "Inf", "%!", "0x", "<nil>", "<script", "ZgotmplZ", "http://", "https://"} {
 				if strings.Contains(page, bad) {
@@ -78,9 +77,7 @@ func TestAPageSaysWhatMattersFirst(t *testing.T) {
 	r.Reasons = []string{"the generator fell <behind>"}
 	r.Results.Converge = quantiles(100)
 	var b strings.Builder
-	if err := HTML(&b, r); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, HTML(&b, r))
 	page := b.String()
 	invalid, reason, curves := strings.Index(page, "INVALID"), strings.Index(page, "fell &lt;behind&gt;"),
 		strings.Index(page, "<h2>Curves")
@@ -143,9 +140,7 @@ func TestATourLeadsToItsPagesAndSaysWhatFailed(t *testing.T) {
 	sound.Valid, invalid.Reasons = true, []string{"the generator was late"}
 	err := Tour(&b, []Stop{{"How fast?", r, "at-burst.html"}, {"How far?", sound, "scale-out.html"},
 		{"How long?", invalid, "crash.html"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, want := range []string{"How fast?", `href="at-burst.html"`, `href="scale-out.html"`,
 		"✗ results.lost is missing", "✓ all that had to hold holds"} {
 		if !strings.Contains(b.String(), want) {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/santhosh-tekuri/jsonschema/v5"
+
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 //go:embed schema.json
@@ -16,22 +18,16 @@ var schemaText []byte
 func loadSchema(t *testing.T) *jsonschema.Schema {
 	t.Helper()
 	s, err := jsonschema.CompileString("schema.json", string(schemaText))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return s
 }
 
 func document(t *testing.T, r *Report) any {
 	t.Helper()
 	data, err := json.Marshal(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var doc any
-	if err := json.Unmarshal(data, &doc); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal(data, &doc))
 	return doc
 }
 

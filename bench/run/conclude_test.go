@@ -19,6 +19,7 @@ import (
 	"github.com/tenure-dev/tenure/bench/witness"
 	"github.com/tenure-dev/tenure/shard/protocol"
 	"github.com/tenure-dev/tenure/test/lab"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 func quantiles(each time.Duration, n int) *stats.Quantiles {
@@ -141,9 +142,7 @@ func TestARunWhoseGeneratorFellBehindIsNotValid(t *testing.T) {
 func TestAViolationMakesEveryScenarioInvalidAndNoneDoesNot(t *testing.T) {
 	for _, name := range scenario.Names() {
 		s, err := scenario.Read(name, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for violations, want := range map[int]string{0: "",
 			2: "tenure: the witness found 2 violations in the audit logs: I2 falling-epoch"} {
 			r := &runner{scenario: s, report: &report.Report{}}
@@ -296,9 +295,7 @@ func TestAReplicaThatAnswersAgainMissedNothing(t *testing.T) {
 	f := &fleet{as: ours, processes: []*process{p}}
 	page := func(reconciles int) lab.Metrics {
 		m, err := lab.ParseMetrics(strings.NewReader(fmt.Sprintf("# TYPE reconciles counter\nreconciles %d\n", reconciles)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return m
 	}
 	silent := errors.New("it doesn't answer")

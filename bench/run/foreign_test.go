@@ -19,6 +19,7 @@ import (
 	"github.com/tenure-dev/tenure/bench/scenario"
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/labtest"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 func TestARunInClustersOfOthersLeavesNothingBehind(t *testing.T) {
@@ -38,9 +39,7 @@ func TestARunInClustersOfOthersLeavesNothingBehind(t *testing.T) {
 	}
 	for cluster := range o.Kubeconfigs {
 		list := &corev1.NamespaceList{}
-		if err := f.Client(cluster).List(t.Context(), list); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, f.Client(cluster).List(t.Context(), list))
 		for _, n := range list.Items {
 			ours := strings.HasPrefix(n.Name, "tenure-bench-") || n.Name == firstRound || n.Name == "warm-up"
 			if ours && n.DeletionTimestamp == nil { // no controller manager finishes the deletion here
@@ -64,12 +63,8 @@ func TestANamespaceThatWasThereStaysThere(t *testing.T) {
 	if err := s.addNamespace(t.Context(), "west", "preload"); err == nil {
 		t.Error("a namespace that is there counts as made")
 	}
-	if err := s.addNamespace(t.Context(), "west", "round-001"); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.clean(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.addNamespace(t.Context(), "west", "round-001"))
+	must.Succeed(t, s.clean())
 	left := &corev1.NamespaceList{}
 	if err := west.List(t.Context(), left); err != nil || len(left.Items) != 1 || left.Items[0].Name != "preload" {
 		t.Errorf("%v are left, %v", left.Items, err)
@@ -78,13 +73,9 @@ func TestANamespaceThatWasThereStaysThere(t *testing.T) {
 
 func TestAFolderThatHoldsSomethingIsNoFolderForARun(t *testing.T) {
 	s, err := scenario.Read("at-burst", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "r1.log"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(filepath.Join(dir, "r1.log"), nil, 0o600))
 	if _, err := Run(t.Context(), s, Options{Dir: dir}); err == nil || !strings.Contains(err.Error(), "not empty") {
 		t.Error(err)
 	}
@@ -117,9 +108,7 @@ func TestWhatClustersOfOthersCannotDoIsRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, err := scenario.Read(c.scenario, c.set)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			got, err := Options{Kubeconfigs: c.kubeconfigs}.uses(s)
 			if c.want == "" && (err != nil || len(c.kubeconfigs) > 0 && got.Fleet.Clusters != 1) {
 				t.Errorf("got %d clusters, %v; want 1", got.Fleet.Clusters, err)
@@ -135,18 +124,14 @@ func TestAnotherBuildIsMeasuredWithItsHooks(t *testing.T) {
 	dir := t.TempDir()
 	tenure := filepath.Join(dir, "tenure")
 	for _, file := range []string{tenure, tenure + "-lab"} {
-		if err := os.WriteFile(file, nil, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(file, nil, 0o755))
 	}
 	for _, want := range []string{tenure + "-lab", tenure} { // without the other there is but one
 		o := Options{Tenure: tenure, ControlPlane: "x"}
 		if err := o.Locate(); err != nil || o.Hooked != want {
 			t.Errorf("got %s, %v, want %s", o.Hooked, err, want)
 		}
-		if err := os.RemoveAll(tenure + "-lab"); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.RemoveAll(tenure+"-lab"))
 	}
 }
 
@@ -154,9 +139,7 @@ func TestAnotherBuildIsMeasuredWithItsHooks(t *testing.T) {
 func TestTheLogsOfARunThatFailedStay(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	s, err := scenario.Read("at-burst", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	_, err = Run(t.Context(), s, Options{ControlPlane: "/bin/false", Tenure: "/bin/true", Progress: io.Discard})
 	if err == nil {
 		t.Fatal("a run without servers is no error")

@@ -14,6 +14,7 @@ import (
 	"github.com/tenure-dev/tenure/bench/scenario"
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/localplane"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // options builds the programs, so that what is tested is what the sources say.
@@ -60,15 +61,11 @@ thresholds:
 func carryOut(t *testing.T, o Options, text string, settings ...string) *report.Report {
 	t.Helper()
 	s, err := scenario.Parse([]byte(text), settings)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	r, err := Run(ctx, s, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return r
 }
 
@@ -78,9 +75,7 @@ func TestARunOfEverythingAsSmallAsCanBe(t *testing.T) {
 		t.Errorf("not valid: %v", r.Reasons)
 	}
 	verdicts, err := check.Check(r, r.Config.Thresholds, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, v := range verdicts {
 		if !v.OK {
 			t.Error(v.Text())
@@ -120,9 +115,7 @@ func TestARunOfEverythingAsSmallAsCanBe(t *testing.T) {
 		t.Errorf("throughput over the floor's: %v", ratio)
 	}
 	page, err := os.Create(filepath.Join(t.TempDir(), "page.html"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer page.Close()
 	if err := report.HTML(page, r); err != nil {
 		t.Error(err)

@@ -9,15 +9,15 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 func newFile(t *testing.T) (*File, string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "samples")
 	f, err := Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return f, path
 }
 
@@ -32,13 +32,9 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 	for _, s := range want {
 		f.Add(s)
 	}
-	if err := f.Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, f.Err())
 	got, err := ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("samples (-want +got):\n%s", diff)
 	}
@@ -49,9 +45,7 @@ func TestARecordCutShortByAKillIsLeftOut(t *testing.T) {
 	f.Add(Sample{Key: 1, Ready: time.Unix(0, 1), Start: time.Unix(0, 1), End: time.Unix(0, 1)})
 	f.Add(Sample{Key: 2, Ready: time.Unix(0, 1), Start: time.Unix(0, 1), End: time.Unix(0, 1)})
 	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	got, err := Read(bytes.NewReader(content[:len(content)-1]))
 	if err != nil || len(got) != 1 || got[0].Key != 1 {
 		t.Errorf("got %v, %v; want the first sample", got, err)

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 func TestEveryScenarioThatComesWithTheProgramIsValidInEverySize(t *testing.T) {
@@ -52,9 +54,7 @@ func TestSettingsWinOverTheProfileAndTheProfileOverTheFile(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			s, err := Parse([]byte(minimal), c.settings)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if s.Load.Count != c.want {
 				t.Errorf("count %d, want %d", s.Load.Count, c.want)
 			}
@@ -162,17 +162,11 @@ func TestWhatCanNotBeIsRefusedWithTheFieldNamed(t *testing.T) {
 
 func TestAScenarioIsWrittenAsItIsRead(t *testing.T) {
 	s, err := Read("crash", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	data, err := json.Marshal(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var again Scenario
-	if err := json.Unmarshal(data, &again); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal(data, &again))
 	if diff := cmp.Diff(s, again); diff != "" {
 		t.Errorf("(-written +read):\n%s", diff)
 	}

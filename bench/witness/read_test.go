@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tenure-dev/tenure/bench/audit"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 func base(v uint64) string {
@@ -74,12 +75,8 @@ func logs(t *testing.T, files map[string]string) string {
 	dir := t.TempDir()
 	for name, text := range files {
 		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		must.Succeed(t, os.WriteFile(path, []byte(text), 0o644))
 	}
 	return dir
 }
@@ -91,9 +88,7 @@ func zipped(t *testing.T, text string) string {
 	if _, err := z.Write([]byte(text)); err != nil {
 		t.Fatal(err)
 	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, z.Close())
 	return b.String()
 }
 
@@ -119,9 +114,7 @@ func TestReadSeesWhatJudgeSees(t *testing.T) {
 			}
 		}
 		r, err := Read(logs(t, files), Options{Rules: few})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		want := judged(m)
 		if diff := cmp.Diff(want.Counts, r.Counts); diff != "" {
 			t.Errorf("log %d: counts (-judged +read):\n%s", i, diff)
@@ -158,9 +151,7 @@ func TestOneLogOfSeveralClustersIsReadAsTheLogOfEach(t *testing.T) {
 		}
 		return server
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if diff := cmp.Diff(want.Counts, r.Counts); diff != "" {
 		t.Errorf("counts (-judged +read):\n%s", diff)
 	}
@@ -199,9 +190,7 @@ func TestAVirtualClusterMayBeSilent(t *testing.T) {
 				Rules:   Rules{Unwitnessed: "nothing of ours is in it"},
 				Cluster: func(_, namespace string) string { return namespace[:1] },
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if diff := cmp.Diff(tt.want, broken(r)); diff != "" {
 				t.Errorf("(-want +got):\n%s\n%v", diff, r.Err())
 			}
@@ -285,9 +274,7 @@ func TestTextFitsAScreenAndShowsTheLines(t *testing.T) {
 	}
 	r := judged(m)
 	var b strings.Builder
-	if err := r.Text(&b); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.Text(&b))
 	if n := strings.Count(b.String(), "\n"); n > 50 {
 		t.Errorf("%d lines are more than a screen:\n%s", n, b.String())
 	}
@@ -313,9 +300,7 @@ func TestAClusterOfWhichThereIsNoLogIsMissing(t *testing.T) {
 	missing := func() (found []string) {
 		t.Helper()
 		r, err := Read(logs(t, files), Options{Rules: rules, Complete: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for _, v := range r.Violations {
 			if v.Kind == MissingFile {
 				found = append(found, v.Detail)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/tenure-dev/tenure/bench/witness"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 const auditLine = `{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata","stage":"ResponseComplete","verb":"patch",` +
@@ -22,12 +23,8 @@ func line(epoch, second string) string {
 func logDir(t *testing.T, text string) string {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.Mkdir(filepath.Join(dir, "west"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "west", "audit.log"), []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Mkdir(filepath.Join(dir, "west"), 0o755))
+	must.Succeed(t, os.WriteFile(filepath.Join(dir, "west", "audit.log"), []byte(text), 0o644))
 	return dir
 }
 
@@ -36,9 +33,7 @@ func TestBenchExitsAndSaysWhy(t *testing.T) {
 	fallen := logDir(t, line("2", "1")+line("1", "2"))
 	garbage := logDir(t, "garbage\n")
 	other := filepath.Join(t.TempDir(), "other.json")
-	if err := os.WriteFile(other, []byte(`{"schema":"x"}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(other, []byte(`{"schema":"x"}`), 0o600))
 	waived := []string{"--unwitnessed", "a few lines", "--waive", "no-body=level Metadata"}
 	tests := []struct {
 		name           string
@@ -109,13 +104,9 @@ func TestTheJSONReportSaysWhatTheTextSays(t *testing.T) {
 		t.Fatalf("exit code %d: %s", code, stderr.String())
 	}
 	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var r witness.Report
-	if err := json.Unmarshal(data, &r); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal(data, &r))
 	if r.Schema != witness.Schema || r.OK || r.Counts[witness.FallingEpoch] != 1 || r.Violations[0].Second.Line != 2 {
 		t.Errorf("report: %s", data)
 	}
@@ -131,9 +122,7 @@ func TestAListOfAtsIsReadInBothForms(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "ats.json")
-			if err := os.WriteFile(file, []byte(tt.text), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, os.WriteFile(file, []byte(tt.text), 0o644))
 			dir := logDir(t, line("1", "1")+line("2", "9"))
 			var stdout, stderr strings.Builder
 			if code := run([]string{"witness", dir, "--ats", tt.cluster + file}, &stdout, &stderr); code != exitFindings {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tenure-dev/tenure/bench/report"
 	"github.com/tenure-dev/tenure/bench/stats"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // writeReport makes a valid report of at-burst with a number of lost Ats.
@@ -30,13 +31,9 @@ func writeReport(t *testing.T, lost int) string {
 func write(t *testing.T, r report.Report) string {
 	t.Helper()
 	data, err := json.Marshal(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	path := filepath.Join(t.TempDir(), "report.json")
-	if err := os.WriteFile(path, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(path, data, 0o600))
 	return path
 }
 
@@ -64,9 +61,7 @@ func TestCheckTellsByItsExitCodeWhetherAllThresholdsHold(t *testing.T) {
 
 func TestWhatCanNotBePublishedIsAFindingAndLeavesTheResultsAlone(t *testing.T) {
 	results := filepath.Join(t.TempDir(), "RESULTS.md")
-	if err := os.WriteFile(results, []byte("# Results\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(results, []byte("# Results\n"), 0o600))
 	var out, errs strings.Builder
 	if code := run([]string{"publish", writeReport(t, 0), "--into", results}, &out, &errs); code != exitFindings {
 		t.Errorf("exit code %d: %s", code, errs.String())

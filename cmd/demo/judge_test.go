@@ -16,6 +16,7 @@ import (
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/shard/protocol"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 var due = time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -213,9 +214,7 @@ func TestWatchModeIsTheServersOnlyIfNothingArrivedInVain(t *testing.T) {
 func TestResultHasTheNamesThatOthersReadItBy(t *testing.T) {
 	o := perfect()
 	got, err := json.Marshal(newResult(o, judge(o)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	want := `{"ok":true,"ats":6,"done":6,"pods":6,"duplicate_pods":0,"early":0,"max_lateness_ms":10,"replicas":2,"shards":6,` +
 		`"handoffs":[{"shard":"west/1","kind":"Crash","from":"r2-b","to":"r3-c","epoch":2,"gapMs":4500},` +
 		`{"shard":"east/1","kind":"Planned","from":"r1-a","to":"r3-c","epoch":3,"gapMs":12}],` +

@@ -11,6 +11,7 @@ import (
 	"github.com/tenure-dev/tenure/pkg/replication"
 	"github.com/tenure-dev/tenure/pkg/telemetry/jaeger"
 	"github.com/tenure-dev/tenure/shard/protocol"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 func TestRepairIsTheReplicasNextWriteOfTheSameCopy(t *testing.T) {
@@ -31,9 +32,7 @@ func TestRepairIsTheReplicasNextWriteOfTheSameCopy(t *testing.T) {
 		line("us", "patch", "", "app-01", "09.000", "200") +
 		line(adminUser, "update", "scale", "app-03", "03.000", "200")
 	facts, err := readAudit(auditFile(t, log), "us")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if got := facts.repaired("delete", "app-01"); got == nil || *got != 40*time.Millisecond {
 		t.Errorf("deleted copy repaired after %v, want 40ms", got)
 	}

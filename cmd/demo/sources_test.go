@@ -14,6 +14,7 @@ import (
 	"github.com/tenure-dev/tenure/bench/audit"
 	"github.com/tenure-dev/tenure/shard/protocol"
 	"github.com/tenure-dev/tenure/test/lab"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 func TestFiguresAreThoseOfOurControllers(t *testing.T) {
@@ -74,9 +75,7 @@ func auditLine(user, verb, group, resource, name, uri string, code int) string {
 func auditFile(t *testing.T, log string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "audit.log")
-	if err := os.WriteFile(file, []byte(log), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, []byte(log), 0o600))
 	return file
 }
 
@@ -91,9 +90,7 @@ func TestAuditLogTellsOfPodsAndSelectors(t *testing.T) {
 		auditLine("us", "list", audit.AtGroup, "ats", "", "/apis/x/v1/ats", 200) +
 		auditLine("others", "list", audit.AtGroup, "ats", "", "/apis/x/v1/ats", 200)
 	got, err := readAudit(auditFile(t, log), "us")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	at := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 	want := auditFacts{
 		podCreates: map[[2]string]request{{"shop", "job-1"}: {at.Add(100 * time.Millisecond),

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 func TestABadQuestionIsOneClearLineAndExitCodeTwo(t *testing.T) {
@@ -97,7 +99,7 @@ contexts: [{name: here, context: {cluster: c, user: u}}, {name: nowhere, context
 		{rest, "here", "https://127.0.0.1:2", ""},
 		{rest + "current-context: here", "", "https://127.0.0.1:2", ""},
 	} {
-		must(t, os.WriteFile(path, []byte(c.text), 0o600))
+		must.Succeed(t, os.WriteFile(path, []byte(c.text), 0o600))
 		config, err := connection(path, c.context)
 		switch {
 		case c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err)):
@@ -130,7 +132,7 @@ func asked(t *testing.T, env map[string]string, args ...string) (q *question, ob
 			return nil
 		}))
 	root.SetArgs(append([]string{"ask"}, args...))
-	must(t, root.ExecuteContext(t.Context()))
+	must.Succeed(t, root.ExecuteContext(t.Context()))
 	return q, object, cluster
 }
 
@@ -167,7 +169,7 @@ func TestEachQuestionHasHelp(t *testing.T) {
 // kubectl would take the cluster that it runs in.
 func TestAKubeconfigVariableThatLeadsNowhereIsNamed(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "empty.yaml")
-	must(t, os.WriteFile(empty, []byte("apiVersion: v1\nkind: Config\n"), 0o600))
+	must.Succeed(t, os.WriteFile(empty, []byte("apiVersion: v1\nkind: Config\n"), 0o600))
 	t.Setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
 	t.Setenv("KUBERNETES_SERVICE_PORT", "1")
 	for _, path := range []string{"/no/such/file", empty} {

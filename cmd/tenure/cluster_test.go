@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // kubeconfigOf writes a kubeconfig that leads to a server.
@@ -15,14 +17,14 @@ func kubeconfigOf(t *testing.T, server string) (path string) {
 	text := "apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters: [{name: c, cluster: {server: \"" +
 		server + "\"}}]\n" +
 		"contexts: [{name: c, context: {cluster: c, user: u}}]\nusers: [{name: u, user: {token: t}}]\n"
-	must(t, os.WriteFile(path, []byte(text), 0o600))
+	must.Succeed(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
 func TestCommandsAboutClustersAskTheFleetThatIsNamed(t *testing.T) {
 	home := &homeFlags{homeKubeconfig: kubeconfigOf(t, "https://127.0.0.1:1"), homeNamespace: "ops", fleet: "night"}
 	o, err := onboarder(&cobra.Command{}, "west", home, nil)
-	must(t, err)
+	must.Succeed(t, err)
 	if o.Namespace != "ops" || o.Fleet != "night" {
 		t.Errorf("namespace %q, fleet %q; want ops and night", o.Namespace, o.Fleet)
 	}
@@ -31,7 +33,7 @@ func TestCommandsAboutClustersAskTheFleetThatIsNamed(t *testing.T) {
 func TestEachRequestOfAQuestionIsBounded(t *testing.T) {
 	q := &question{homeFlags: homeFlags{homeKubeconfig: kubeconfigOf(t, "https://127.0.0.1:1"), homeNamespace: "ops"}}
 	g, err := q.gatherer(true)
-	must(t, err)
+	must.Succeed(t, err)
 	if g.Home.Timeout != askTimeout {
 		t.Errorf("%v, want %v", g.Home.Timeout, askTimeout)
 	}
@@ -40,7 +42,7 @@ func TestEachRequestOfAQuestionIsBounded(t *testing.T) {
 func TestARequestOfACommandAboutClustersIsBounded(t *testing.T) {
 	home := &homeFlags{homeKubeconfig: kubeconfigOf(t, "https://127.0.0.1:1"), homeNamespace: "ops"}
 	o, err := onboarder(&cobra.Command{}, "west", home, &adminFlags{kubeconfig: kubeconfigOf(t, "https://127.0.0.1:2")})
-	must(t, err)
+	must.Succeed(t, err)
 	if o.Home.Timeout != answerWithin || o.Workload.Timeout != answerWithin {
 		t.Errorf("home %v, workload %v; want %v", o.Home.Timeout, o.Workload.Timeout, answerWithin)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/go-logr/logr"
 
 	"github.com/tenure-dev/tenure/pkg/text"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 func TestWhatWasCancelledIsNoErrorInTheLog(t *testing.T) {
@@ -103,7 +104,7 @@ func TestALineSaysHowManyLikeItWereLeftOut(t *testing.T) {
 	start := time.Now()
 	for i := range 500 {
 		r := slog.NewRecord(start.Add(time.Duration(i)*time.Second), slog.LevelError, "Reconciler error", 0)
-		must(t, h.WithGroup("g").Handle(t.Context(), r))
+		must.Succeed(t, h.WithGroup("g").Handle(t.Context(), r))
 	}
 	if n := strings.Count(out.String(), "\n"); n < 17 || n > 19 {
 		t.Errorf("%d lines in 500 s, want 10 and one a minute", n)

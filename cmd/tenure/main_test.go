@@ -14,14 +14,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
-)
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+	"github.com/tenure-dev/tenure/test/must"
+)
 
 func noEnv(string) string { return "" }
 
@@ -141,7 +136,7 @@ func optionsOf(t *testing.T, env map[string]string, args ...string) (o *options)
 		return nil
 	})
 	root.SetArgs(args)
-	must(t, root.ExecuteContext(t.Context()))
+	must.Succeed(t, root.ExecuteContext(t.Context()))
 	return o
 }
 
@@ -157,7 +152,7 @@ func TestFlagsSetTheDefaultsOfPods(t *testing.T) {
 	o := optionsOf(t, nil, "--replica=r1", "--at-requests=none", "--at-limits=memory=1Gi", "--at-run-as-user=1000",
 		"--at-active-deadline=1m")
 	d, err := o.pods.defaults()
-	must(t, err)
+	must.Succeed(t, err)
 	limits := quantities(d.Limits)
 	if len(d.Requests) != 0 || limits.String() != "memory=1Gi" || *d.SecurityContext.RunAsUser != 1000 ||
 		d.ActiveDeadline != time.Minute {
@@ -194,7 +189,7 @@ func TestNothingIsReplicatedUnlessAskedForAndOurOwnNamespacesNever(t *testing.T)
 
 func TestAnAddressThatIsTakenIsNamedWithTheFlags(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	must.Succeed(t, err)
 	defer taken.Close()
 	root := newRoot(noEnv, func(context.Context, *options, io.Writer) error {
 		_, err := net.Listen("tcp", taken.Addr().String())

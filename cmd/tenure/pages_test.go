@@ -11,6 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 var (
@@ -126,7 +128,7 @@ func TestPagesAndManifestsKeepToTheProgram(t *testing.T) {
 		}
 		return err
 	})
-	must(t, err)
+	must.Succeed(t, err)
 	if commands < 60 || named < 100 || passed < 5 {
 		t.Errorf("%d commands, %d flags on pages and %d in manifests were found: are they where they should be?", commands,
 			named, passed)

@@ -26,6 +26,7 @@ import (
 	"github.com/tenure-dev/tenure/pkg/telemetry"
 	"github.com/tenure-dev/tenure/pkg/telemetry/handoff"
 	"github.com/tenure-dev/tenure/shard"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 var update = flag.Bool("update", false, "write docs/reference.md anew")
@@ -63,13 +64,13 @@ var groups = []struct {
 func TestTheReferenceSaysWhatTheProgramHas(t *testing.T) {
 	const path = "../../docs/reference.md"
 	page := bytes.NewBufferString(head)
-	must(t, errors.Join(gen.API(page), writeManager(page, newRoot(noEnv, runManager)), writeMetrics(page)))
+	must.Succeed(t, errors.Join(gen.API(page), writeManager(page, newRoot(noEnv, runManager)), writeMetrics(page)))
 	if *update {
-		must(t, os.WriteFile(path, page.Bytes(), 0o644))
+		must.Succeed(t, os.WriteFile(path, page.Bytes(), 0o644))
 		return
 	}
 	committed, err := os.ReadFile(path)
-	must(t, err)
+	must.Succeed(t, err)
 	if diff := gocmp.Diff(string(committed), page.String()); diff != "" {
 		t.Errorf("docs/reference.md is out of date: run make generate (- committed, + now)\n%s", diff)
 	}

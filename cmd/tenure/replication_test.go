@@ -18,6 +18,7 @@ import (
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	"github.com/tenure-dev/tenure/shard"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // askedFor are the clusters that a manager was asked for.
@@ -53,7 +54,7 @@ func TestTheHomeClusterHasItsNameWithoutShardingToo(t *testing.T) {
 func TestHomeMayBeTheSourceThoughOnlyOneNamespaceOfItIsCached(t *testing.T) {
 	o := optionsOf(t, nil, "--replica=r1", "--deployment-source=home")
 	scheme := runtime.NewScheme()
-	must(t, errors.Join(clientgoscheme.AddToScheme(scheme), cnatv1alpha1.AddToScheme(scheme)))
+	must.Succeed(t, errors.Join(clientgoscheme.AddToScheme(scheme), cnatv1alpha1.AddToScheme(scheme)))
 	opts := managerOptions(o, scheme)
 	opts.Metrics, opts.HealthProbeBindAddress, opts.PprofBindAddress = metricsserver.Options{BindAddress: "0"}, "0", "0"
 	if _, err := shard.NewManager(&rest.Config{Host: "127.0.0.1:1"}, nop.New(), opts, o.shardConfig()); err != nil {

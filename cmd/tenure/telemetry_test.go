@@ -9,6 +9,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"k8s.io/client-go/rest"
+
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 func TestTheEndOfTheTokenForHomeIsAMetric(t *testing.T) {
@@ -19,7 +21,7 @@ func TestTheEndOfTheTokenForHomeIsAMetric(t *testing.T) {
 	}
 	for _, end := range []int64{1_900_000_000, 2_000_000_000} { // the file is replaced while the replica runs
 		token := "e30." + base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, `{"exp":%d}`, end)) + ".c2ln"
-		must(t, os.WriteFile(path, []byte(token), 0o600))
+		must.Succeed(t, os.WriteFile(path, []byte(token), 0o600))
 		if got := testutil.ToFloat64(seen); got != float64(end) {
 			t.Errorf("%v, want %d", got, end)
 		}

@@ -1,7 +1,6 @@
 package at
 
 import (
-	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,13 +18,6 @@ const (
 	testUID  = types.UID("1e0b3c2a-0000-4000-8000-000000000001")
 	otherUID = types.UID("1e0b3c2a-0000-4000-8000-000000000002")
 )
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // anAt is a PENDING At, changed by the options.
 func anAt(options ...func(*cnatv1alpha1.At)) *cnatv1alpha1.At {

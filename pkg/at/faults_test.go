@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // bench is a Reconciler on a fake API server whose writes can be made to fail.
@@ -46,7 +47,7 @@ func newBench(t *testing.T, objects ...client.Object) *bench {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, cnatv1alpha1.AddToScheme} {
-		must(t, add(scheme))
+		must.Succeed(t, add(scheme))
 	}
 	b := &bench{recorder: events.NewFakeRecorder(100), clock: clocktesting.NewFakeClock(due)}
 	b.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
@@ -70,7 +71,7 @@ func newBench(t *testing.T, objects ...client.Object) *bench {
 func (b *bench) restart(t *testing.T) {
 	t.Helper()
 	subject, err := NewReconciler(Config{Clusters: b, Clock: b.clock})
-	must(t, err)
+	must.Succeed(t, err)
 	b.subject = subject
 }
 
@@ -128,7 +129,7 @@ func refusePods(err error) func(int, string, func() error) error {
 func (b *bench) at(t *testing.T) *cnatv1alpha1.At {
 	t.Helper()
 	at := &cnatv1alpha1.At{}
-	must(t, b.client.Get(context.Background(), testRequest.NamespacedName, at))
+	must.Succeed(t, b.client.Get(context.Background(), testRequest.NamespacedName, at))
 	return at
 }
 
@@ -149,11 +150,11 @@ func (b *bench) live(t *testing.T) {
 			continue
 		}
 		pods := &corev1.PodList{}
-		must(t, b.client.List(context.Background(), pods))
+		must.Succeed(t, b.client.List(context.Background(), pods))
 		for _, pod := range pods.Items {
 			if pod.Status.Phase == "" {
 				pod.Status.Phase = corev1.PodSucceeded
-				must(t, b.client.SubResource("status").Patch(context.Background(), &pod, client.Merge))
+				must.Succeed(t, b.client.SubResource("status").Patch(context.Background(), &pod, client.Merge))
 			}
 		}
 	}
@@ -233,7 +234,7 @@ func TestAForeignPodIsNeitherAdoptedNorDeleted(t *testing.T) {
 	if len(b.recorder.Events) != 1 {
 		t.Errorf("%d events, want 1", len(b.recorder.Events))
 	}
-	must(t, b.client.Delete(context.Background(), got))
+	must.Succeed(t, b.client.Delete(context.Background(), got))
 	b.live(t)
 	b.wantDone(t, 0)
 }
@@ -283,7 +284,7 @@ func TestAPodThatDoesNotGoIsShownAndMadeAgainOnceItIsGone(t *testing.T) {
 	b := newBench(t, anAt(running), pod)
 	for range 2 {
 		result, err := b.reconcile()
-		must(t, err)
+		must.Succeed(t, err)
 		b.clock.Step(result.RequeueAfter)
 	}
 	if got := b.blockedBy(t); got != ReasonPodTerminating {
@@ -293,7 +294,7 @@ func TestAPodThatDoesNotGoIsShownAndMadeAgainOnceItIsGone(t *testing.T) {
 		t.Errorf("told %q", got)
 	}
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
-	must(t, b.client.Patch(t.Context(), pod, patch))
+	must.Succeed(t, b.client.Patch(t.Context(), pod, patch))
 	b.live(t)
 	b.wantDone(t, 1)
 }
@@ -390,7 +391,7 @@ func TestAnAtThatABackupBringsBackRunsAgainAndItsOwnerIsTold(t *testing.T) {
 		at.Status = cnatv1alpha1.AtStatus{}
 		pod := &corev1.Pod{}
 		pod.Namespace, pod.Name = at.Namespace, PodName(at)
-		must(t, errors.Join(b.client.Delete(t.Context(), pod), b.client.Status().Update(t.Context(), at)))
+		must.Succeed(t, errors.Join(b.client.Delete(t.Context(), pod), b.client.Status().Update(t.Context(), at)))
 	}
 	for _, told := range []int{1, 0} { // a process that didn't start it can't know
 		restore()

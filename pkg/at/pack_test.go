@@ -16,15 +16,16 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // arrived is an At as a cache gets it: read from JSON, and trimmed.
 func arrived(t testing.TB, at *cnatv1alpha1.At) *cnatv1alpha1.At {
 	t.Helper()
 	text, err := json.Marshal(at)
-	must(t, err)
+	must.Succeed(t, err)
 	read := &cnatv1alpha1.At{}
-	must(t, json.Unmarshal(text, read))
+	must.Succeed(t, json.Unmarshal(text, read))
 	if _, err := Trim(read); err != nil {
 		t.Fatal(err)
 	}

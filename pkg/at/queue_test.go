@@ -15,6 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
+
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // answers is a reconciler that gives one answer after the other, the last one for
@@ -44,12 +46,12 @@ func askedWithin(t *testing.T, span time.Duration, priorityQueue bool, a *answer
 		SkipNameValidation: new(true),
 		Logger:             logr.Discard(),
 	})
-	must(t, err)
+	must.Succeed(t, err)
 	enqueue := func(_ context.Context, queue workqueue.TypedRateLimitingInterface[mcreconcile.Request]) error {
 		queue.Add(testRequest)
 		return nil
 	}
-	must(t, c.Watch(source.TypedFunc[mcreconcile.Request](enqueue)))
+	must.Succeed(t, c.Watch(source.TypedFunc[mcreconcile.Request](enqueue)))
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- c.Start(ctx) }()

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // trimmedView is a view as caches that trim show it.
@@ -133,7 +134,7 @@ func newTrimming(t *testing.T, objects ...client.Object) *trimming {
 		},
 	})
 	subject, err := NewReconciler(Config{Clusters: b, Clock: b.clock})
-	must(t, err)
+	must.Succeed(t, err)
 	b.subject = subject
 	return b
 }
@@ -175,7 +176,7 @@ func TestAPodHasTheWholeCommandThoughCachesHaveNone(t *testing.T) {
 				b.clock.Step(2 * cacheGrace)
 			}
 			key := client.ObjectKey{Namespace: c.at.Namespace, Name: PodName(c.at)}
-			must(t, b.client.Get(t.Context(), key, pod))
+			must.Succeed(t, b.client.Get(t.Context(), key, pod))
 			want := newPod(c.at, RestrictedPods())
 			if diff := cmp.Diff(want.Spec, pod.Spec); diff != "" {
 				t.Errorf("Pod (-want +got):\n%s", diff)
@@ -202,7 +203,7 @@ func TestAPodIsNeverMadeOfWhatACacheLeftOut(t *testing.T) {
 		mustReconcile(t, b)
 	}
 	pod := &corev1.Pod{}
-	must(t, b.client.Get(t.Context(), client.ObjectKey{Namespace: anAt().Namespace, Name: PodName(anAt())}, pod))
+	must.Succeed(t, b.client.Get(t.Context(), client.ObjectKey{Namespace: anAt().Namespace, Name: PodName(anAt())}, pod))
 	if got := len(pod.Spec.Containers[0].Command[2]); got != 32<<10 {
 		t.Errorf("the command has %d bytes", got)
 	}

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // world is an API server with one At and at most its Pod. It keeps every version
@@ -153,7 +154,7 @@ type reconciles interface{ reconcile() (ctrl.Result, error) }
 func mustReconcile(t *testing.T, r reconciles) {
 	t.Helper()
 	_, err := r.reconcile()
-	must(t, err)
+	must.Succeed(t, err)
 }
 
 // mustFail reconciles while a request fails.

@@ -28,14 +28,8 @@ import (
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
+	"github.com/tenure-dev/tenure/test/must"
 )
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // kubeconfigOf leads to a server. Those of tests have no TLS, so only an insecure policy takes it.
 func kubeconfigOf(server string) string {
@@ -68,14 +62,14 @@ func reconcile(t *testing.T, h *Health, name string) ctrl.Result {
 	t.Helper()
 	request := ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "n", Name: name}}
 	result, err := h.Reconcile(t.Context(), request)
-	must(t, err)
+	must.Succeed(t, err)
 	return result
 }
 
 func eventsIn(t *testing.T, home client.Client) []eventsv1.Event {
 	t.Helper()
 	list := &eventsv1.EventList{}
-	must(t, home.List(t.Context(), list))
+	must.Succeed(t, home.List(t.Context(), list))
 	return list.Items
 }
 
@@ -126,7 +120,7 @@ func TestOneCauseIsOneEventWhoeverFindsIt(t *testing.T) {
 	}
 	// What is wrong is another thing now, and so another event.
 	secret.Data[kubeconfig.Key] = []byte("[")
-	must(t, home.Update(t.Context(), secret))
+	must.Succeed(t, home.Update(t.Context(), secret))
 	before := len(eventsIn(t, home))
 	reconcile(t, h, "west")
 	if n := len(eventsIn(t, home)); n != before+1 {
@@ -235,13 +229,13 @@ func TestABrokenSecretLeavesItsClusterUsable(t *testing.T) {
 	look("garbage, and what was in use serves again", true, ReasonBadConfig)
 	secret.Data[kubeconfig.Key] = []byte(kubeconfigOf(api.Host))
 	h.cfg.Policy.Insecure = true
-	must(t, home.Update(t.Context(), secret))
+	must.Succeed(t, home.Update(t.Context(), secret))
 	look("mended", true, ReasonUsable)
 	refused = "credentials with fewer rights"
 	look("answers, but isn't used", true, ReasonRefused)
 	refused = ""
 	look("used at last", true, ReasonUsable)
-	must(t, home.Delete(t.Context(), secret))
+	must.Succeed(t, home.Delete(t.Context(), secret))
 	look("deleted just now", true, ReasonUsable)
 	inUse = nil
 	reconcile(t, h, "kept")
@@ -271,7 +265,7 @@ func TestAClusterThatNothingHereDependsOnIsAskedRarely(t *testing.T) {
 	}
 	asks("new", 1)
 	secret.Labels = map[string]string{"a": "b"}
-	must(t, home.Update(t.Context(), secret))
+	must.Succeed(t, home.Update(t.Context(), secret))
 	asks("changed", 1)
 	h.rarely = 0
 	asks("long ago", 3)
@@ -355,7 +349,7 @@ func TestASecretThatIsCalledHomeLimitsNothingAndIsForgotten(t *testing.T) {
 	if testutil.ToFloat64(usable.WithLabelValues(kubeconfig.HomeName, ReasonUsable)) != 1 {
 		t.Error("home counts as one that can't be used")
 	}
-	must(t, home.Delete(t.Context(), secret))
+	must.Succeed(t, home.Delete(t.Context(), secret))
 	if result := reconcile(t, h, secret.Name); result.RequeueAfter > 0 || testutil.CollectAndCount(rejected) > 0 {
 		t.Errorf("it is looked at again (%v), or still counts as refused", result)
 	}
@@ -399,7 +393,7 @@ func TestLimitsThatCannotBeUsedAreToldOnceAndAgainAfterAWhile(t *testing.T) {
 	if len(h.complaints) > 0 {
 		t.Error("it is remembered although it is mended")
 	}
-	must(t, home.Delete(t.Context(), secret))
+	must.Succeed(t, home.Delete(t.Context(), secret))
 	look(2)
 	if given != 6 || taken != 1 {
 		t.Errorf("limits were given %d times and taken away %d times", given, taken)
@@ -446,9 +440,9 @@ func TestAKubeconfigIsParsedOnceForEachVersionOfItsSecret(t *testing.T) {
 	h.cfg.Policy = policy
 	look(ReasonUsable)
 	h.cfg.Policy = kubeconfig.Policy{}
-	must(t, h.client.Get(t.Context(), types.NamespacedName{Namespace: "n", Name: "west"}, secret))
+	must.Succeed(t, h.client.Get(t.Context(), types.NamespacedName{Namespace: "n", Name: "west"}, secret))
 	secret.Annotations = map[string]string{"a": "b"}
-	must(t, h.client.Update(t.Context(), secret))
+	must.Succeed(t, h.client.Update(t.Context(), secret))
 	look(ReasonBadConfig)
 }
 
@@ -457,9 +451,9 @@ func insecure(t *testing.T, server string) (*corev1.Secret, *rest.Config) {
 	t.Helper()
 	secret := secretOf("west", kubeconfigOf(server))
 	access, err := kubeconfig.OfSecret(secret, kubeconfig.Policy{Insecure: true})
-	must(t, err)
+	must.Succeed(t, err)
 	given, err := access.REST()
-	must(t, err)
+	must.Succeed(t, err)
 	return secret, given
 }
 

@@ -24,16 +24,10 @@ import (
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/shard/protocol"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 var now = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // healthy is two replicas that share two clusters of four shards, an hour old.
 func healthy() Snapshot {
@@ -475,9 +469,9 @@ func TestWithoutSecretsAClusterThatNobodyHoldsIsConcludedToBeGone(t *testing.T) 
 func TestTheJSONOfAFleetIsReadBackAsItWas(t *testing.T) {
 	f := Assess(healthy())
 	text, err := json.Marshal(f)
-	must(t, err)
+	must.Succeed(t, err)
 	var back Fleet
-	must(t, json.Unmarshal(text, &back))
+	must.Succeed(t, json.Unmarshal(text, &back))
 	if diff := cmp.Diff(f, back); diff != "" {
 		t.Error(diff)
 	}
@@ -497,7 +491,7 @@ func TestAssessingTheLargestFleetTakesWellUnderASecond(t *testing.T) {
 
 func TestInJSONNoneIsAnEmptyList(t *testing.T) {
 	empty, err := Foresee(Snapshot{Now: now}, Wish{})
-	must(t, err)
+	must.Succeed(t, err)
 	s := healthy()
 	s.Clusters, s.Records.Shards = nil, nil
 	for _, answer := range []any{Assess(Snapshot{Now: now}), Assess(s), empty} {
@@ -523,7 +517,7 @@ func TestATroubleThatIsNotToldAgainIsOver(t *testing.T) {
 		events = append(events, event(e.cluster, "", e.reason, time.Now().Add(-e.ago)))
 	}
 	all, err := Told(t.Context(), homeWith(events...), "ns")
-	must(t, err)
+	must.Succeed(t, err)
 	got := map[keyspace.ClusterName]string{}
 	for _, a := range all {
 		got[a.Cluster] = a.Reason
@@ -581,7 +575,7 @@ func TestWhatReplicasRefuseOfASecretAsItIsNowIsBelieved(t *testing.T) {
 	only := map[string]types.UID{"allowed-only": "allowed-only"}
 	began := time.Now().Add(-30 * time.Second) // the oldest replica
 	all, err := complaints(t.Context(), homeWith(events...), "ns", secrets, only, began, time.Now())
-	must(t, err)
+	must.Succeed(t, err)
 	var got []keyspace.ClusterName
 	for _, a := range all {
 		got = append(got, a.Cluster)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/shard/plan"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 func TestOnlyWhatNobodyTakesIsUnplaced(t *testing.T) {
@@ -78,7 +79,7 @@ func TestAPlanShowsWhatAChangeOfTheFleetWouldMove(t *testing.T) {
 				c.change(&s)
 			}
 			p, err := Foresee(s, c.wish)
-			must(t, err)
+			must.Succeed(t, err)
 			moves, after := map[string]int{}, map[string]int{}
 			for _, m := range p.Moves {
 				moves[string(m.Reason)]++
@@ -98,7 +99,7 @@ func TestAPlanShowsWhatAChangeOfTheFleetWouldMove(t *testing.T) {
 
 func TestAPlanWithoutAnybodySaysWhatWouldBeUnplaced(t *testing.T) {
 	p, err := Foresee(healthy(), Wish{Drain: []string{"r0", "r1"}})
-	must(t, err)
+	must.Succeed(t, err)
 	if len(p.Moves) != 0 || len(p.Unplaced) != 8 {
 		t.Errorf("%d moves, unplaced: %v", len(p.Moves), p.Unplaced)
 	}

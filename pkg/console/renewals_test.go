@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/tenure-dev/tenure/shard/inspect"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 func TestOnlyAChangeThatWasSeenCountsAsARenewal(t *testing.T) {
@@ -40,7 +41,7 @@ func TestReplicasThatRenewAreAliveWhateverTheTimeInTheirLeases(t *testing.T) {
 	for _, renews := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			s, err := scheme()
-			must(t, err)
+			must.Succeed(t, err)
 			late := lease("r0", 0)
 			late.Namespace, late.Spec.RenewTime.Time = "ns", time.Now().Add(-time.Minute)
 			late.ResourceVersion = ""
@@ -59,7 +60,7 @@ func TestReplicasThatRenewAreAliveWhateverTheTimeInTheirLeases(t *testing.T) {
 				})
 			}
 			began := time.Now()
-			must(t, g.lookAgain(t.Context(), home, &snapshot))
+			must.Succeed(t, g.lookAgain(t.Context(), home, &snapshot))
 			if took := time.Since(began); took < time.Second || took > longestLook {
 				t.Errorf("it took %v", took)
 			}

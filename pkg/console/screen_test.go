@@ -19,13 +19,14 @@ import (
 	"github.com/tenure-dev/tenure/shard/inspect"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/shard/protocol"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // show returns a screen as text.
 func show(t *testing.T, colour bool, write func(*Screen) error) string {
 	t.Helper()
 	var text strings.Builder
-	must(t, write(&Screen{To: &text, Columns: width, Colour: colour}))
+	must.Succeed(t, write(&Screen{To: &text, Columns: width, Colour: colour}))
 	return text.String()
 }
 
@@ -78,7 +79,7 @@ func heldUp() Question {
 
 func TestScreensLookAsTheyAreRecorded(t *testing.T) {
 	p, err := Foresee(healthy(), Wish{Replicas: 3})
-	must(t, err)
+	must.Succeed(t, err)
 	q := question()
 	q.At.Status.Epoch = 9
 	for name, write := range map[string]func(*Screen) error{
@@ -93,10 +94,10 @@ func TestScreensLookAsTheyAreRecorded(t *testing.T) {
 			got := show(t, false, write)
 			path := filepath.Join("testdata", strings.ReplaceAll(name, " ", "-")+".txt")
 			if os.Getenv("UPDATE_SCREENS") != "" {
-				must(t, os.WriteFile(path, []byte(got), 0o644))
+				must.Succeed(t, os.WriteFile(path, []byte(got), 0o644))
 			}
 			want, err := os.ReadFile(path)
-			must(t, err)
+			must.Succeed(t, err)
 			if diff := cmp.Diff(string(want), got); diff != "" {
 				t.Errorf("(-want +got; UPDATE_SCREENS=1 records it anew, look at it then)\n%s", diff)
 			}
@@ -166,7 +167,7 @@ func TestTextFromElsewhereCannotSteerTheTerminal(t *testing.T) {
 	q.At.Status.Conditions = []metav1.Condition{{Type: cnatv1alpha1.ConditionBlocked, Status: metav1.ConditionTrue,
 		Reason: nasty, Message: nasty}}
 	p, err := Foresee(s, Wish{Replicas: 3})
-	must(t, err)
+	must.Succeed(t, err)
 	for name, write := range map[string]func(*Screen) error{
 		"status": func(sc *Screen) error { return sc.Status(Assess(s)) },
 		"why":    func(sc *Screen) error { return sc.Why(Explain(q)) },
@@ -231,9 +232,9 @@ func TestAgesAreSaidAsAPersonWould(t *testing.T) {
 
 func TestThePageShowsAScreenAsItIs(t *testing.T) {
 	page, err := os.ReadFile("../../docs/operate.md")
-	must(t, err)
+	must.Succeed(t, err)
 	screen, err := os.ReadFile("testdata/healthy.txt")
-	must(t, err)
+	must.Succeed(t, err)
 	shown, _, found := strings.Cut(string(screen), "\nLAST MOVED")
 	if !found || !strings.Contains(string(page), "```text\n"+shown+"```\n") {
 		t.Errorf("docs/operate.md doesn't show testdata/healthy.txt, which begins so:\n%s", shown)

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/tenure-dev/tenure/bench/machine"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // tenant reads a key such as "west/shop/a".
@@ -532,9 +533,7 @@ func TestItsMetricsAreControllerRuntimes(t *testing.T) {
 	for name, want := range map[string]float64{"workqueue_depth": 1, "workqueue_adds_total": 2,
 		"workqueue_retries_total": 1} {
 		found, err := metrics.Registry.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		got := -1.0
 		for _, family := range found {
 			for _, m := range family.GetMetric() {

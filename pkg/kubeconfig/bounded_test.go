@@ -9,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // answering answers with a body of that many bytes.
@@ -25,7 +27,7 @@ func (zeros) Read(p []byte) (int, error) { return len(p), nil }
 func TestAnAnswerThatIsTooLargeIsNotReadToItsEnd(t *testing.T) {
 	for size, whole := range map[int64]bool{1000: true, largestAnswer: true, largestAnswer + 1: false, 1 << 40: false} {
 		res, err := Bounded(answering(size)).RoundTrip(&http.Request{})
-		must(t, err)
+		must.Succeed(t, err)
 		n, err := io.Copy(io.Discard, res.Body)
 		large := &http.MaxBytesError{}
 		if n != min(size, largestAnswer) || errors.As(err, &large) == whole {

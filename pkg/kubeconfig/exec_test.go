@@ -15,6 +15,8 @@ import (
 
 	"k8s.io/client-go/rest"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // hanging is a configuration whose program makes credentials only after a while, or once release was called.
@@ -29,7 +31,7 @@ func hanging(t *testing.T, host string) (_ *rest.Config, release func()) {
 	}}
 	return cfg, func() {
 		t.Helper()
-		must(t, os.WriteFile(done, nil, 0o600))
+		must.Succeed(t, os.WriteFile(done, nil, 0o600))
 	}
 }
 
@@ -103,7 +105,7 @@ func TestAnAnswerThatNobodyWaitsForIsClosed(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://west", nil)
-	must(t, err)
+	must.Succeed(t, err)
 	if res, err := i.RoundTrip(req); !errors.Is(err, context.Canceled) {
 		t.Fatalf("got %v %v", res, err)
 	}
@@ -119,7 +121,7 @@ func TestAnAnswerThatNobodyWaitsForIsClosed(t *testing.T) {
 
 func TestWhereNoProgramMakesCredentialsNothingIsBetween(t *testing.T) {
 	transport, err := TransportFor(&rest.Config{Host: "http://west", BearerToken: "t"})
-	must(t, err)
+	must.Succeed(t, err)
 	if _, is := transport.(*impatient); is {
 		t.Error("a request has a goroutine of its own")
 	}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // jwt is a token with these claims.
@@ -67,7 +69,7 @@ func TestATokenFileIsReadAgainForItsEnd(t *testing.T) {
 		t.Errorf("without the file: %v", got)
 	}
 	for _, end := range []int64{1_900_000_000, 2_000_000_000} {
-		must(t, os.WriteFile(path, []byte(jwt(fmt.Sprintf(`{"exp":%d}`, end))+"\n"), 0o600))
+		must.Succeed(t, os.WriteFile(path, []byte(jwt(fmt.Sprintf(`{"exp":%d}`, end))+"\n"), 0o600))
 		if got := ExpiryNow(c); got.Unix() != end {
 			t.Errorf("%v, want %d", got, end)
 		}

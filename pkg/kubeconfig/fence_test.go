@@ -17,6 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // adding is a manager that takes whatever is added to it.
@@ -31,9 +33,7 @@ func (adding) GetControllerOptions() config.Controller {
 // the first.
 func TestAFileThatComesHoursLaterIsNoticedWithinHalfAMinute(t *testing.T) {
 	c, err := clientcmd.Load(naming(t, "", filepath.Join(t.TempDir(), "token"), "", ""))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	token := c.AuthInfos["c"].TokenFile
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "west"}, Data: map[string][]byte{Key: write(t, c)},
@@ -51,12 +51,8 @@ func TestAFileThatComesHoursLaterIsNoticedWithinHalfAMinute(t *testing.T) {
 				return reconcile.Result{}, err
 			}),
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := fenced.Add(provider); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
+		must.Succeed(t, fenced.Add(provider))
 		go func() {
 			if err := provider.Start(ctx); err != nil {
 				t.Error(err)
@@ -69,9 +65,7 @@ func TestAFileThatComesHoursLaterIsNoticedWithinHalfAMinute(t *testing.T) {
 		if connected {
 			t.Fatal("connected without its token")
 		}
-		if err := os.WriteFile(token, []byte("secret"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(token, []byte("secret"), 0o600))
 		time.Sleep(readAgain + time.Second)
 		synctest.Wait()
 		if !connected {

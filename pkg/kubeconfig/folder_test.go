@@ -18,6 +18,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // folderRig is a folder of files, and what a watcher was told since it was asked last.
@@ -32,7 +34,7 @@ type folderRig struct {
 func newFolderRig(t *testing.T, files map[string]string) *folderRig {
 	t.Helper()
 	r := &folderRig{t: t, path: filepath.Join(t.TempDir(), "clusters")}
-	must(t, os.Mkdir(r.path, 0o700))
+	must.Succeed(t, os.Mkdir(r.path, 0o700))
 	for name, text := range files {
 		r.write(name, text)
 	}
@@ -44,7 +46,7 @@ func (r *folderRig) open() {
 	r.t.Helper()
 	log := funcr.New(func(_, args string) { r.log = append(r.log, args) }, funcr.Options{})
 	folder, err := OpenFolder(r.path, "ns", log)
-	must(r.t, err)
+	must.Succeed(r.t, err)
 	r.folder = folder
 	r.folder.watch(r)
 }
@@ -64,7 +66,7 @@ func textOf(o any) string {
 
 func (r *folderRig) write(name, text string) {
 	r.t.Helper()
-	must(r.t, os.WriteFile(filepath.Join(r.path, name), []byte(text), 0o600))
+	must.Succeed(r.t, os.WriteFile(filepath.Join(r.path, name), []byte(text), 0o600))
 }
 
 // looks has the folder looked into so often; afterwards the watcher must have been told this and no more.
@@ -95,7 +97,7 @@ func (r *folderRig) logged(words ...string) (n int) {
 
 func TestFilesOfAFolderAreClusters(t *testing.T) {
 	r := newFolderRig(t, map[string]string{"west.yaml": "1", ".hidden": "x", "..data": "x"})
-	must(r.t, os.Mkdir(filepath.Join(r.path, "lost+found"), 0o700))
+	must.Succeed(r.t, os.Mkdir(filepath.Join(r.path, "lost+found"), 0o700))
 	r.looks(1, "add west=1")
 	r.write("east", "2")
 	r.write("north.kubeconfig", "3")
@@ -107,7 +109,7 @@ func TestFilesOfAFolderAreClusters(t *testing.T) {
 	r.told = nil
 	r.write("west.yaml", "4")
 	r.looks(2, "update from west=1 to west=4")
-	must(r.t, os.Remove(filepath.Join(r.path, "east")))
+	must.Succeed(r.t, os.Remove(filepath.Join(r.path, "east")))
 	r.looks(2, "delete east=2")
 	r.looks(2)
 	if len(r.log) > 0 {
@@ -122,7 +124,7 @@ func TestAFileThatIsBeingWrittenIsNotReadUntilItIsComplete(t *testing.T) {
 		r.write("west", part)
 		r.looks(1)
 	}
-	must(r.t, os.Remove(filepath.Join(r.path, "west"))) // as editors do
+	must.Succeed(r.t, os.Remove(filepath.Join(r.path, "west"))) // as editors do
 	r.looks(1)
 	r.write("west", "newer")
 	r.looks(1)
@@ -133,23 +135,23 @@ func TestAFileThatIsBeingWrittenIsNotReadUntilItIsComplete(t *testing.T) {
 func TestAMountedSecretIsAFolder(t *testing.T) {
 	r := newFolderRig(t, nil)
 	project := func(version, text string) {
-		must(r.t, os.Mkdir(filepath.Join(r.path, version), 0o700))
+		must.Succeed(r.t, os.Mkdir(filepath.Join(r.path, version), 0o700))
 		r.write(version+"/west.yaml", text)
-		must(r.t, os.Symlink(version, filepath.Join(r.path, "..data_tmp")))
-		must(r.t, os.Rename(filepath.Join(r.path, "..data_tmp"), filepath.Join(r.path, "..data")))
+		must.Succeed(r.t, os.Symlink(version, filepath.Join(r.path, "..data_tmp")))
+		must.Succeed(r.t, os.Rename(filepath.Join(r.path, "..data_tmp"), filepath.Join(r.path, "..data")))
 	}
 	project("..2026_1", "1")
-	must(r.t, os.Symlink("..data/west.yaml", filepath.Join(r.path, "west.yaml")))
+	must.Succeed(r.t, os.Symlink("..data/west.yaml", filepath.Join(r.path, "west.yaml")))
 	r.looks(2, "add west=1")
 	project("..2026_2", "2")
-	must(r.t, os.RemoveAll(filepath.Join(r.path, "..2026_1")))
+	must.Succeed(r.t, os.RemoveAll(filepath.Join(r.path, "..2026_1")))
 	r.looks(2, "update from west=1 to west=2")
 }
 
 func TestAFolderThatVanishesChangesNothingAndIsReported(t *testing.T) {
 	r := newFolderRig(t, map[string]string{"west": "1", "Not a name": "1"})
 	r.looks(1, "add west=1")
-	must(r.t, os.Rename(r.path, r.path+".away"))
+	must.Succeed(r.t, os.Rename(r.path, r.path+".away"))
 	r.looks(5)
 	if n := r.logged(r.path, "the clusters stay as they are"); n != 1 {
 		t.Errorf("reported %d times, want once: %q", n, r.log)
@@ -157,7 +159,7 @@ func TestAFolderThatVanishesChangesNothingAndIsReported(t *testing.T) {
 	if n := testutil.ToFloat64(folderProblems); n != 2 || r.logged("in order again") != 0 {
 		t.Errorf("%v problems in the metric, want those of the folder and of the file: %q", n, r.log)
 	}
-	must(r.t, os.Rename(r.path+".away", r.path))
+	must.Succeed(r.t, os.Rename(r.path+".away", r.path))
 	r.looks(5)
 	if n := testutil.ToFloat64(folderProblems); n != 1 || r.logged("in order again") != 1 {
 		t.Errorf("%v problems in the metric, log: %q", n, r.log)
@@ -168,7 +170,7 @@ func TestAFolderThatIsEmptyAllAtOnceChangesNothingAndIsReported(t *testing.T) {
 	r := newFolderRig(t, map[string]string{"west": "1", "east": "1"})
 	r.told = nil
 	for _, name := range []string{"west", "east"} {
-		must(r.t, os.Remove(filepath.Join(r.path, name)))
+		must.Succeed(r.t, os.Remove(filepath.Join(r.path, name)))
 	}
 	r.looks(3)
 	if r.logged("files are gone at once") != 1 || testutil.ToFloat64(folderProblems) != 1 {
@@ -181,7 +183,7 @@ func TestAFolderThatIsEmptyAllAtOnceChangesNothingAndIsReported(t *testing.T) {
 	}
 	r.write("west", "1")
 	r.looks(3, "delete east=1")
-	must(r.t, os.Remove(filepath.Join(r.path, "west")))
+	must.Succeed(r.t, os.Remove(filepath.Join(r.path, "west")))
 	r.looks(3, "delete west=1")
 }
 
@@ -213,9 +215,9 @@ func TestFilesThatGiveNoClusterAreReportedWithTheRule(t *testing.T) {
 // worked.
 func TestAFileThatCannotBeReadIsRefusedByItsName(t *testing.T) {
 	r := newFolderRig(t, map[string]string{"empty": "", "large": strings.Repeat("x", maxText+7), "broken": "clusters: ["})
-	must(r.t, syscall.Mkfifo(filepath.Join(r.path, "pipe"), 0o600))
-	must(r.t, os.Symlink("/dev/zero", filepath.Join(r.path, "endless")))
-	must(r.t, os.Symlink("nowhere", filepath.Join(r.path, "dangling")))
+	must.Succeed(r.t, syscall.Mkfifo(filepath.Join(r.path, "pipe"), 0o600))
+	must.Succeed(r.t, os.Symlink("/dev/zero", filepath.Join(r.path, "endless")))
+	must.Succeed(r.t, os.Symlink("nowhere", filepath.Join(r.path, "dangling")))
 	r.folder.look()
 	r.folder.look()
 	for name, want := range map[string]string{
@@ -249,7 +251,7 @@ func TestAFileNamesOthersBesideIt(t *testing.T) {
 	r := newFolderRig(t, map[string]string{
 		"west": string(naming(t, ".keys/ca", ".keys/token", "./.keys/ca", "../clusters/.keys/key")),
 	})
-	must(r.t, os.Mkdir(filepath.Join(r.path, ".keys"), 0o700))
+	must.Succeed(r.t, os.Mkdir(filepath.Join(r.path, ".keys"), 0o700))
 	r.write(".keys/ca", string(certificate))
 	r.write(".keys/key", string(key))
 	r.write(".keys/token", "secret")
@@ -257,11 +259,11 @@ func TestAFileNamesOthersBesideIt(t *testing.T) {
 	r.path = filepath.Base(r.path)
 	r.open()
 	access, err := OfSecret(r.folder.Secret("west"), Policy{Files: true})
-	must(t, err)
+	must.Succeed(t, err)
 	got, err := access.REST()
-	must(t, err)
+	must.Succeed(t, err)
 	folder, err := filepath.Abs(filepath.Join(r.path, ".keys"))
-	must(r.t, err)
+	must.Succeed(r.t, err)
 	want := []string{filepath.Join(folder, "ca"), filepath.Join(folder, "token"), filepath.Join(folder, "ca"),
 		filepath.Join(folder, "key")}
 	if diff := cmp.Diff(want, []string{got.CAFile, got.BearerTokenFile, got.CertFile, got.KeyFile}); diff != "" ||
@@ -280,9 +282,9 @@ func TestAProgramIsBesideTheFileThatNamesIt(t *testing.T) {
 	} {
 		r := newFolderRig(t, map[string]string{"west": fmt.Sprintf(text, command)})
 		access, err := OfSecret(r.folder.Secret("west"), Policy{Exec: true})
-		must(t, err)
+		must.Succeed(t, err)
 		got, err := access.REST()
-		must(t, err)
+		must.Succeed(t, err)
 		parent := filepath.Dir(r.path)
 		if beside := got.ExecProvider.Command; strings.TrimPrefix(beside, parent) != want {
 			t.Errorf("%s: %s, want %s in %s", command, beside, want, parent)
@@ -309,10 +311,10 @@ func TestASecretGoesBeforeAFileOfItsName(t *testing.T) {
 	}
 	expect("west", "secret")
 	expect("other", "file")
-	must(r.t, c.Delete(t.Context(), cluster))
+	must.Succeed(r.t, c.Delete(t.Context(), cluster))
 	expect("west", "file")
-	must(r.t, os.Remove(filepath.Join(r.path, "west")))
-	must(r.t, os.Remove(filepath.Join(r.path, "other")))
+	must.Succeed(r.t, os.Remove(filepath.Join(r.path, "west")))
+	must.Succeed(r.t, os.Remove(filepath.Join(r.path, "other")))
 	r.folder.look()
 	r.folder.look()
 	expect("west", "")

@@ -31,14 +31,9 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-)
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+	"github.com/tenure-dev/tenure/test/must"
+)
 
 // everything is a kubeconfig with all that a policy can allow.
 func everything(t testing.TB) *clientcmdapi.Config {
@@ -78,12 +73,12 @@ func pair(t testing.TB) (certificate, key []byte) {
 func pairUntil(t testing.TB, end time.Time) (certificate, key []byte) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(t, err)
+	must.Succeed(t, err)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "x"}, NotAfter: end}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
-	must(t, err)
+	must.Succeed(t, err)
 	secret, err := x509.MarshalECPrivateKey(private)
-	must(t, err)
+	must.Succeed(t, err)
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
 		pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: secret})
 }
@@ -91,7 +86,7 @@ func pairUntil(t testing.TB, end time.Time) (certificate, key []byte) {
 func write(t testing.TB, c *clientcmdapi.Config) []byte {
 	t.Helper()
 	text, err := clientcmd.Write(*c)
-	must(t, err)
+	must.Succeed(t, err)
 	return text
 }
 
@@ -103,11 +98,11 @@ func TestWhatIsAllowedArrivesAndNothingElse(t *testing.T) {
 		InteractiveMode: clientcmdapi.NeverExecInteractiveMode,
 	}}
 	access, err := Inspect(write(t, source), Policy{Proxy: true, Impersonation: true, Insecure: true})
-	must(t, err)
+	must.Succeed(t, err)
 	text, err := access.Kubeconfig()
-	must(t, err)
+	must.Succeed(t, err)
 	got, err := clientcmd.Load(text)
-	must(t, err)
+	must.Succeed(t, err)
 	want := clientcmdapi.NewConfig()
 	want.Clusters["cluster"], want.AuthInfos["cluster"] = source.Clusters["its"], source.AuthInfos["ours"]
 	want.Clusters["cluster"].Server = "https://west.example.com:6443/k8s" // or /k8s//version would be asked for
@@ -117,7 +112,7 @@ func TestWhatIsAllowedArrivesAndNothingElse(t *testing.T) {
 		t.Errorf("the new kubeconfig differs (- want, + got):\n%s", diff)
 	}
 	c, err := access.REST()
-	must(t, err)
+	must.Succeed(t, err)
 	if c.Host != "https://west.example.com:6443/k8s" || c.BearerToken != "token" ||
 		c.Impersonate.UserName != "other" || c.Proxy == nil {
 		t.Errorf("the connection: %v", c)
@@ -179,7 +174,7 @@ func TestServersAreMatchedByNameAddressAndPort(t *testing.T) {
 		"*":        {"https://localhost": true, "https://a.b": false, "https://127.0.0.1": false},
 	} {
 		policy, err := ParsePolicy(nil, []string{pattern})
-		must(t, err)
+		must.Succeed(t, err)
 		for host, want := range hosts {
 			text := kubeconfigOf(t, host, clientcmdapi.AuthInfo{Token: "token"})
 			if _, err := Inspect(text, policy); (err == nil) != want {
@@ -223,13 +218,13 @@ func TestAConnectionStaysWithItsServer(t *testing.T) {
 	}))
 	defer server.Close()
 	c := &rest.Config{Host: server.URL + "/", BearerToken: "token"}
-	must(t, Pin(c))
+	must.Succeed(t, Pin(c))
 	httpClient, err := rest.HTTPClientFor(c)
-	must(t, err)
+	must.Succeed(t, err)
 	for path, want := range map[string]int{"/away": http.StatusFound, "/odd": http.StatusTemporaryRedirect,
 		"/moved": http.StatusOK} {
 		res, err := httpClient.Get(server.URL + path)
-		must(t, err)
+		must.Succeed(t, err)
 		res.Body.Close()
 		if res.StatusCode != want {
 			t.Errorf("%s: %s, want %d", path, res.Status, want)
@@ -256,7 +251,7 @@ func TestARefusedSecretReadsLikeTheLastGoodOneOrAsIfItWereNotThere(t *testing.T)
 				return
 			}
 			secret.ResourceVersion, secret.Data = "", map[string][]byte{Key: text, "more": []byte("x")}
-			must(t, home.Create(context.Background(), secret))
+			must.Succeed(t, home.Create(context.Background(), secret))
 		}
 		bad := []byte("what?")
 		for step, c := range []struct {
@@ -285,7 +280,7 @@ func TestARefusedSecretReadsLikeTheLastGoodOneOrAsIfItWereNotThere(t *testing.T)
 				t.Fatalf("step %d: %v", step, err)
 			}
 			config, err := clientcmd.RESTConfigFromKubeConfig(secret.Data[Key])
-			must(t, err)
+			must.Succeed(t, err)
 			if config.Host != c.want || len(secret.Data) != 1 {
 				t.Errorf("step %d: server %s, %d keys; want %s alone", step, config.Host, len(secret.Data), c.want)
 			}
@@ -316,14 +311,14 @@ func TestAFileThatASecretNamesMayComeLater(t *testing.T) {
 	names := func(file string) {
 		t.Helper()
 		secret.Data = map[string][]byte{Key: kubeconfigOf(t, "https://one", clientcmdapi.AuthInfo{TokenFile: file})}
-		must(t, client.IgnoreNotFound(home.Delete(t.Context(), secret)))
-		must(t, home.Create(t.Context(), &corev1.Secret{ObjectMeta: secret.ObjectMeta, Data: secret.Data}))
+		must.Succeed(t, client.IgnoreNotFound(home.Delete(t.Context(), secret)))
+		must.Succeed(t, home.Create(t.Context(), &corev1.Secret{ObjectMeta: secret.ObjectMeta, Data: secret.Data}))
 	}
 	names(token)
 	if err := read(); err == nil || apierrors.IsNotFound(err) || !Passing(err) || strings.Contains(err.Error(), token) {
 		t.Errorf("without the file: %v", err)
 	}
-	must(t, os.WriteFile(token, []byte("secret"), 0o600))
+	must.Succeed(t, os.WriteFile(token, []byte("secret"), 0o600))
 	if err := read(); err != nil {
 		t.Errorf("with the file: %v", err)
 	}
@@ -331,7 +326,7 @@ func TestAFileThatASecretNamesMayComeLater(t *testing.T) {
 	if err := read(); !Passing(err) {
 		t.Errorf("the Secret names another file, which isn't there: %v; an error leaves the cluster as it is", err)
 	}
-	must(t, home.Delete(t.Context(), secret))
+	must.Succeed(t, home.Delete(t.Context(), secret))
 	if err := read(); !apierrors.IsNotFound(err) {
 		t.Errorf("the Secret is gone: %v", err)
 	}
@@ -361,9 +356,9 @@ func TestAFileThatCannotBeUsedIsRefusedByItsField(t *testing.T) {
 	certificate, key := pair(t)
 	for name, content := range map[string][]byte{"ca": certificate, "key": key, "token": []byte("secret"),
 		"large": make([]byte, maxFile+1), "empty": nil} {
-		must(t, os.WriteFile(in(name), content, 0o600))
+		must.Succeed(t, os.WriteFile(in(name), content, 0o600))
 	}
-	must(t, syscall.Mkfifo(in("pipe"), 0o600))
+	must.Succeed(t, syscall.Mkfifo(in("pipe"), 0o600))
 	const authorityField, tokenField = "clusters[].cluster.certificate-authority", "users[].user.tokenFile"
 	const absolute = " must be an absolute path"
 	for name, c := range map[string]struct {
@@ -407,7 +402,7 @@ func FuzzInspect(f *testing.F) {
 	f.Add(write(f, everything(f)), true)
 	f.Fuzz(func(t *testing.T, text []byte, all bool) {
 		servers, err := ParsePattern("*.example.com")
-		must(t, err)
+		must.Succeed(t, err)
 		policy := Policy{Servers: []Pattern{servers}}
 		if all {
 			policy.Insecure, policy.Proxy, policy.Impersonation = true, true, true
@@ -438,7 +433,7 @@ func FuzzInspect(f *testing.F) {
 			t.Errorf("server %v, %v", host, err)
 		}
 		again, err := access.Kubeconfig()
-		must(t, err)
+		must.Succeed(t, err)
 		if _, err := Inspect(again, policy); err != nil {
 			t.Errorf("inspected once more it is refused: %v", err)
 		}

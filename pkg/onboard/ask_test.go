@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // sent is the object that a request must have.
@@ -76,11 +77,11 @@ func TestRightsAreAskedForManyAtATimeAndReportedInOrder(t *testing.T) {
 		wide.Namespaces = append(wide.Namespaces, fmt.Sprint("team-", i))
 	}
 	rights, err := rights(objectsOf(t, wide))
-	must(t, err)
+	must.Succeed(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // one by one, none would be answered
 	defer cancel()
 	missing, err := denied(ctx, &rest.Config{Host: server.URL, QPS: -1}, rights)
-	must(t, err)
+	must.Succeed(t, err)
 	var want []Right
 	for _, r := range rights {
 		if r.Verb == "delete" {
@@ -107,7 +108,7 @@ func TestAClusterThatDoesNotAnswerLeavesTimeForTheFleet(t *testing.T) {
 	p := probe{Access: everywhere}
 	question, cancel := context.WithTimeout(t.Context(), lookTimeout) // of one request: there are many
 	defer cancel()
-	must(t, p.ask(question, access(t, server)))
+	must.Succeed(t, p.ask(question, access(t, server)))
 	if question.Err() != nil {
 		t.Error("no time is left for the fleet")
 	}
@@ -144,8 +145,8 @@ func access(t *testing.T, server *httptest.Server) *kubeconfig.Access {
 	t.Helper()
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 	text, err := target{Server: server.URL, CA: ca}.kubeconfig("west", "token")
-	must(t, err)
+	must.Succeed(t, err)
 	given, err := kubeconfig.Inspect(text, kubeconfig.Policy{})
-	must(t, err)
+	must.Succeed(t, err)
 	return given
 }

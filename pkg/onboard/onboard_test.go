@@ -34,6 +34,7 @@ import (
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/shard/protocol"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 var (
@@ -42,17 +43,10 @@ var (
 	west       = target{Server: "https://west.example.com:6443", UID: "uid-west"}
 )
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func objectsOf(t *testing.T, a Access) []*unstructured.Unstructured {
 	t.Helper()
 	all, err := objects(a)
-	must(t, err)
+	must.Succeed(t, err)
 	return all
 }
 
@@ -75,7 +69,7 @@ func TestAClusterGetsTheRightsOfItsRolesAndNoOthers(t *testing.T) {
 			[]string{record, "create deployments.apps in a"}},
 	} {
 		all, err := rights(objectsOf(t, c.access))
-		must(t, err)
+		must.Succeed(t, err)
 		var got []string
 		for _, r := range all {
 			got = append(got, r.String()+" in "+r.Namespace)
@@ -175,7 +169,7 @@ func TestANamespaceThatIsMissingIsBlamedOnWhatNamesIt(t *testing.T) {
 		"nothing, at first": {Wish{}, nil, ""},
 	} {
 		access, err := tt.wish.of(tt.own)
-		must(t, err)
+		must.Succeed(t, err)
 		got := ""
 		if err := tt.wish.namespacesExist(t.Context(), c, access.Namespaces, tt.own); err != nil {
 			got = err.Error()
@@ -279,7 +273,7 @@ func TestARoleBindingThatSomebodyElseMadeIsFoundAndTold(t *testing.T) {
 		left       int
 	}{"one of them": {[]string{"a"}, 1}, "both": {[]string{"a", "b"}, 0}, "all": {nil, 0}} {
 		steps, err := decide(live, objectsOf(t, Access{[]Role{Ats}, c.namespaces}))
-		must(t, err)
+		must.Succeed(t, err)
 		left := slices.DeleteFunc(steps, func(s step) bool { return s.Action != left })
 		if len(left) != c.left {
 			t.Errorf("with rights in %s: %d bindings are told to be left, want %d", about, len(left), c.left)
@@ -353,7 +347,7 @@ func tokenFrom(issued, expires time.Time) string {
 func give(t *testing.T, s *corev1.Secret, target target, token string) {
 	t.Helper()
 	text, err := target.kubeconfig(s.Name, token)
-	must(t, err)
+	must.Succeed(t, err)
 	fill(s, text, true)
 }
 
@@ -415,7 +409,7 @@ func TestAFleetThatCannotBeReadIsNeitherDeadNorHolding(t *testing.T) {
 	defer home.Close()
 	o := Onboarder{Home: &rest.Config{Host: home.URL}, Namespace: "ns", Name: "west"}
 	reader, err := o.home()
-	must(t, err)
+	must.Succeed(t, err)
 	began := time.Now()
 	_, err = o.awaitService(t.Context(), reader, time.Minute)
 	if err == nil || strings.Contains(err.Error(), "is alive") || !strings.Contains(err.Error(), "isn't known") {
@@ -547,7 +541,7 @@ func TestATokenOfAServiceAccountThatIsMadeAnewIsReplaced(t *testing.T) {
 
 func TestReplicasRefuseATemplateAndNameTheField(t *testing.T) {
 	s, err := template("ns", "west", west, everywhere)
-	must(t, err)
+	must.Succeed(t, err)
 	_, err = kubeconfig.Inspect([]byte(s.StringData[kubeconfig.Key]), kubeconfig.Policy{})
 	if refused := (&kubeconfig.Refused{}); !errors.As(err, &refused) ||
 		!strings.Contains(err.Error(), "users[].user.token") {
@@ -583,7 +577,7 @@ func TestAnAdminsConnectionThatReplicasCantUseIsRefusedBeforeAnythingIsTouched(t
 func homeWith(t *testing.T, objects ...client.Object) client.WithWatch {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	must(t, errors.Join(clientgoscheme.AddToScheme(scheme), tenurev1alpha1.AddToScheme(scheme)))
+	must.Succeed(t, errors.Join(clientgoscheme.AddToScheme(scheme), tenurev1alpha1.AddToScheme(scheme)))
 	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
 }
 
@@ -621,7 +615,7 @@ func fleetOf(t *testing.T, holders ...string) console.Fleet {
 	}}
 	for i, holder := range holders {
 		prefix, err := keyspace.ParsePrefix(fmt.Sprintf("%02b", i))
-		must(t, err)
+		must.Succeed(t, err)
 		f.Shards = append(f.Shards, console.Shard{
 			ID: keyspace.ShardID{Cluster: "west", Prefix: prefix}, Cluster: "west", Holder: protocol.Incarnation(holder),
 			Served: holder == "r1" || holder == "r2",
@@ -772,7 +766,7 @@ func TestASecretWithoutTheLabelIsReadByNobody(t *testing.T) {
 
 func TestWhatFailedIsNotReportedAsDone(t *testing.T) {
 	steps, err := decide(nil, objectsOf(t, everywhere))
-	must(t, err)
+	must.Succeed(t, err)
 	calls := 0
 	c := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
 		Apply: func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
@@ -833,7 +827,7 @@ func TestWhereItIsNotKnownWhatTheNamespaceHoldsTheAccountGoesAllTheSame(t *testi
 	defer away.Close()
 	keep, err := Onboarder{Name: "west", Workload: &rest.Config{Host: away.URL}}.kept(t.Context(), "home",
 		cluster("west"))
-	must(t, err)
+	must.Succeed(t, err)
 	for kind, want := range map[string]string{kindNamespace: "what else it holds isn't known: ", kindAccount: ""} {
 		object := &unstructured.Unstructured{}
 		object.SetKind(kind)
@@ -924,7 +918,7 @@ func TestTheListSaysHowLongCredentialsAreGood(t *testing.T) {
 	} {
 		expires := now.Add(left)
 		var out strings.Builder
-		must(t, ShowEntries(&console.Screen{To: &out}, []Entry{{Name: "west", Expires: &expires}}, now))
+		must.Succeed(t, ShowEntries(&console.Screen{To: &out}, []Entry{{Name: "west", Expires: &expires}}, now))
 		if !strings.Contains(out.String(), " "+want+" ") {
 			t.Errorf("%v left: want %q\n%s", left, want, out.String())
 		}
@@ -1009,7 +1003,7 @@ func TestARemovalSaysWhatIsLeft(t *testing.T) {
 		own := c.own
 		if own != nil {
 			own = &corev1.Secret{}
-			must(t, home.Get(t.Context(), client.ObjectKeyFromObject(c.own), own))
+			must.Succeed(t, home.Get(t.Context(), client.ObjectKeyFromObject(c.own), own))
 		}
 		o, r := Onboarder{Home: &rest.Config{}, Namespace: "ns", Name: "west"}, Report{}
 		err := o.deleteSecret(t.Context(), home, own, &r)

@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 func TestATokenIsRenewedInTheLastQuarterOfItsLifeAndBeforeListCallsItSoon(t *testing.T) {
@@ -166,21 +167,21 @@ func (f *renewing) look() time.Duration {
 	result, err := f.r.Reconcile(f.t.Context(), ctrl.Request{
 		NamespacedName: types.NamespacedName{Namespace: "ns", Name: "west"},
 	})
-	must(f.t, err)
+	must.Succeed(f.t, err)
 	return result.RequeueAfter
 }
 
 func (f *renewing) secret() *corev1.Secret {
 	f.t.Helper()
 	s := &corev1.Secret{}
-	must(f.t, f.home.Get(f.t.Context(), client.ObjectKey{Namespace: "ns", Name: "west"}, s))
+	must.Succeed(f.t, f.home.Get(f.t.Context(), client.ObjectKey{Namespace: "ns", Name: "west"}, s))
 	return s
 }
 
 func (f *renewing) told() (all []string) {
 	f.t.Helper()
 	list := &eventsv1.EventList{}
-	must(f.t, f.home.List(f.t.Context(), list))
+	must.Succeed(f.t, f.home.List(f.t.Context(), list))
 	for _, e := range list.Items {
 		all = append(all, e.Type+" "+e.Reason+" "+e.Note)
 	}
@@ -295,7 +296,7 @@ func TestATokenOfARotationIsRenewedInTimeAlthoughOneWasRenewedJustBefore(t *test
 	f.look()
 	s := f.secret()
 	give(t, s, Hold(s).target, tokenFrom(f.now(), f.now().Add(10*time.Minute)))
-	must(t, f.home.Update(t.Context(), s))
+	must.Succeed(t, f.home.Update(t.Context(), s))
 	f.pass(9 * time.Minute)
 	f.look()
 	if n := f.at.asked.Load(); n != 2 {
@@ -370,7 +371,7 @@ func TestARotationMeanwhileIsNotUndone(t *testing.T) {
 	stale := f.secret()
 	byAdmin := f.secret()
 	byAdmin.Labels["x"] = "y"
-	must(t, f.home.Update(t.Context(), byAdmin))
+	must.Succeed(t, f.home.Update(t.Context(), byAdmin))
 	attempt := f.r.try("west")
 	f.r.renew(t.Context(), stale, Hold(stale), attempt)
 	if got := f.secret(); got.Labels["x"] != "y" || attempt.failures != 0 || len(f.told()) != 0 {

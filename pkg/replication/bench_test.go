@@ -31,6 +31,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/recorder"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 var (
@@ -43,13 +45,6 @@ var (
 	fakeScheme    = newFakeScheme()
 	fakeConverter = applyconfigurations.NewTypeConverter(fakeScheme)
 )
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 func newFakeScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
@@ -163,8 +158,9 @@ func (c *fakeCluster) freeze() { c.shown, c.stale = c.bench.get(c.name), true }
 
 func newBench(t *testing.T, source *appsv1.Deployment) *bench {
 	t.Helper()
-	b := &bench{T: t, recorder: &copyRecorder{FakeRecorder: events.NewFakeRecorder(1000)}, clock: clocktesting.NewFakeClock(epoch),
-		clusters: map[multicluster.ClusterName]*fakeCluster{}, down: map[multicluster.ClusterName]time.Time{}}
+	b := &bench{T: t, recorder: &copyRecorder{FakeRecorder: events.NewFakeRecorder(1000)},
+		clock: clocktesting.NewFakeClock(epoch), clusters: map[multicluster.ClusterName]*fakeCluster{},
+		down: map[multicluster.ClusterName]time.Time{}}
 	for _, name := range []multicluster.ClusterName{"home", "west", "east"} {
 		b.clusters[name] = b.newCluster(name)
 	}
@@ -173,7 +169,7 @@ func newBench(t *testing.T, source *appsv1.Deployment) *bench {
 	b.identify(homeUID)
 	source = source.DeepCopy()
 	source.ManagedFields = nil
-	must(t, b.clusters["home"].client.Create(t.Context(), source))
+	must.Succeed(t, b.clusters["home"].client.Create(t.Context(), source))
 	return b
 }
 
@@ -290,7 +286,7 @@ func (b *bench) restart(changes ...func(*Config)) {
 		change(&config)
 	}
 	subject, err := NewReconciler(config)
-	must(b, err)
+	must.Succeed(b, err)
 	b.subject = subject
 }
 
@@ -330,7 +326,7 @@ func (b *bench) reconcile() (ctrl.Result, error) {
 func (b *bench) mustReconcile() ctrl.Result {
 	b.Helper()
 	result, err := b.reconcile()
-	must(b, err)
+	must.Succeed(b, err)
 	return result
 }
 
@@ -375,7 +371,7 @@ func (b *bench) rollOut(name multicluster.ClusterName) bool {
 	}
 	if d.Generation == 0 {
 		d.Generation = 1
-		must(b, b.clusters[name].client.Update(context.Background(), d))
+		must.Succeed(b, b.clusters[name].client.Update(context.Background(), d))
 	}
 	n := *d.Spec.Replicas
 	if d.Status.ObservedGeneration == d.Generation && d.Status.AvailableReplicas == n && d.Status.Replicas == n {
@@ -383,7 +379,7 @@ func (b *bench) rollOut(name multicluster.ClusterName) bool {
 	}
 	d.Status = appsv1.DeploymentStatus{ObservedGeneration: d.Generation, Replicas: n, UpdatedReplicas: n,
 		AvailableReplicas: n}
-	must(b, b.clusters[name].client.Status().Update(context.Background(), d))
+	must.Succeed(b, b.clusters[name].client.Status().Update(context.Background(), d))
 	return true
 }
 
@@ -395,7 +391,7 @@ func (b *bench) get(name multicluster.ClusterName) *appsv1.Deployment {
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
-	must(b, err)
+	must.Succeed(b, err)
 	return d
 }
 
@@ -450,16 +446,16 @@ func (b *bench) namespace(cluster multicluster.ClusterName, labels map[string]st
 	if apierrors.IsAlreadyExists(err) {
 		err = c.Update(context.Background(), ns)
 	}
-	must(b, err)
+	must.Succeed(b, err)
 }
 
 // identify makes home the cluster of that UID.
 func (b *bench) identify(uid types.UID) {
 	b.Helper()
 	system := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem}}
-	must(b, client.IgnoreNotFound(b.clusters["home"].client.Delete(context.Background(), system)))
+	must.Succeed(b, client.IgnoreNotFound(b.clusters["home"].client.Delete(context.Background(), system)))
 	system.UID = uid
-	must(b, b.clusters["home"].client.Create(context.Background(), system))
+	must.Succeed(b, b.clusters["home"].client.Create(context.Background(), system))
 }
 
 // edit changes the Deployment in a cluster, as somebody.
@@ -468,7 +464,7 @@ func (b *bench) edit(name multicluster.ClusterName, by string, change func(*apps
 	d := b.get(name)
 	change(d)
 	d.Generation++
-	must(b, b.clusters[name].client.Update(context.Background(), d, client.FieldOwner(by)))
+	must.Succeed(b, b.clusters[name].client.Update(context.Background(), d, client.FieldOwner(by)))
 }
 
 // change edits the source, as its owner, and waits until all is quiet.
@@ -480,7 +476,7 @@ func (b *bench) change(edit func(*appsv1.Deployment)) {
 
 func (b *bench) delete(name multicluster.ClusterName) {
 	b.Helper()
-	must(b, b.clusters[name].client.Delete(context.Background(), b.get(name)))
+	must.Succeed(b, b.clusters[name].client.Delete(context.Background(), b.get(name)))
 }
 
 // condition is status and reason of the source's condition.

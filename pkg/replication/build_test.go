@@ -11,6 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
+
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 const (
@@ -58,9 +60,9 @@ func annotated(name, value string) func(*appsv1.Deployment) {
 func mustWant(t *testing.T, source *appsv1.Deployment, replicas *int32) *forms {
 	t.Helper()
 	base, err := newTemplate(source, home, homeUID)
-	must(t, err)
+	must.Succeed(t, err)
 	want, err := base.want(replicas, override{})
-	must(t, err)
+	must.Succeed(t, err)
 	return want
 }
 
@@ -68,7 +70,7 @@ func mustWant(t *testing.T, source *appsv1.Deployment, replicas *int32) *forms {
 func aCopy(t *testing.T, options ...func(*appsv1.Deployment)) *appsv1.Deployment {
 	t.Helper()
 	d, err := toDeployment(mustWant(t, aSource(), nil).Full)
-	must(t, err)
+	must.Succeed(t, err)
 	d.UID, d.ResourceVersion, d.Generation = "uid-of-copy", "7", 2
 	d.Spec.RevisionHistoryLimit = new(int32(10))
 	d.Spec.Template.Spec.Containers[0].ImagePullPolicy = corev1.PullAlways

@@ -5,11 +5,13 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 func TestTheRunbookSaysWhatToDoAboutEachReason(t *testing.T) {
 	text, err := os.ReadFile("../../config/RUNBOOK.md")
-	must(t, err)
+	must.Succeed(t, err)
 	_, entry, _ := strings.Cut(string(text), "\n## A Deployment isn't copied\n")
 	entry, _, _ = strings.Cut(entry, "\n## ")
 	all := []string{

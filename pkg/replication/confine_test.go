@@ -10,6 +10,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 func open(value string) map[string]string { return map[string]string{LabelTarget: value} }
@@ -150,7 +152,7 @@ func TestANamespaceThatIsClosedAgainKeepsItsCopyAsItIs(t *testing.T) {
 func TestANamespaceIsMadeAsConfinedAsTheSources(t *testing.T) {
 	b := settled(t)
 	ns := &corev1.Namespace{}
-	must(t, b.clusters["west"].client.Get(t.Context(), client.ObjectKey{Name: key.Namespace}, ns))
+	must.Succeed(t, b.clusters["west"].client.Get(t.Context(), client.ObjectKey{Name: key.Namespace}, ns))
 	want := map[string]string{LabelTarget: TargetConfined, podSecurityPrefix + "enforce": "baseline"}
 	if diff := cmp.Diff(want, ns.Labels); diff != "" {
 		t.Errorf("labels (-want +got):\n%s", diff)

@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // brief is a step as a table has room for it.
@@ -28,7 +30,7 @@ func TestDecideCopy(t *testing.T) {
 	apply, update := metav1.ManagedFieldsOperationApply, metav1.ManagedFieldsOperationUpdate
 	want := mustWant(t, aSource(), nil)
 	lean, err := toDeployment(want.Lean)
-	must(t, err)
+	must.Succeed(t, err)
 	copyOf := func(options ...func(*appsv1.Deployment)) *appsv1.Deployment { return aCopy(t, options...) }
 	unmarked := func(d *appsv1.Deployment) { delete(d.Annotations, AnnotationSource) }
 	ofOther := func(d *appsv1.Deployment) { d.Annotations[AnnotationSource] = "home/shop/other" }
@@ -206,7 +208,7 @@ func TestDecideCopy(t *testing.T) {
 			v := c.view
 			v.Source, v.SourceCluster, v.Now, v.Scalers = "home/shop/web", homeUID, epoch, DefaultScalers
 			step, err := decideCopy(v)
-			must(t, err)
+			must.Succeed(t, err)
 			got := brief{Act: step.Act, Drift: step.Drift, State: step.Outcome.State, After: step.Outcome.After}
 			if v.Want != nil && step.Config == v.Want.Full {
 				got.Form = "full"
@@ -235,7 +237,7 @@ func TestACopyWhoseRolloutIsPausedSaysWhoHasPausedIt(t *testing.T) {
 	without := func(d *appsv1.Deployment) { d.Status = appsv1.DeploymentStatus{ObservedGeneration: 2} }
 	want := mustWant(t, aSource(paused), nil)
 	fresh, err := toDeployment(want.Full)
-	must(t, err)
+	must.Succeed(t, err)
 	fresh.Generation = 2
 	without(fresh)
 	complete := fresh.DeepCopy()
@@ -264,9 +266,9 @@ func TestACopyIsTheSourceWithoutWhatBelongsToOthers(t *testing.T) {
 		annotated("deployment.kubernetes.io/revision", "4"),
 		annotated(AnnotationCopies, "west"))
 	base, err := newTemplate(source, home, homeUID)
-	must(t, err)
+	must.Succeed(t, err)
 	want, err := base.want(new(int32(7)), override{Images: map[string]string{"web": "mirror/web:1"}})
-	must(t, err)
+	must.Succeed(t, err)
 	got := want.Lean.DeepCopy()
 	annotations := got.GetAnnotations()
 	delete(annotations, AnnotationApplied)

@@ -35,14 +35,15 @@ func (a *actor) fanOut(ctx context.Context, wish wish, known, targets []multiclu
 	}
 	shares := wish.shares(wish.weighed(targets, record.Copies, a.name), record.GivenUp)
 	clusters := union(targets, record.Copies)
-	clusters = union(clusters, a.strays(ctx, known, clusters))
+	strays := a.strays(ctx, known, clusters)
+	clusters = union(clusters, strays)
 	outcomes, failures := make([]outcome, len(clusters)), make([]error, len(clusters))
 	var group errgroup.Group
 	group.SetLimit(a.r.config.FanOut)
 	for i, name := range clusters {
 		c, wanted := &copyActor{actor: a, target: name}, slices.Contains(targets, name)
 		c.givenUp = wanted && slices.Contains(record.GivenUp, name)
-		c.stray = !wanted && !slices.Contains(record.Copies, name)
+		c.stray = slices.Contains(strays, name)
 		outcomes[i].Cluster, outcomes[i].Wanted = name, wanted
 		switch {
 		case !slices.Contains(known, name):

@@ -15,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // state is what matters at the end of an act.
@@ -169,7 +171,7 @@ func TestAForeignDeploymentIsNeverTouched(t *testing.T) {
 	stranger.ObjectMeta = metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name,
 		Labels: map[string]string{"app": "other"}}
 	stranger.Spec.Template.Spec.Containers[0].Image = "other:1"
-	must(t, b.clusters["west"].client.Create(context.Background(), stranger))
+	must.Succeed(t, b.clusters["west"].client.Create(context.Background(), stranger))
 	before := b.get("west")
 	for range 5 {
 		b.mustReconcile()

@@ -9,6 +9,8 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // divided has ten replicas, for all clusters together.
@@ -113,7 +115,7 @@ func TestALateCopyOfASourceThatWasReleasedHereIsDeleted(t *testing.T) {
 		"it is a source again": {func(b *bench) {
 			again := aSource()
 			again.UID = "again"
-			must(b, b.clusters["home"].client.Create(b.Context(), again))
+			must.Succeed(b, b.clusters["home"].client.Create(b.Context(), again))
 			b.clusters["home"].freeze()
 			b.clusters["home"].shown = nil // the cache doesn't show it yet
 		}, true},
@@ -127,7 +129,7 @@ func TestALateCopyOfASourceThatWasReleasedHereIsDeleted(t *testing.T) {
 				t.Fatal("the source isn't gone, or its copy")
 			}
 			late.ResourceVersion = ""
-			must(t, b.clusters["west"].client.Create(t.Context(), late))
+			must.Succeed(t, b.clusters["west"].client.Create(t.Context(), late))
 			c.meanwhile(b)
 			b.mustReconcile()
 			if stays := b.get("west") != nil; stays != c.stays {

@@ -9,6 +9,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // TestTrimCopyHalvesACopy takes what the fake API server keeps of a copy, with the managed fields that an apply leaves.
@@ -20,7 +22,7 @@ func TestTrimCopyHalvesACopy(t *testing.T) {
 	}
 	size := func() int {
 		data, err := json.Marshal(d)
-		must(t, err)
+		must.Succeed(t, err)
 		return len(data)
 	}
 	d.Status.Conditions = append(d.Status.Conditions, appsv1.DeploymentCondition{Type: appsv1.DeploymentProgressing,

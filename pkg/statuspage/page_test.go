@@ -21,6 +21,7 @@ import (
 	"github.com/tenure-dev/tenure/pkg/console"
 	"github.com/tenure-dev/tenure/shard/inspect"
 	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // newPage has records that read counts the reads of.
@@ -97,15 +98,11 @@ func TestStreamsEndWithTheManager(t *testing.T) {
 	server := httptest.NewServer(p)
 	defer server.Close() // waits for all streams
 	response, err := http.Get(server.URL + "/status/events")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer response.Body.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := p.Start(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, p.Start(ctx))
 	buffer := make([]byte, 1<<16)
 	for err = nil; err == nil; {
 		_, err = response.Body.Read(buffer) // to its end, else the test's own time limit
@@ -199,9 +196,7 @@ func TestMetricsAreReadAsTheyAreGathered(t *testing.T) {
 	depth.WithLabelValues("at", "at", "-100").Set(4)
 	depth.WithLabelValues("secrets", "secrets", "0").Set(1)
 	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	m := readMetrics(families)
 	if diff := cmp.Diff([]console.Answer{{Cluster: "east", Reason: "Usable"}, {Cluster: "west", Reason: "Unreachable"}},
 		m.clusters); diff != "" {

@@ -27,17 +27,11 @@ import (
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
 	"github.com/tenure-dev/tenure/pkg/fairqueue"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 var testKey = mcreconcile.Request{
 	ClusterName: "west/01", Request: reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "one"}},
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 func always() Settings {
@@ -77,7 +71,7 @@ func (r *rig) transport(t testing.TB, config *rest.Config) http.RoundTripper {
 	t.Helper()
 	r.Wrap(config)
 	send, err := rest.TransportFor(config)
-	must(t, err)
+	must.Succeed(t, err)
 	return send
 }
 
@@ -153,7 +147,7 @@ func TestAReconcileIsATraceWithItsWaitAndItsCalls(t *testing.T) {
 			server.URL+"/apis/g/v1/namespaces/ns/ats/one/status?secret=x", nil)
 		req.Header.Set("Authorization", "Bearer secret")
 		res, err := r.transport(t, &rest.Config{Host: server.URL}).RoundTrip(req)
-		must(t, err)
+		must.Succeed(t, err)
 		res.Body.Close()
 		if req.Header.Get("Traceparent") != "" {
 			t.Error("the caller's request was changed")

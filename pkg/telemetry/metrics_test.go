@@ -10,6 +10,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/tenure-dev/tenure/pkg/fairqueue"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 func TestLatenciesAreNativeHistogramsWithTheTraceAsExemplar(t *testing.T) {
@@ -19,7 +20,7 @@ func TestLatenciesAreNativeHistogramsWithTheTraceAsExemplar(t *testing.T) {
 	r.reconcile(t, fine)
 	id := find(t, r.sent(t), "reconcile At").SpanContext.TraceID().String()
 	families, err := registry.Gather()
-	must(t, err)
+	must.Succeed(t, err)
 	seen := 0
 	for _, f := range families {
 		if f.GetType() != dto.MetricType_HISTOGRAM {
@@ -69,7 +70,7 @@ func TestWhatWaitsIsToldByCluster(t *testing.T) {
 	r := newRig(t, Config{Registerer: registry})
 	value := func(name string, labels ...string) (found float64) {
 		families, err := registry.Gather()
-		must(t, err)
+		must.Succeed(t, err)
 		for _, f := range families {
 			for _, m := range f.GetMetric() {
 				of := map[string]bool{}

@@ -10,6 +10,8 @@ import (
 	"github.com/go-logr/logr"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/mem"
+
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // wire sends bytes as they are, and reads nothing.
@@ -27,7 +29,7 @@ func (wire) Name() string { return "proto" }
 func collectorThat(t *testing.T, answers []byte) (endpoint string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	must.Succeed(t, err)
 	server := grpc.NewServer(grpc.ForceServerCodecV2(wire{}), grpc.UnknownServiceHandler(
 		func(_ any, stream grpc.ServerStream) error {
 			if err := stream.RecvMsg(nil); err != nil {
@@ -54,9 +56,9 @@ func TestOnlySpansThatACollectorRejectsCountAsLost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collectorThat(t, []byte(c.answer)))
 			settings, err := ReadSettings(os.Getenv)
-			must(t, err)
+			must.Succeed(t, err)
 			exporter, err := NewExporter(t.Context(), settings)
-			must(t, err)
+			must.Succeed(t, err)
 			defer func() { _ = exporter.Shutdown(t.Context()) }()
 			var out lockedBuffer
 			p := newPipeline(settings, exporter, logr.FromSlogHandler(slog.NewTextHandler(&out, nil)))

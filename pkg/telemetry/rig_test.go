@@ -17,6 +17,7 @@ import (
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
 	"github.com/tenure-dev/tenure/bench/machine"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 type readOnlySpan = sdktrace.ReadOnlySpan
@@ -54,7 +55,7 @@ func (l *lockedBuffer) wantOnce(t *testing.T, texts ...string) {
 func value(t testing.TB, m prometheus.Metric) float64 {
 	t.Helper()
 	var out dto.Metric
-	must(t, m.Write(&out))
+	must.Succeed(t, m.Write(&out))
 	return out.GetCounter().GetValue()
 }
 
@@ -70,7 +71,7 @@ func hotPath(t testing.TB, cfg Config) func() {
 		Transport: answering{&http.Response{StatusCode: http.StatusOK, Body: http.NoBody}}})
 	req, err := http.NewRequest(http.MethodPut,
 		"https://west/apis/cnat.programming-kubernetes.info/v1alpha1/namespaces/ns/ats/one/status", nil)
-	must(t, err)
+	must.Succeed(t, err)
 	traced := r.controller.Traced(reconcile.TypedFunc[mcreconcile.Request](
 		func(ctx context.Context, _ mcreconcile.Request) (reconcile.Result, error) {
 			call := req

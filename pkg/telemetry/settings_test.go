@@ -12,6 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 func environment(pairs ...string) func(string) string {
@@ -59,7 +61,7 @@ func TestSettingsFollowTheEnvironment(t *testing.T) {
 		"OTEL_SERVICE_NAME=mine", "OTEL_RESOURCE_ATTRIBUTES=team=a%20b,service.name=other", "OTEL_BSP_MAX_QUEUE_SIZE=100",
 		"OTEL_BSP_MAX_EXPORT_BATCH_SIZE=10", "OTEL_BSP_SCHEDULE_DELAY=50", "OTEL_BSP_EXPORT_TIMEOUT=70",
 		"OTEL_PROPAGATORS=none"))
-	must(t, err)
+	must.Succeed(t, err)
 	want := Settings{Enabled: true, Ratio: .25, Service: "mine", Attributes: map[string]string{"team": "a b"},
 		Queue: 100, Batch: 10,
 		Delay: 50 * time.Millisecond, ExportTimeout: 70 * time.Millisecond}
@@ -98,7 +100,7 @@ func TestAnAuthorityInPEMFormIsAccepted(t *testing.T) {
 	defer server.Close()
 	file := filepath.Join(t.TempDir(), "ca.crt")
 	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	must(t, os.WriteFile(file, text, 0o600))
+	must.Succeed(t, os.WriteFile(file, text, 0o600))
 	if _, err := ReadSettings(environment(somewhere, "OTEL_EXPORTER_OTLP_CERTIFICATE="+file)); err != nil {
 		t.Error(err)
 	}

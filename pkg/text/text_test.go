@@ -9,6 +9,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 func TestATextFromElsewhereBecomesOnePrintableLine(t *testing.T) {
@@ -74,9 +76,7 @@ func FuzzJSON(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		var want, got any
 		plain, err := json.MarshalIndent(map[string]string{"s": s}, "", "  ")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		shown := JSON(plain)
 		if err := errors.Join(json.Unmarshal(plain, &want), json.Unmarshal(shown, &got)); err != nil ||
 			!reflect.DeepEqual(want, got) {

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // drawPrefix draws from all 511 prefixes.
@@ -88,9 +89,7 @@ func TestSelectorsKeepTheirGoldenText(t *testing.T) {
 func mustPrefix(t *testing.T, text string) keyspace.Prefix {
 	t.Helper()
 	prefix, err := keyspace.ParsePrefix(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return prefix
 }
 
@@ -190,9 +189,7 @@ func TestShardsSortByClusterThenByHashWithParentsFirst(t *testing.T) {
 	var ids []keyspace.ShardID
 	for _, text := range []string{"west-2/", "east/10", "east/01", "west/0", "east/", "east/1", "east/00", "east/0"} {
 		id, err := keyspace.ParseShardID(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		ids = append(ids, id)
 	}
 	slices.SortFunc(ids, keyspace.ShardID.Compare)
@@ -213,16 +210,12 @@ func TestShardsShowAsTheirTextInJSONAndLogs(t *testing.T) {
 	}
 	in := moved{id, map[keyspace.ShardID]keyspace.Prefix{id: id.Prefix}}
 	encoded, err := json.Marshal(in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if want := `{"Shard":"west/01","Holds":{"west/01":"01"}}`; string(encoded) != want {
 		t.Errorf("JSON = %s, want %s", encoded, want)
 	}
 	var out moved
-	if err := json.Unmarshal(encoded, &out); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal(encoded, &out))
 	if out.Shard != in.Shard || out.Holds[id] != id.Prefix {
 		t.Errorf("read back %v, want %v", out, in)
 	}

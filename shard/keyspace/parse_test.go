@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 func TestWhatIsWrittenIsReadBack(t *testing.T) {
@@ -70,9 +71,7 @@ func TestRecordNamesReadWellAndNeverMeet(t *testing.T) {
 	seen := map[string]string{}
 	for text, want := range tests {
 		id, err := keyspace.ParseShardID(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		got := id.RecordName("")
 		if got != want {
 			t.Errorf("record name of %s = %q, want %q", text, got, want)

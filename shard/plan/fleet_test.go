@@ -11,6 +11,7 @@ import (
 
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/shard/plan"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // fleet is one input of the planner, and the world that its moves change.
@@ -165,9 +166,7 @@ func parseReplica(t *testing.T, words []string) plan.Replica {
 func parseShard(t *testing.T, words []string) plan.Shard {
 	t.Helper()
 	id, err := keyspace.ParseShardID(words[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	s := plan.Shard{ID: id}
 	for _, word := range words[1:] {
 		if pin, ok := strings.CutPrefix(word, "@"); ok {

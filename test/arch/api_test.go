@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 var update = flag.Bool("update", false, "write the golden file of the exported API anew")
@@ -25,15 +27,11 @@ func TestTheExportedAPIOfShardIsTheOneInTheGoldenFile(t *testing.T) {
 		t.Fatalf("only %d lines of exported API found: this test is out of date", len(got))
 	}
 	if *update {
-		if err := os.WriteFile(golden, []byte(strings.Join(got, "\n")+"\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(golden, []byte(strings.Join(got, "\n")+"\n"), 0o644))
 		return
 	}
 	content, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	want := strings.Split(strings.TrimSuffix(string(content), "\n"), "\n")
 	if slices.Equal(want, got) {
 		return

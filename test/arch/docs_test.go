@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 var (
@@ -45,18 +47,14 @@ func pages(t *testing.T, root string) map[string]string {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return all
 }
 
 func TestWhatPagesPointToIsThere(t *testing.T) {
 	const root = "../.."
 	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	targets := map[string]bool{}
 	for _, m := range target.FindAllStringSubmatch(string(makefile), -1) {
 		targets[m[1]] = true
@@ -89,9 +87,7 @@ func TestWhatPagesPointToIsThere(t *testing.T) {
 func TestTheFoldersOfContributingExist(t *testing.T) {
 	const root = "../.."
 	text, err := os.ReadFile(filepath.Join(root, "CONTRIBUTING.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	_, layout, _ := strings.Cut(string(text), "\n## Layout of the code\n")
 	layout, _, _ = strings.Cut(layout, "\n## ")
 	folders := 0

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // The files of package shard pass inputs to the pure packages and carry out their effects. A file that many others
@@ -36,25 +38,19 @@ func fileCalls(t *testing.T, dir string) map[string]map[string]bool {
 	t.Helper()
 	set := token.NewFileSet()
 	names, err := filepath.Glob(filepath.Join(dir, "*.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var files []*ast.File
 	for _, name := range names {
 		if strings.HasSuffix(name, "_test.go") {
 			continue
 		}
 		file, err := parser.ParseFile(set, name, nil, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		files = append(files, file)
 	}
 	info := &types.Info{Uses: map[*ast.Ident]types.Object{}}
 	pkg, err := (&types.Config{Importer: importerOf(t, set, "./"+filepath.Base(dir))}).Check(dir, set, files, info)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	calls := map[string]map[string]bool{}
 	for ident, object := range info.Uses {
 		if _, ok := object.(*types.Func); !ok || object.Pkg() != pkg {

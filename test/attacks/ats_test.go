@@ -24,6 +24,7 @@ import (
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	"github.com/tenure-dev/tenure/pkg/at"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // atCase is described in testdata/ats.yaml.
@@ -39,9 +40,7 @@ func (c atCase) caseName() string { return c.Name }
 
 func TestAts(t *testing.T) {
 	security, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, c := range read[atCase](t, "ats") {
 		t.Run(c.Name, func(t *testing.T) {
 			object := c.object(t)
@@ -49,9 +48,7 @@ func TestAts(t *testing.T) {
 			west := farm(c, object)
 			clock := clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 			r, err := at.NewReconciler(at.Config{Clusters: sides{"west": west}, Clock: clock})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			bounded(t, func() {
 				for range 4 {
 					_, _ = r.Reconcile(t.Context(), mcreconcile.Request{ClusterName: "west",
@@ -60,9 +57,7 @@ func TestAts(t *testing.T) {
 				}
 			})
 			pods := &corev1.PodList{}
-			if err := west.client.List(t.Context(), pods); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, west.client.List(t.Context(), pods))
 			if made := len(pods.Items); made > 1 || (made == 1) != c.Pod {
 				t.Errorf("%d Pods were made", made)
 			}
@@ -100,9 +95,7 @@ func (c atCase) object(t testing.TB) *cnatv1alpha1.At {
 	lay(meta, c.Meta, fill)
 	lay(spec, c.Spec, fill)
 	text, err := yaml.Marshal(map[string]any{"metadata": meta, "spec": spec})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	object := &cnatv1alpha1.At{}
 	if err := yaml.Unmarshal(text, object); err != nil { // unknown fields are dropped, as by an API server
 		t.Fatal(err)
@@ -136,9 +129,7 @@ func farm(c atCase, object *cnatv1alpha1.At) *side {
 func (c atCase) told(t *testing.T, west *side, key client.ObjectKey) {
 	t.Helper()
 	now := &cnatv1alpha1.At{}
-	if err := west.client.Get(t.Context(), key, now); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, west.client.Get(t.Context(), key, now))
 	found := c.Reason == ""
 	for _, condition := range now.Status.Conditions {
 		shown(t, condition.Message)

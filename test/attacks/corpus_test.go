@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // canary stands for a secret in what is attacked with.
@@ -25,9 +27,7 @@ type named interface{ caseName() string }
 func read[C named](t testing.TB, family string) []C {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", family+".yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var cases []C
 	if err := yaml.UnmarshalStrict(text, &cases); err != nil {
 		t.Fatalf("%s: %v", family, err)
@@ -44,15 +44,11 @@ func read[C named](t testing.TB, family string) []C {
 
 func TestTheCorpusIsAsLargeAsItWas(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	sum := 0
 	for _, file := range files {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		n := strings.Count("\n"+string(text), "\n- name:")
 		t.Logf("%s: %d", filepath.Base(file), n)
 		sum += n
@@ -75,9 +71,7 @@ func setTraps(t testing.TB) *traps {
 	dir := t.TempDir()
 	s := &traps{file: filepath.Join(dir, "file"), program: filepath.Join(dir, "program"), mark: filepath.Join(dir, "mark")}
 	for path, content := range map[string]string{s.file: canary, s.program: "#!/bin/sh\ntouch " + s.mark + "\n"} {
-		if err := os.WriteFile(path, []byte(content), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(path, []byte(content), 0o700))
 	}
 	var err error
 	if s.pipe, err = syscall.InotifyInit1(syscall.IN_NONBLOCK | syscall.IN_CLOEXEC); err != nil {
@@ -140,9 +134,7 @@ func TestTheTrapsSnap(t *testing.T) {
 	if s.check(caught); !caught.Failed() {
 		t.Error("a file was opened and nobody noticed")
 	}
-	if err := os.WriteFile(s.mark, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(s.mark, nil, 0o600))
 	caught = &testing.T{}
 	if s.check(caught); !caught.Failed() {
 		t.Error("a program was run and nobody noticed")

@@ -28,6 +28,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tenure-dev/tenure/pkg/replication"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // deploymentCase is described in testdata/deployments.yaml.
@@ -132,9 +133,7 @@ func (c deploymentCase) source(t testing.TB) *appsv1.Deployment {
 	pod := map[string]any{"containers": []any{container}}
 	maps.Copy(pod, c.Pod)
 	text, err := yaml.Marshal(pod)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	labels := map[string]string{"app": "web"}
 	d := &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{
@@ -147,9 +146,7 @@ func (c deploymentCase) source(t testing.TB) *appsv1.Deployment {
 			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}},
 		},
 	}
-	if err := yaml.UnmarshalStrict(text, &d.Spec.Template.Spec); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, yaml.UnmarshalStrict(text, &d.Spec.Template.Spec))
 	maps.Copy(d.Labels, c.Labels)
 	for key, value := range c.Annotations {
 		d.Annotations[key] = expand(value)
@@ -197,9 +194,7 @@ func TestDeployments(t *testing.T) {
 			clock := clocktesting.NewFakeClock(time.Now())
 			r, err := replication.NewReconciler(replication.Config{Clusters: all, Targets: all, Clock: clock,
 				ForbiddenNamespaces: []string{"tenure-system", "vault-*"}, CreateNamespaces: c.Create})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			request := mcreconcile.Request{ClusterName: "home", Request: reconcile.Request{
 				NamespacedName: types.NamespacedName{Namespace: c.Namespace, Name: "web"}}}
 			bounded(t, func() {

@@ -29,6 +29,7 @@ import (
 
 	"github.com/tenure-dev/tenure/pkg/clusterhealth"
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // kubeconfigCase is described in testdata/kubeconfigs.yaml.
@@ -69,18 +70,12 @@ func server(t testing.TB, asked *atomic.Int64) *httptest.Server {
 func pair(t testing.TB) (certificate, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	secret, err := x509.MarshalECPrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	block := func(kind string, content []byte) string {
 		return base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: content}))
 	}
@@ -131,9 +126,7 @@ func TestKubeconfigs(t *testing.T) {
 				c.Servers[i] = fill.Replace(s)
 			}
 			policy, err := kubeconfig.ParsePolicy(c.Allow, c.Servers)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			text := c.text(t, base, fill)
 			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "west"},
 				Data: map[string][]byte{kubeconfig.Key: text}}
@@ -171,13 +164,9 @@ func TestKubeconfigs(t *testing.T) {
 func inFile(t testing.TB, text []byte) *corev1.Secret {
 	t.Helper()
 	path := t.TempDir()
-	if err := os.WriteFile(filepath.Join(path, "west"), text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(filepath.Join(path, "west"), text, 0o600))
 	folder, err := kubeconfig.OpenFolder(path, "n", logr.Discard())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return folder.Secret("west")
 }
 
@@ -188,9 +177,7 @@ func (c kubeconfigCase) text(t testing.TB, base string, fill *strings.Replacer) 
 		return []byte(fill.Replace(*c.Text))
 	}
 	var all map[string]any
-	if err := yaml.Unmarshal([]byte(base), &all); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, yaml.Unmarshal([]byte(base), &all))
 	inside := func(list, entry string) map[string]any {
 		return all[list].([]any)[0].(map[string]any)[entry].(map[string]any)
 	}
@@ -198,9 +185,7 @@ func (c kubeconfigCase) text(t testing.TB, base string, fill *strings.Replacer) 
 	lay(inside("users", "user"), c.User, fill)
 	lay(all, c.Config, fill)
 	text, err := yaml.Marshal(all)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return text
 }
 

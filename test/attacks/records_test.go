@@ -13,6 +13,7 @@ import (
 	"github.com/tenure-dev/tenure/pkg/console"
 	"github.com/tenure-dev/tenure/pkg/text"
 	"github.com/tenure-dev/tenure/shard/inspect"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // recordCase is described in testdata/records.yaml.
@@ -119,10 +120,6 @@ func forge(t testing.TB, from map[string]any, to any, fill *strings.Replacer) {
 		meta["resourceVersion"] = "7"
 	}
 	content, err := yaml.Marshal(full)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := yaml.Unmarshal(content, to); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, yaml.Unmarshal(content, to))
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tenure-dev/tenure/test/lab"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // TestNoInvariantBreaksInAShortStorm is a few minutes of what `make chaos` does. It asserts invariants, and no figures.
@@ -17,9 +18,7 @@ func TestNoInvariantBreaksInAShortStorm(t *testing.T) {
 		lease: 5 * time.Second, replicas: 3, shards: 8, quiet: 2 * time.Second, lenient: true, patience: restWithin, slack: 1,
 		scenarios: []string{"calm", "storm", "moves"},
 	}, t.Output())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 }
 
 // TestNoInvariantBreaksInAShortUntidyRun has one of each kind of untidy fault that is over soon.
@@ -30,9 +29,7 @@ func TestNoInvariantBreaksInAShortUntidyRun(t *testing.T) {
 		lease: 5 * time.Second, replicas: 3, shards: 4, quiet: time.Second, lenient: true, patience: restWithin, slack: 1,
 		scenarios: []string{untidy},
 	}, t.Output())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 }
 
 func TestArgumentsThatNothingChangedInAreCountedAsNone(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tenure-dev/tenure/shard/protocol"
 	"github.com/tenure-dev/tenure/test/lab"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 func TestTheLastReplicasMustLeaveInOrder(t *testing.T) {
@@ -17,9 +18,7 @@ func TestTheLastReplicasMustLeaveInOrder(t *testing.T) {
 		t.Helper()
 		r, err := lab.StartProgram(lab.Program{Name: "r", Binary: "/bin/sh", LogPath: filepath.Join(t.TempDir(), "log"),
 			Args: func([]string) []string { return []string{"-c", script} }})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return r
 	}
 	good, bad := start("exit 0"), start("exit 3")

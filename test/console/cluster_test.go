@@ -34,6 +34,7 @@ import (
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/labtest"
 	"github.com/tenure-dev/tenure/test/lab/rights"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // A cluster in which nothing is installed is added, used, checked and removed, as a newcomer would.
@@ -116,9 +117,7 @@ func TestAClusterIsAddedAndRemovedByOneCommandEach(t *testing.T) {
 	f.await("the right is back", func() bool { _, code := f.ask("cluster", "check", "west"); return code == 0 })
 	// A run that can't note in home what is wanted changes nothing: the next one would take it back.
 	reader, err := f.Planes.Cluster(lab.Home).UserKubeconfig("reader", "readers")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	home := f.Planes.Cluster(lab.Home)
 	labtest.Kubectl(t, home, "-n", namespace, "create", "role", "reader", "--verb=get,list",
 		"--resource=secrets,events,leases.coordination.k8s.io,shards.tenure.dev")
@@ -136,9 +135,7 @@ func TestAClusterIsAddedAndRemovedByOneCommandEach(t *testing.T) {
 	}
 	f.do("second")
 	var all []onboard.Entry
-	if err := json.Unmarshal([]byte(run(0, []string{"list", "-o", "json"})), &all); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal([]byte(run(0, []string{"list", "-o", "json"})), &all))
 	if len(all) != 1 || all[0].Expires == nil || time.Until(*all[0].Expires) > 12*time.Hour || !all[0].Service.Complete {
 		t.Errorf("the list: %+v", all)
 	}
@@ -166,9 +163,7 @@ func TestAClusterIsAddedAndRemovedByOneCommandEach(t *testing.T) {
 	run(1, []string{"list"}, "not served")
 	secret := f.secret()
 	secret.Finalizers = []string{"example.com/hold"}
-	if err := f.home.Update(t.Context(), secret); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, f.home.Update(t.Context(), secret))
 	run(0, []string{"remove", "west", "--fleet=night", "--wait=0"}, "Secret tenure-system/west deleted",
 		"8 of 8 held by 1 of 1 replicas", "replicas weren't waited for")
 	f.await("a cluster whose Secret a finalizer holds is let go of", func() bool {
@@ -178,9 +173,7 @@ func TestAClusterIsAddedAndRemovedByOneCommandEach(t *testing.T) {
 	})
 	secret = f.secret()
 	secret.Finalizers = nil
-	if err := f.home.Update(t.Context(), secret); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, f.home.Update(t.Context(), secret))
 	f.create(f.west, &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", Labels: map[string]string{keyspace.SlotLabel: "0"},
 			Annotations: map[string]string{replication.AnnotationSource: "home/default/web"}},

@@ -29,6 +29,7 @@ import (
 	"github.com/tenure-dev/tenure/pkg/statuspage"
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/labtest"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // One fleet goes through what a person on call sees in a night. The steps build on one another, since what a fleet
@@ -65,9 +66,7 @@ func TestThePersonOnCallSeesWhatHappens(t *testing.T) {
 	f.await("the crash is told", func() bool { _, code := f.status(); return code == 1 })
 	t.Run("questions after a crash", f.askAfterCrash)
 	t.Run("restore", f.restore)
-	if err := f.Planes.Cluster("west").StopAPIServer(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, f.Planes.Cluster("west").StopAPIServer())
 	out, code := f.ask("status")
 	if code != 1 || !strings.Contains(out, "! WRONG cluster west: Unreachable") {
 		t.Errorf("with a cluster away: exit code %d\n%s", code, out)
@@ -109,9 +108,7 @@ func (f *fleet) askWhenAllIsWell(t *testing.T) {
 // can't show.
 func (f *fleet) askAsViewer(t *testing.T) {
 	kubeconfig := f.account("viewer", "tenure-viewer", "leases.coordination.k8s.io")
-	if err := f.AddKubeconfig(t.Context(), "broken", []byte("current-context: x")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, f.AddKubeconfig(t.Context(), "broken", []byte("current-context: x")))
 	defer func() {
 		if err := f.RemoveCluster(t.Context(), "broken"); err != nil {
 			t.Error(err)
@@ -147,14 +144,10 @@ func (f *fleet) openPage(t *testing.T) {
 	base := "http://" + f.replicas["r0"].Address(0)
 	get := func(path string) (*http.Response, string) {
 		response, err := http.Get(base + path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		defer response.Body.Close()
 		body, err := io.ReadAll(response.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return response, string(body)
 	}
 	if response, body := get("/status"); response.StatusCode != http.StatusOK ||
@@ -163,9 +156,7 @@ func (f *fleet) openPage(t *testing.T) {
 	}
 	_, body := get("/status/data")
 	var view statuspage.View
-	if err := json.Unmarshal([]byte(body), &view); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal([]byte(body), &view))
 	state, _ := f.status()
 	if view.By != "r0" || len(view.Fleet.Shards) != 8 || view.Fleet.Totals.Replicas != 2 || len(view.Queues) != 1 {
 		t.Errorf("the view: %s", body)
@@ -178,13 +169,9 @@ func (f *fleet) openPage(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/status/events", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer response.Body.Close()
 	views := 0
 	for lines := bufio.NewScanner(bufio.NewReaderSize(response.Body, 1<<20)); views < 2 && lines.Scan(); {
@@ -203,9 +190,7 @@ func (f *fleet) openSecurePage(t *testing.T) {
 		f.create(f.home, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: account}})
 		request := &authenticationv1.TokenRequest{}
 		sa := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: account}}
-		if err := f.home.SubResource("token").Create(t.Context(), sa, request); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, f.home.SubResource("token").Create(t.Context(), sa, request))
 		return request.Status.Token
 	}
 	reader, stranger := token("reader"), token("stranger")
@@ -219,16 +204,12 @@ func (f *fleet) openSecurePage(t *testing.T) {
 		} {
 			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
 				"https://"+f.replicas["r1"].Address(0)+path, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if bearer != "" {
 				request.Header.Set("Authorization", "Bearer "+bearer)
 			}
 			response, err := https.Do(request)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			response.Body.Close()
 			if response.StatusCode != want {
 				t.Errorf("GET %s: %s, want %d", path, response.Status, want)
@@ -240,9 +221,7 @@ func (f *fleet) openSecurePage(t *testing.T) {
 // checkMetrics compares what dashboard and alerts ask for with what a replica exports.
 func (f *fleet) checkMetrics(t *testing.T) {
 	body, err := lab.Get(t.Context(), "http://"+f.replicas["r2"].Address(0)+"/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	there, ours := map[string]bool{}, ""
 	for line := range strings.Lines(string(body)) {
 		name := line[:strings.IndexAny(line+" ", "{ ")]
@@ -256,9 +235,7 @@ func (f *fleet) checkMetrics(t *testing.T) {
 		}
 	}
 	content, err := os.ReadFile("../../config/monitoring/metrics.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	names := append(strings.Fields(string(content)),
 		"tenure_shard_phase", "tenure_shard_load_seconds", "tenure_clusters_engaged") // which only people ask for
 	// A replica exports these only while they have something to report: keys in a queue, a shard that isn't served,
@@ -299,13 +276,9 @@ func (f *fleet) askAfterCrash(t *testing.T) {
 func (f *fleet) restore(t *testing.T) {
 	done := time.Now().Add(24 * time.Hour).UnixMilli() // the highest epoch in use; a clock was wrong
 	at := &cnatv1alpha1.At{}
-	if err := f.west.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "later-0"}, at); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, f.west.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "later-0"}, at))
 	at.Status.Epoch = done
-	if err := f.west.Status().Update(t.Context(), at); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, f.west.Status().Update(t.Context(), at))
 	if out, code := f.ask("why", "at/later-0"); code != 1 ||
 		!strings.Contains(out, "the record is older than the object") {
 		t.Errorf("why doesn't find the old record: exit code %d\n%s", code, out)
@@ -315,15 +288,11 @@ func (f *fleet) restore(t *testing.T) {
 		f.home.DeleteAllOf(t.Context(), &tenurev1alpha1.Shard{}, client.InNamespace(namespace)),
 		f.home.DeleteAllOf(t.Context(), &coordinationv1.Lease{}, client.InNamespace(namespace), members),
 	} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 	}
 	lead := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "tenure-coordinator"}}
 	floor := fmt.Sprintf(`{"metadata":{"annotations":{"tenure.dev/epoch-floor":"%d"}}}`, done+100)
-	if err := f.home.Patch(t.Context(), lead, client.RawPatch("application/merge-patch+json", []byte(floor))); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, f.home.Patch(t.Context(), lead, client.RawPatch("application/merge-patch+json", []byte(floor))))
 	f.start("r3")
 	f.await("a new replica holds everything", f.settled(1))
 	state, _ := f.status()

@@ -27,6 +27,7 @@ import (
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/labtest"
 	"github.com/tenure-dev/tenure/test/lab/localplane"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // newcomer plays a new user, who has three clusters in which nothing is installed, tenure and kubectl, and types
@@ -46,18 +47,12 @@ func newNewcomer(t *testing.T) *newcomer {
 	t.Helper()
 	ctrllog.SetLogger(logr.Discard())
 	root, err := lab.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	n := &newcomer{t: t, folder: t.TempDir(), path: t.TempDir()}
 	built, err := filepath.Abs(labtest.Tenure(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	binary, err := localplane.FindBinary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	// Home has controllers, but no nodes: the replicas' Pods stay pending, and processes take their place.
 	n.planes = labtest.Planes(t, localplane.ClusterConfig{Name: lab.Home, Workload: true, Nodes: localplane.NoNodes},
 		localplane.ClusterConfig{Name: "west", Workload: true}, localplane.ClusterConfig{Name: "east", Workload: true})
@@ -70,9 +65,7 @@ func newNewcomer(t *testing.T) *newcomer {
 	for _, name := range hour {
 		errs = append(errs, os.Symlink(n.planes.Cluster(name).Kubeconfig(), filepath.Join(n.folder, name+".yaml")))
 	}
-	if err := errors.Join(errs...); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(errs...))
 	return n
 }
 
@@ -239,9 +232,7 @@ func (n *newcomer) elsewhere(name string) {
 func commands(t *testing.T, page, has string) (lines []string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("../..", page))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, block := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
 		if !strings.Contains(block[1], has) {
 			continue

@@ -26,14 +26,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-dev/tenure/test/lab"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // knock opens r1's page through the API server. r1 serves it only to accounts that have the right to see it.
 func (f *fleet) knock(t *testing.T) {
 	_, port, err := net.SplitHostPort(f.replicas["r1"].Address(0))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	f.pretendPod("r1")
 	args := []string{"page", "--pod", "r1", "--metrics-port", port}
 	if out, code := f.ask(args...); code != 1 || !strings.Contains(out, "a replica can only check tokens") {
@@ -49,9 +48,7 @@ func (f *fleet) knock(t *testing.T) {
 	address, end := f.open(append(args, "--home-kubeconfig", kubeconfig)...)
 	base, _, _ := strings.Cut(address, "/status")
 	jar, err := cookiejar.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	guest, stranger := &http.Client{Jar: jar}, &http.Client{}
 	for _, c := range []struct {
 		who       *http.Client
@@ -68,14 +65,10 @@ func (f *fleet) knock(t *testing.T) {
 		{guest, address, "evil.example.com", http.StatusMisdirectedRequest, ""},
 	} {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, c.url, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		request.Host = c.host
 		response, err := c.who.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		body, err := io.ReadAll(response.Body)
 		response.Body.Close()
 		if err != nil || response.StatusCode != c.code || !strings.Contains(string(body), c.want) {

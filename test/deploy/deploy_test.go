@@ -8,6 +8,7 @@ import (
 
 	"github.com/tenure-dev/tenure/test/lab/labtest"
 	"github.com/tenure-dev/tenure/test/lab/localplane"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 func TestConfigIsTakenByARealAPIServer(t *testing.T) {
@@ -39,9 +40,7 @@ func TestConfigIsTakenByARealAPIServer(t *testing.T) {
 // The Dockerfile can't be built where there is no engine; what it names must at least be there.
 func TestTheDockerfileCopiesWhatExists(t *testing.T) {
 	text, err := os.ReadFile("../../Dockerfile")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	copies := 0
 	for line := range strings.Lines(string(text)) {
 		fields := strings.Fields(line)

@@ -12,6 +12,7 @@ import (
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/labtest"
 	"github.com/tenure-dev/tenure/test/lab/localplane"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // classified checks that what replicas ask of the home cluster comes under the FlowSchemas that are meant for it. The
@@ -20,9 +21,7 @@ func classified(t *testing.T, home *localplane.Plane) {
 	config := home.RESTConfig()
 	config.Impersonate = rest.ImpersonationConfig{UserName: lab.AccountUser}
 	asReplica, err := rest.HTTPClientFor(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	const namespaced = "/namespaces/tenure-system/"
 	for _, c := range []struct{ method, path, want string }{
 		{http.MethodPatch, "/apis/coordination.k8s.io/v1" + namespaced + "leases/a", "tenure-leases"},
@@ -33,9 +32,7 @@ func classified(t *testing.T, home *localplane.Plane) {
 		{http.MethodGet, "/api/v1" + namespaced + "secrets", "service-accounts"},
 	} {
 		schema := &flowcontrolv1.FlowSchema{}
-		if err := labtest.Client(t, home).Get(t.Context(), client.ObjectKey{Name: c.want}, schema); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, labtest.Client(t, home).Get(t.Context(), client.ObjectKey{Name: c.want}, schema))
 		labtest.Eventually(t, fmt.Sprintf("%s %s comes under %s", c.method, c.path, c.want), func() error {
 			request, err := http.NewRequestWithContext(t.Context(), c.method, config.Host+c.path, nil)
 			if err != nil {

@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/tenure-dev/tenure/shard"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // typed returns one of the objects that were rendered.
@@ -89,9 +90,7 @@ func TestARemoteReplicaHasHomeFromASecretAndNamesNoPod(t *testing.T) {
 		}
 	}
 	page, err := os.ReadFile("../../docs/install.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, want := range []string{"generic tenure-home --from-file=token --from-file=kubeconfig\n",
 		"tokenFile: " + path + "/token}"} {
 		if path == "" || !strings.Contains(string(page), want) {
@@ -145,9 +144,7 @@ func TestTheServiceMonitorSelectsOurService(t *testing.T) {
 	service := typed[corev1.Service](t, all, "Service tenure-system/tenure-metrics")
 	spec := all["ServiceMonitor tenure-system/tenure"]["spec"].(map[string]any)
 	selected, _, err := unstructured.NestedStringMap(spec, "selector", "matchLabels")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if len(selected) == 0 || !labels.SelectorFromSet(selected).Matches(labels.Set(service.Labels)) {
 		t.Errorf("the ServiceMonitor selects %v, the Service has %v", selected, service.Labels)
 	}
@@ -176,15 +173,11 @@ func TestTheServiceMonitorSelectsOurService(t *testing.T) {
 func TestAnotherNameIsAddedToEachPolicyThatNamesTheFleet(t *testing.T) {
 	const name = "'replica@elsewhere'"
 	comment, err := os.ReadFile("../../config/policy/kustomization.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for overlay, folder := range map[string]string{"identity-home": "replication/home",
 		"identity-target": "replication/target"} {
 		overlaid, err := os.ReadFile("testdata/" + overlay + "/kustomization.yaml")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		_, patch, _ := strings.Cut(string(overlaid), "patches:\n")
 		for line := range strings.Lines(patch) {
 			if !strings.Contains(string(comment), line) {

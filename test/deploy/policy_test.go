@@ -24,6 +24,7 @@ import (
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/labtest"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // everyVerb is what Kubernetes' own roles are made of. Only cluster admins have "*".
@@ -102,9 +103,7 @@ func forbidden(t *testing.T, admin, c client.Client, attempts []attempt, between
 		}
 	}
 	between(t)
-	if err := admin.DeleteAllOf(t.Context(), &admissionv1.ValidatingAdmissionPolicyBinding{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, admin.DeleteAllOf(t.Context(), &admissionv1.ValidatingAdmissionPolicyBinding{}))
 	for _, a := range attempts {
 		labtest.Eventually(t, a.name+" without policy", func() error { return a.try(t.Context(), c) })
 	}
@@ -161,9 +160,7 @@ func collected(t *testing.T, f *lab.Fleet, fleet client.Client) {
 		key := client.ObjectKeyFromObject(obj)
 		err := admin.Delete(t.Context(), obj.DeepCopyObject().(client.Object),
 			client.PropagationPolicy(metav1.DeletePropagationForeground))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if err := patching(obj, off)(t.Context(), mallory); err == nil || !strings.Contains(err.Error(), "mallory") {
 			t.Errorf("somebody ends the deletion of %s: %v", key.Name, err)
 		}
@@ -511,17 +508,11 @@ func create(t *testing.T, c client.Client, objects ...client.Object) {
 func userOf(t *testing.T, f *lab.Fleet, plane, user string) client.Client {
 	t.Helper()
 	path, err := f.Planes.Cluster(plane).UserKubeconfig(user)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	config, err := clientcmd.BuildConfigFromFlags("", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	c, err := client.New(config, client.Options{Scheme: lab.Scheme()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return c
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tenure-dev/tenure/config"
 	"github.com/tenure-dev/tenure/test/lab/localplane"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // What is built into the binary is what kubectl installs.
@@ -19,9 +20,7 @@ func TestTheBinaryRendersConfigAsKubectlDoes(t *testing.T) {
 	for _, folder := range []string{config.Workload, config.ReplicationTarget, config.ReplicationSource} {
 		want, got := kustomize(t, "../../config/"+folder), map[string]map[string]any{}
 		rendered, err := config.Render(folder)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for _, o := range rendered {
 			got[o.GetKind()+" "+o.GetNamespace()+"/"+o.GetName()] = o.Object
 		}
@@ -35,9 +34,7 @@ func TestTheBinaryRendersConfigAsKubectlDoes(t *testing.T) {
 func kustomize(t *testing.T, folder string) map[string]map[string]any {
 	t.Helper()
 	binary, err := localplane.FindBinary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	out, err := exec.CommandContext(t.Context(), binary, "kubectl", "kustomize", folder).Output()
 	if err != nil {
 		t.Fatalf("kubectl kustomize %s: %v", folder, err)

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // lines is what go test -json prints: ACTION [TEST] of package p, separated by semicolons.
@@ -45,9 +47,7 @@ func TestAPackagePassesOnlyIfTestsOfItRanAndNoneFailed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &reader{log: io.Discard, out: &printer{to: io.Discard}, packages: map[string]*pkg{}}
-			if err := r.read(c.output); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, r.read(c.output))
 			var got counts
 			fault := ""
 			if err := r.verdict(&got); err != nil {
@@ -62,9 +62,7 @@ func TestAPackagePassesOnlyIfTestsOfItRanAndNoneFailed(t *testing.T) {
 
 func TestASuiteFailsOverItsBudgetAndWhenACommandFails(t *testing.T) {
 	t.Chdir(t.TempDir())
-	if err := makeFolders(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, makeFolders())
 	for name, c := range map[string]struct {
 		suite suite
 		fault string
@@ -148,9 +146,7 @@ func TestWhatGoSaysBesideIsNoPackage(t *testing.T) {
 		"nothing matches":        {"echo 'go: warning: \"./x\" matched no packages' >&2", "[]", "./x matches no package"},
 		"it fails":               {"echo 'no required module' >&2; exit 1", "[]", "no required module"},
 	} {
-		if err := os.WriteFile(filepath.Join(folder, "go"), []byte("#!/bin/sh\n"+c.script+"\n"), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(filepath.Join(folder, "go"), []byte("#!/bin/sh\n"+c.script+"\n"), 0o700))
 		got, err := packages(t.Context(), "./x")
 		if fmt.Sprint(got) != c.want || (err == nil) != (c.fault == "") ||
 			err != nil && !strings.Contains(err.Error(), c.fault) {
@@ -196,9 +192,7 @@ func TestASlowMachineIsGivenTime(t *testing.T) {
 func TestTheTestsOfTheOldestKubernetesExist(t *testing.T) {
 	t.Chdir("../..")
 	phases, err := suites(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	all := slices.Concat(phases...)
 	oldest := all[slices.IndexFunc(all, func(s suite) bool { return s.name == "oldest" })]
 	named := 0
@@ -211,9 +205,7 @@ func TestTheTestsOfTheOldestKubernetesExist(t *testing.T) {
 		var text []byte
 		for _, file := range files {
 			part, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			text = append(text, part...)
 		}
 		for _, flag := range step.args {

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // checkout is a folder with the Makefile and what its rules ask for, at a path with a space in it. go and git are
@@ -14,9 +16,7 @@ func checkout(t *testing.T, builds string) (root string) {
 	t.Helper()
 	root = filepath.Join(t.TempDir(), "a folder")
 	makefile, err := os.ReadFile("../../Makefile")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for name, text := range map[string]string{
 		"Makefile": string(makefile), "test/controlplane/progress.awk": "{ print }",
 		"test/controlplane/go.mod": "", "test/controlplane/go.sum": "",
@@ -34,12 +34,8 @@ until [ "$(ls "$BUILDS" | wc -l)" -ge ` + builds + ` ]; do sleep 0.01; done
 `,
 	} {
 		file := filepath.Join(root, name)
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(text), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		must.Succeed(t, os.WriteFile(file, []byte(text), 0o755))
 	}
 	t.Setenv("PATH", filepath.Join(root, "path")+string(os.PathListSeparator)+os.Getenv("PATH"))
 	t.Setenv("BUILDS", t.TempDir())

@@ -18,6 +18,7 @@ import (
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/labtest"
 	"github.com/tenure-dev/tenure/test/lab/localplane"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // bookExample is as printed in Programming Kubernetes.
@@ -32,9 +33,7 @@ spec:
 
 func TestAtAPI(t *testing.T) {
 	plane := labtest.Planes(t, localplane.ClusterConfig{Name: "west"}).Cluster("west")
-	if err := lab.InstallWorkload(t.Context(), plane); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, lab.InstallWorkload(t.Context(), plane))
 	c := labtest.Client(t, plane)
 
 	t.Run("the example of the book applies unchanged and is PENDING", func(t *testing.T) {
@@ -42,9 +41,7 @@ func TestAtAPI(t *testing.T) {
 			t.Fatalf("applying: %v\n%s", err, out)
 		}
 		at := &cnatv1alpha1.At{}
-		if err := c.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "example-at"}, at); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, c.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "example-at"}, at))
 		if at.Status.Phase != cnatv1alpha1.AtPending || at.Spec.Image != "busybox" {
 			t.Errorf("phase %q, image %q, want PENDING and busybox", at.Status.Phase, at.Spec.Image)
 		}
@@ -127,9 +124,7 @@ securityContext: {seccompProfile: {type: Localhost, localhostProfile: ..profiles
 func atWith(t *testing.T, name, fields string) *unstructured.Unstructured {
 	t.Helper()
 	spec := map[string]any{"schedule": "2019-04-12T10:12:00Z", "command": "ls"}
-	if err := yaml.Unmarshal([]byte(fields), &spec); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, yaml.Unmarshal([]byte(fields), &spec))
 	at := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
 	at.SetGroupVersionKind(cnatv1alpha1.GroupVersion.WithKind("At"))
 	at.SetNamespace("default")
@@ -141,9 +136,7 @@ func atWith(t *testing.T, name, fields string) *unstructured.Unstructured {
 func transitions(t *testing.T, c client.Client) {
 	at := &cnatv1alpha1.At{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "steps"}}
 	at.Spec.Schedule, at.Spec.Command = "2030-01-01T00:00:00Z", "ls"
-	if err := c.Create(t.Context(), at); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Create(t.Context(), at))
 	for _, step := range []struct {
 		name, patch string
 		status      bool
@@ -200,36 +193,24 @@ func storedBefore(t *testing.T, c client.Client) {
 	crd := &unstructured.Unstructured{}
 	crd.SetAPIVersion("apiextensions.k8s.io/v1")
 	crd.SetKind("CustomResourceDefinition")
-	if err := c.Get(t.Context(), client.ObjectKey{Name: "ats.cnat.programming-kubernetes.info"}, crd); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Get(t.Context(), client.ObjectKey{Name: "ats.cnat.programming-kubernetes.info"}, crd))
 	strict, _, err := unstructured.NestedSlice(crd.Object, "spec", "versions")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	loose := crd.DeepCopy()
 	versions, _, _ := unstructured.NestedSlice(loose.Object, "spec", "versions")
 	for _, rule := range []string{"format", "pattern"} {
 		unstructured.RemoveNestedField(versions[0].(map[string]any), "schema", "openAPIV3Schema", "properties", "spec",
 			"properties", "schedule", rule)
 	}
-	if err := unstructured.SetNestedSlice(loose.Object, versions, "spec", "versions"); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Update(t.Context(), loose); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, unstructured.SetNestedSlice(loose.Object, versions, "spec", "versions"))
+	must.Succeed(t, c.Update(t.Context(), loose))
 
 	at := &cnatv1alpha1.At{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "old"}}
 	at.Spec.Schedule, at.Spec.Command = "tomorrow", "ls"
 	labtest.Until(t, "an At with a bad schedule is let in", func() bool { return c.Create(t.Context(), at) == nil })
 
-	if err := unstructured.SetNestedSlice(loose.Object, strict, "spec", "versions"); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Update(t.Context(), loose); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, unstructured.SetNestedSlice(loose.Object, strict, "spec", "versions"))
+	must.Succeed(t, c.Update(t.Context(), loose))
 	labtest.Until(t, "bad schedules are refused again", func() bool {
 		probe := &cnatv1alpha1.At{ObjectMeta: metav1.ObjectMeta{Namespace: "default", GenerateName: "probe-"}, Spec: at.Spec}
 		return c.Create(t.Context(), probe) != nil
@@ -261,30 +242,20 @@ func appliedMetadata(t *testing.T, plane *localplane.Plane, c client.Client) {
 	read := func() *cnatv1alpha1.At {
 		t.Helper()
 		there := &cnatv1alpha1.At{}
-		if err := c.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "applied"}, there); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, c.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "applied"}, there))
 		return there
 	}
 	discover, err := discovery.NewDiscoveryClientForConfig(plane.RESTConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	version, err := discover.ServerVersion()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	minor, err := strconv.Atoi(strings.TrimSuffix(version.Minor, "+"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 
 	apply(label)
 	sent := read()
 	sent.Labels, sent.Status.Phase = nil, cnatv1alpha1.AtRunning
-	if err := c.Status().Update(t.Context(), sent); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Status().Update(t.Context(), sent))
 	if labels := read().Labels; labels["team"] != "a" {
 		t.Fatalf("the write of a status leaves the labels %v", labels)
 	}

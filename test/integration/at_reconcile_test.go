@@ -34,6 +34,7 @@ import (
 	"github.com/tenure-dev/tenure/test/lab/labtest"
 	"github.com/tenure-dev/tenure/test/lab/localplane"
 	"github.com/tenure-dev/tenure/test/lab/rights"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // TestAtReconciler runs the At reconciler, without sharding, as the service account
@@ -101,9 +102,7 @@ func guardedNamespace(t *testing.T, c client.Client) {
 			},
 		}}
 	for _, obj := range []client.Object{ns, quota} {
-		if err := c.Create(t.Context(), obj); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, c.Create(t.Context(), obj))
 	}
 	labtest.Until(t, "the quota holds and service accounts are there", func() bool {
 		err := c.Get(t.Context(), client.ObjectKeyFromObject(quota), quota)
@@ -132,9 +131,7 @@ func guardedNamespace(t *testing.T, c client.Client) {
 	wantResult(t, c, plain, cnatv1alpha1.AtSucceeded)
 	wantResult(t, c, chosen, cnatv1alpha1.AtSucceeded)
 	pod := &corev1.Pod{}
-	if err := c.Get(t.Context(), client.ObjectKey{Namespace: name, Name: at.PodName(chosen)}, pod); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Get(t.Context(), client.ObjectKey{Namespace: name, Name: at.PodName(chosen)}, pod))
 	container := pod.Spec.Containers[0]
 	if memory := container.Resources.Limits[corev1.ResourceMemory]; pod.Spec.ServiceAccountName != "chosen" ||
 		len(container.VolumeMounts) != 1 ||
@@ -154,18 +151,14 @@ func guardedNamespace(t *testing.T, c client.Client) {
 // boundNamespaces takes the right to run Ats away from the service account, and gives it back in one namespace.
 func boundNamespaces(t *testing.T, plane *localplane.Plane, c client.Client) {
 	all := &rbacv1.ClusterRoleBinding{}
-	if err := c.Get(t.Context(), client.ObjectKey{Name: "tenure-ats-run"}, all); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Get(t.Context(), client.ObjectKey{Name: "tenure-ats-run"}, all))
 	one := &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: all.Name}, RoleRef: all.RoleRef, Subjects: all.Subjects,
 	}
 	for _, err := range []error{
 		c.Create(t.Context(), one), c.Delete(t.Context(), all), lab.AddNamespace(t.Context(), c, rights.Unbound),
 	} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 	}
 	labtest.Eventually(t, "the API server has heard of it", func() error {
 		return labtest.Allowed(t.Context(), c, false, rights.User, "create", "pods", rights.Unbound)
@@ -193,13 +186,9 @@ func boundNamespaces(t *testing.T, plane *localplane.Plane, c client.Client) {
 func asReplica(t *testing.T, plane *localplane.Plane) *rest.Config {
 	t.Helper()
 	path, err := plane.ServiceAccountKubeconfig(t.Context(), lab.Namespace, lab.Account)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	config, err := clientcmd.BuildConfigFromFlags("", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	config.QPS = -1 // The API server's own fairness is limit enough.
 	return config
 }
@@ -209,13 +198,9 @@ func runAtController(t *testing.T, plane *localplane.Plane) {
 	ctrl.SetLogger(logr.Discard())
 	manager, err := mcmanager.New(asReplica(t, plane), nil, mcmanager.Options{Scheme: lab.Scheme(),
 		Metrics: metricsserver.Options{BindAddress: "0"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	reconciler, err := at.NewReconciler(at.Config{Clusters: manager, Clock: clock.RealClock{}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	skipName := true
 	err = mcbuilder.ControllerManagedBy(manager).
 		For(&cnatv1alpha1.At{}, mcbuilder.WithPredicates(reconciler.AtEvents())).
@@ -223,9 +208,7 @@ func runAtController(t *testing.T, plane *localplane.Plane) {
 		WithOptions(controller.TypedOptions[mcreconcile.Request]{RateLimiter: at.NewRateLimiter(), MaxConcurrentReconciles: 4,
 			SkipNameValidation: &skipName}).
 		Complete(reconciler)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- manager.Start(ctx) }()
@@ -244,9 +227,7 @@ func newAt(t *testing.T, c client.Client, name string, change func(*cnatv1alpha1
 	if change != nil {
 		change(created)
 	}
-	if err := c.Create(t.Context(), created); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Create(t.Context(), created))
 	return created
 }
 
@@ -312,12 +293,8 @@ func deletedPod(t *testing.T, c client.Client) {
 	first := pod.UID
 	shorter := client.RawPatch(types.MergePatchType,
 		fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"1s"}}}`, at.CopiedPrefix+"duration"))
-	if err := c.Patch(t.Context(), created.DeepCopy(), shorter); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Delete(t.Context(), pod); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Patch(t.Context(), created.DeepCopy(), shorter))
+	must.Succeed(t, c.Delete(t.Context(), pod))
 	status := wantResult(t, c, created, cnatv1alpha1.AtSucceeded)
 	if err := c.Get(t.Context(), key, pod); err != nil || pod.UID == first || status.Restarts != 1 {
 		t.Errorf("Pod %s after %s, %d restarts, %v; want another Pod after one restart", pod.UID, first, status.Restarts, err)

@@ -6,8 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"net/url"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"testing"
@@ -17,13 +15,11 @@ import (
 
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/labtest"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 var idleClusters = flag.Int("idle-clusters", 5,
 	"how many idle clusters a fleet gets, twice: what the second ones cost is measured")
-
-var idleProfiles = flag.String("idle-profiles", "",
-	"the `folder` that gets the heap and goroutine profiles of the replicas")
 
 // cost is what replicas have in use, all together.
 type cost struct {
@@ -47,9 +43,7 @@ func TestAnIdleClusterCostsLittle(t *testing.T) {
 		t.Helper()
 		for i := range n {
 			v, err := f.AddVirtual(t.Context(), "host", fmt.Sprintf("v%03d", from+i))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			ports[portOf(t, v.RESTConfig().Host)] = true
 		}
 		labtest.Settle(t, f, labtest.Patience)
@@ -57,11 +51,9 @@ func TestAnIdleClusterCostsLittle(t *testing.T) {
 	labtest.Replicas(t, f, "r1", "r2", "r3")
 	add(0)
 	before := atRest(t, f, ports)
-	keepProfiles(t, f, "before")
 	add(n)
 	after := atRest(t, f, ports)
 	each := after.minus(before)
-	keepProfiles(t, f, "after")
 	t.Logf("%d clusters: %+v; %d: %+v", n, before, 2*n, after)
 	t.Logf("one more idle cluster costs three replicas %d KiB of live heap, %.1f goroutines, %.1f connections",
 		each.heap/int64(n)>>10, float64(each.goroutines)/float64(n), float64(each.connections)/float64(n))
@@ -79,9 +71,7 @@ const forgotten = 35 * time.Second
 func atRest(t *testing.T, f *lab.Fleet, ports map[uint64]bool) cost {
 	t.Helper()
 	awaitQuiet(t, f, ports)
-	if err := lab.Sleep(t.Context(), forgotten); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, lab.Sleep(t.Context(), forgotten))
 	return awaitQuiet(t, f, ports)
 }
 
@@ -128,7 +118,7 @@ func costOf(ctx context.Context, f *lab.Fleet, ports map[uint64]bool) (sum cost,
 
 // profiled reads a figure from one of a replica's profiles.
 func profiled(ctx context.Context, r *lab.Replica, profile, figure string) (int, error) {
-	page, err := profileOf(ctx, r, profile)
+	page, err := lab.Get(ctx, "http://"+r.Address(1)+"/debug/pprof/"+profile)
 	if err != nil {
 		return 0, err
 	}
@@ -139,32 +129,8 @@ func profiled(ctx context.Context, r *lab.Replica, profile, figure string) (int,
 	return strconv.Atoi(string(found[1]))
 }
 
-func profileOf(ctx context.Context, r *lab.Replica, profile string) ([]byte, error) {
-	return lab.Get(ctx, "http://"+r.Address(1)+"/debug/pprof/"+profile)
-}
-
 // established is the state of a TCP connection in /proc.
 const established = 1
-
-// keepProfiles keeps, if that is asked for, what `go tool pprof -base BEFORE AFTER` shows the cost's causes from.
-// Replicas have finer ones with GODEBUG=memprofilerate=2048.
-func keepProfiles(t *testing.T, f *lab.Fleet, when string) {
-	t.Helper()
-	if *idleProfiles == "" {
-		return
-	}
-	for _, r := range f.Alive() {
-		for _, profile := range []string{"heap", "goroutine"} {
-			page, err := profileOf(t.Context(), r, profile)
-			if err == nil {
-				err = os.WriteFile(filepath.Join(*idleProfiles, r.Name+"-"+profile+"-"+when+".pprof"), page, 0o600)
-			}
-			if err != nil {
-				t.Error(err)
-			}
-		}
-	}
-}
 
 // connectionsOf counts a process's connections to ports of this machine.
 func connectionsOf(pid int, ports map[uint64]bool) (n int, _ error) {
@@ -199,12 +165,8 @@ func connectionsOf(pid int, ports map[uint64]bool) (n int, _ error) {
 func portOf(t *testing.T, server string) uint64 {
 	t.Helper()
 	address, err := url.Parse(server)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	port, err := strconv.ParseUint(address.Port(), 10, 16)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return port
 }

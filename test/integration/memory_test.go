@@ -17,6 +17,7 @@ import (
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/labtest"
 	"github.com/tenure-dev/tenure/test/lab/localplane"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 var (
@@ -94,9 +95,7 @@ func TestAReplicaBearsManyLargeAts(t *testing.T) {
 			[]byte(`{"metadata":{"labels":{"changed":"true"}}}`)))
 	})
 	ats := &cnatv1alpha1.AtList{}
-	if err := west.List(t.Context(), ats, client.MatchingLabels{"changed": "true"}, client.Limit(10)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, west.List(t.Context(), ats, client.MatchingLabels{"changed": "true"}, client.Limit(10)))
 	for i := range ats.Items {
 		if ats.Items[i].Spec.Command != command {
 			t.Errorf("the command of %s has %d bytes of %d", ats.Items[i].Name, len(ats.Items[i].Spec.Command), len(command))
@@ -120,19 +119,13 @@ func TestAReplicaBearsManyLargeAts(t *testing.T) {
 	// One that has hardly more memory than it takes to run at all says so, and serves its part all the same.
 	poor := filepath.Join(t.TempDir(), "tenure")
 	script := fmt.Sprintf("#!/bin/sh\nGOMEMLIMIT=12MiB exec %s \"$@\"\n", tenure)
-	if err := os.WriteFile(poor, []byte(script), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(poor, []byte(script), 0o755))
 	third, err := f.StartReplicaOf(poor, "m3")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	labtest.Settle(t, f, labtest.Patience)
 	for r, short := range map[*lab.Replica]bool{second: false, third: true} {
 		m, err := r.Metrics(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		_, needed := m.Count("tenure_memory_needed_ratio", nil)
 		_, held := m.Count("tenure_shards_held", nil)
 		t.Logf("%s needs %.2f of its memory and serves %v shards", r.Name, needed, held)
@@ -148,9 +141,7 @@ func TestAReplicaBearsManyLargeAts(t *testing.T) {
 // tell logs what a replica's process took at most, by the kernel's own account, and checks it.
 func tell(t *testing.T, r *lab.Replica, when string) {
 	t.Helper()
-	if err := r.DiedByItself(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.DiedByItself())
 	status := labtest.Memory(t, r)
 	t.Logf("%s, %d Ats of 32 KiB: %s took %d MiB at most, has %d MiB", when, *manyAts, r.Name,
 		status.VmHWM>>20, status.VmRSS>>20)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tenure-dev/tenure/pkg/replication"
 	"github.com/tenure-dev/tenure/test/lab/labtest"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // policy sets progressDeadlineSeconds of every Deployment named "mutated" and annotates it, whoever writes it.
@@ -80,9 +81,7 @@ func frozen(t *testing.T, r *rig, namespace string) {
 	r.replicated(t, "home", source)
 	r.replicated(t, "home", other)
 	west := r.planes.Cluster("west")
-	if err := west.Pause(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, west.Pause())
 	resume := func() {
 		if err := west.Resume(); err != nil {
 			t.Error(err)
@@ -97,9 +96,7 @@ func frozen(t *testing.T, r *rig, namespace string) {
 	}
 	r.shows(t, source, replication.ReasonAway, "")
 	r.setDown("west", true)
-	if err := r.client["east"].Delete(t.Context(), r.get(t, "east", other)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.client["east"].Delete(t.Context(), r.get(t, "east", other)))
 	labtest.Until(t, "east is repaired meanwhile", func() bool { return r.get(t, "east", other) != nil })
 	resume()
 	r.setDown("west", false)

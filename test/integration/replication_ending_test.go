@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-dev/tenure/pkg/replication"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // ending is how a life stands, without what differs from one to the next.
@@ -79,9 +80,7 @@ func (l *life) normalized(d *appsv1.Deployment) deploymentEnding {
 func crashes(t *testing.T, r *rig) {
 	undisturbed := &life{rig: r, namespace: "undisturbed", crash: &crash{}}
 	want, err := undisturbed.live(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	const atOnce = 4 // sites, in three ways each
 	hurt := map[string]int{}
 	more := true

@@ -20,6 +20,7 @@ import (
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/labtest"
 	"github.com/tenure-dev/tenure/test/lab/localplane"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 const (
@@ -51,19 +52,19 @@ func TestOnlyWhoMayReplicateSteersCopies(t *testing.T) {
 	plane := labtest.Planes(t, localplane.ClusterConfig{Name: "home"}).Cluster("home")
 	admin := labtest.Client(t, plane)
 	as := func(user string) client.Client { return clientAs(t, plane, user) }
-	must := func(o client.Object) {
+	ensure := func(o client.Object) {
 		t.Helper()
 		if err := admin.Create(t.Context(), o); client.IgnoreAlreadyExists(err) != nil {
 			t.Fatal(err)
 		}
 	}
-	must(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "tenure-system"}})
-	must(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
+	ensure(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "tenure-system"}})
+	ensure(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
 	labtest.Kubectl(t, plane, "apply", "--validate=strict", "-k", "../../config/replication/source")
 	for user, roles := range map[string][]string{editor: {edits},
 		replicator: {edits, "tenure-replicator"}, scaler: {edits}} {
 		for _, role := range roles {
-			must(bound("shop", user, role))
+			ensure(bound("shop", user, role))
 		}
 	}
 	plain := func(d *appsv1.Deployment) { d.Labels, d.Annotations = nil, nil }
@@ -73,7 +74,7 @@ func TestOnlyWhoMayReplicateSteersCopies(t *testing.T) {
 		d.Finalizers = []string{replication.Finalizer}
 		d.Annotations[replication.AnnotationCopies] = "west"
 	}
-	must(deployment("shop", "probe"))
+	ensure(deployment("shop", "probe"))
 	replicas := 2
 	labtest.Eventually(t, "the policies are in force, with their parameter", func() error {
 		replicas++
@@ -179,7 +180,7 @@ func TestOnlyWhoMayReplicateSteersCopies(t *testing.T) {
 				}
 				d := deployment("shop", fmt.Sprint("web-", made), change)
 				if c.before != nil {
-					must(d.DeepCopy())
+					ensure(d.DeepCopy())
 				}
 				defer forceDelete(t, admin, d)
 				if c.late {
@@ -209,9 +210,7 @@ func clientAs(t *testing.T, plane *localplane.Plane, user string) client.Client 
 	config := plane.RESTConfig()
 	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}}
 	c, err := client.New(config, client.Options{Scheme: lab.Scheme()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return c
 }
 
@@ -299,12 +298,8 @@ func byNamespace(t *testing.T, r *rig) {
 		r.create(t, cluster, bound(namespace, lab.AccountUser, role))
 		for _, role := range []string{"tenure-replication-source", "tenure-copies"} { // the rig has both in each cluster
 			everywhere := &rbacv1.ClusterRoleBinding{}
-			if err := r.client[cluster].Get(t.Context(), client.ObjectKey{Name: role}, everywhere); err != nil {
-				t.Fatal(err)
-			}
-			if err := r.client[cluster].Delete(t.Context(), everywhere); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, r.client[cluster].Get(t.Context(), client.ObjectKey{Name: role}, everywhere))
+			must.Succeed(t, r.client[cluster].Delete(t.Context(), everywhere))
 			everywhere.ResourceVersion = ""
 			defer r.create(t, cluster, everywhere)
 		}
@@ -316,9 +311,7 @@ func byNamespace(t *testing.T, r *rig) {
 		})
 	}
 	stop, err := r.start(process{source: "home", grace: time.Minute, namespace: namespace})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer func() {
 		if err := stop(); err != nil {
 			t.Error(err)
@@ -329,9 +322,7 @@ func byNamespace(t *testing.T, r *rig) {
 	r.replicated(t, "home", source)
 	r.edit(t, "home", "kubectl", source, imageTo("web:2"))
 	r.runs(t, "west", source, "web:2")
-	if err := r.client["home"].Delete(t.Context(), source); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.client["home"].Delete(t.Context(), source))
 	labtest.Until(t, "all is cleaned up", func() bool {
 		return r.get(t, "home", source) == nil && r.get(t, "west", source) == nil && r.get(t, "east", source) == nil
 	})

@@ -32,6 +32,7 @@ import (
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/labtest"
 	"github.com/tenure-dev/tenure/test/lab/localplane"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // rig is a home cluster, two workload clusters, and the replication reconciler over them, without sharding, as the
@@ -75,9 +76,7 @@ func startRig(t *testing.T) *rig {
 func (r *rig) run(t *testing.T, source string, grace time.Duration) (stop func()) {
 	t.Helper()
 	p, err := r.start(process{source: source, grace: grace, changed: r.changed})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	stop = sync.OnceFunc(func() {
 		if err := p(); err != nil {
 			t.Errorf("the manager ended with %v", err)
@@ -170,9 +169,7 @@ func (r *rig) connect(t *testing.T, plane *localplane.Plane) {
 	config := asReplica(t, plane)
 	r.configs[plane.Name()] = config
 	httpClient, err := rest.HTTPClientFor(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if r.mappers[plane.Name()], err = apiutil.NewDynamicRESTMapper(config, httpClient); err != nil {
 		t.Fatal(err)
 	}
@@ -245,16 +242,12 @@ func (r *rig) namespaced(t *testing.T, source, name string, targets ...string) {
 // open lets copies into a namespace.
 func (r *rig) open(t *testing.T, cluster, namespace, value string) {
 	t.Helper()
-	if err := lab.OpenNamespace(t.Context(), r.client[cluster], namespace, value); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, lab.OpenNamespace(t.Context(), r.client[cluster], namespace, value))
 }
 
 func (r *rig) create(t *testing.T, cluster string, o client.Object) {
 	t.Helper()
-	if err := r.client[cluster].Create(t.Context(), o); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.client[cluster].Create(t.Context(), o))
 }
 
 // get reads a Deployment, nil if there is none or it can't be read.
@@ -276,9 +269,7 @@ func (r *rig) edit(t *testing.T, cluster, by string, o *appsv1.Deployment, chang
 	}
 	next := old.DeepCopy()
 	change(next)
-	if err := r.client[cluster].Patch(t.Context(), next, client.MergeFrom(old), client.FieldOwner(by)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.client[cluster].Patch(t.Context(), next, client.MergeFrom(old), client.FieldOwner(by)))
 }
 
 // scale writes spec.replicas through the scale subresource, as autoscalers and kubectl scale do.

@@ -17,6 +17,7 @@ import (
 	"github.com/tenure-dev/tenure/pkg/replication"
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/labtest"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // TestReplication runs the replication reconciler over real control planes: an API server for the sources, and two
@@ -112,9 +113,7 @@ func drift(t *testing.T, r *rig, namespace string) {
 	source := deployment(namespace, "web")
 	r.create(t, "home", source)
 	r.replicated(t, "home", source)
-	if err := r.scale(t.Context(), "west", "kubectl", source, 7); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.scale(t.Context(), "west", "kubectl", source, 7))
 	labtest.Until(t, "the copy that was scaled by hand is scaled back",
 		func() bool { return *r.get(t, "west", source).Spec.Replicas == 2 })
 	r.edit(t, "west", "kubectl-edit", source, func(d *appsv1.Deployment) { d.Annotations = nil })
@@ -165,9 +164,7 @@ func reconciled(t *testing.T, n int) (wait func()) {
 	controller := map[string]string{"controller": "replication"}
 	count := func(name string) float64 {
 		families, err := metrics.Registry.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		page := lab.Metrics{}
 		for _, family := range families {
 			page[family.GetName()] = family
@@ -189,9 +186,7 @@ func reconciled(t *testing.T, n int) (wait func()) {
 func (r *rig) eventSeen(t *testing.T, source *appsv1.Deployment, reason string) bool {
 	t.Helper()
 	list := &corev1.EventList{}
-	if err := r.client["home"].List(t.Context(), list, client.InNamespace(source.Namespace)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.client["home"].List(t.Context(), list, client.InNamespace(source.Namespace)))
 	return slices.ContainsFunc(list.Items, func(e corev1.Event) bool {
 		return e.InvolvedObject.Name == source.Name && e.Reason == reason
 	})
@@ -222,9 +217,7 @@ func autoscaler(t *testing.T, r *rig, namespace string) {
 	source := deployment(namespace, "web")
 	r.create(t, "home", source)
 	r.replicated(t, "home", source)
-	if err := r.scale(t.Context(), "west", "kube-controller-manager", source, 5); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.scale(t.Context(), "west", "kube-controller-manager", source, 5))
 	labtest.Until(t, "the source shows the autoscaler's figure", func() bool {
 		c := conditionOf(r.get(t, "home", source), replication.ConditionReplicated)
 		return c.Status == corev1.ConditionTrue && strings.Contains(c.Message, "west 5/5")
@@ -239,9 +232,7 @@ func autoscaler(t *testing.T, r *rig, namespace string) {
 	})
 	r.replicated(t, "home", source)
 	before, looked := len(r.writes(t, "west", namespace)), reconciled(t, 1)
-	if err := r.scale(t.Context(), "west", "kube-controller-manager", source, 6); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.scale(t.Context(), "west", "kube-controller-manager", source, 6))
 	looked()
 	if n := *r.get(t, "west", source).Spec.Replicas; n != 6 {
 		t.Errorf("%d replicas in west, want the autoscaler's 6", n)
@@ -301,9 +292,7 @@ func foreign(t *testing.T, r *rig, namespace string) {
 		t.Errorf("touched: %v", got)
 	}
 	labtest.Until(t, "an event tells of it", func() bool { return r.eventSeen(t, source, replication.ReasonForeign) })
-	if err := r.client["west"].Delete(t.Context(), got); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.client["west"].Delete(t.Context(), got))
 	r.replicated(t, "home", source)
 }
 
@@ -345,9 +334,7 @@ func closed(t *testing.T, r *rig, namespace string) {
 	if writes := r.writes(t, "west", namespace); len(writes) != before {
 		t.Errorf("written in west since its namespace was closed: %v", writes[before:])
 	}
-	if err := r.client["home"].Delete(t.Context(), source); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.client["home"].Delete(t.Context(), source))
 	labtest.Until(t, "the finalizer deletes what is ours", func() bool {
 		return r.get(t, "home", source) == nil && r.get(t, "west", source) == nil
 	})

@@ -13,6 +13,7 @@ import (
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/labtest"
 	"github.com/tenure-dev/tenure/test/lab/localjaeger"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // Canaries: secrets that are planted where a replica meets them, and must never come out of it.
@@ -39,9 +40,7 @@ func startTracedFleet(t *testing.T) *lab.Fleet {
 		"contexts":[{"name":"x","context":{"cluster":"x","user":"x"}}]}`, canaryToken)
 	bad := strings.Replace(broken, `"insecure-skip-tls-verify":true`, `"certificate-authority-data":"`+canaryCA+`!"`, 1)
 	for name, content := range map[string]string{"away": broken, "unreadable": bad} {
-		if err := f.AddKubeconfig(t.Context(), name, []byte(content)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, f.AddKubeconfig(t.Context(), name, []byte(content)))
 	}
 	return f
 }
@@ -52,8 +51,6 @@ func createAts(t *testing.T, c client.Client, namespace, name string, n int, spe
 	for i := range n {
 		at := &cnatv1alpha1.At{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("%s-%03d", name, i)},
 			Spec: spec}
-		if err := c.Create(t.Context(), at); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, c.Create(t.Context(), at))
 	}
 }

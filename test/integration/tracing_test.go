@@ -22,6 +22,7 @@ import (
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/labtest"
 	"github.com/tenure-dev/tenure/test/lab/localplane"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 const (
@@ -33,9 +34,7 @@ const (
 func TestEveryReconcileIsAWholeTraceAndNoSecretComesOut(t *testing.T) {
 	f := startTracedFleet(t)
 	west := f.Client("west")
-	if err := lab.AddNamespace(t.Context(), west, tracedNamespace); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, lab.AddNamespace(t.Context(), west, tracedNamespace))
 	first := labtest.Replica(t, f, "first")
 	spec := cnatv1alpha1.AtSpec{Schedule: time.Now().UTC().Add(4 * time.Second).Format(time.RFC3339),
 		Command: "echo " + canaryCommand}
@@ -93,13 +92,9 @@ func tracesOf(t *testing.T, f *lab.Fleet) ([]jaeger.Trace, string) {
 	t.Helper()
 	c := jaeger.Client{URL: f.Jaeger.QueryURL()}
 	traces, err := c.Find(t.Context(), jaeger.Query{Service: "tenure", Limit: 10000, Since: time.Now().Add(-time.Hour)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	raw, err := lab.Get(t.Context(), f.Jaeger.QueryURL()+"/api/traces?service=tenure&limit=10000&lookback=1h")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return traces, string(raw)
 }
 
@@ -110,9 +105,7 @@ func scrape(t *testing.T, r *lab.Replica) string {
 	if away := new(url.Error); errors.As(err, &away) {
 		return "" // not up yet
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return string(page)
 }
 
@@ -280,10 +273,10 @@ func checkLinks(t *testing.T, traces []jaeger.Trace) {
 			if !isReconcile(&trace.Spans[i]) {
 				continue
 			}
-			for _, l := range trace.Spans[i].Links {
+			for _, to := range trace.Spans[i].Links {
 				linked++
-				if names[l.TraceID] != names[trace.ID] {
-					t.Errorf("trace %s of At %s is linked to %s of %q", trace.ID, names[trace.ID], l.TraceID, names[l.TraceID])
+				if names[to] != names[trace.ID] {
+					t.Errorf("trace %s of At %s is linked to %s of %q", trace.ID, names[trace.ID], to, names[to])
 				}
 			}
 		}
@@ -302,24 +295,18 @@ func checkCanaries(t *testing.T, f *lab.Fleet, pages map[string]string, traces s
 	}
 	for _, r := range f.Replicas() {
 		content, err := os.ReadFile(r.LogPath)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		out["log of "+r.Name] = string(content)
 	}
 	for _, plane := range f.Planes.Clusters() {
 		for _, what := range []string{"events", "events.events.k8s.io", "leases.coordination.k8s.io"} {
 			content, err := plane.Kubectl(t.Context(), "", "get", what, "-A", "-o", "json")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			out[what+" in "+plane.Name()] = content
 		}
 	}
 	shards, err := f.Planes.Cluster(lab.Home).Kubectl(t.Context(), "", "get", "shards", "-A", "-o", "json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	out["shards"] = shards
 	// The search must be able to find: these are known to be there.
 	for where, what := range map[string]string{"Jaeger": "at-000", "metrics of first": `cluster="away"`,

@@ -15,6 +15,7 @@ import (
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/labtest"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 var allLosses = flag.Bool("all-losses", false, "let home lose its objects in all ways")
@@ -61,16 +62,12 @@ func TestHomeThatLosesItsObjectsIsServedAgain(t *testing.T) {
 			}
 		}
 		for _, kind := range loss.kinds {
-			if err := home.DeleteAllOf(t.Context(), kind, client.InNamespace(lab.Namespace)); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, home.DeleteAllOf(t.Context(), kind, client.InNamespace(lab.Namespace)))
 		}
 		if loss.again {
 			time.Sleep(3 * lease) // longer than a cluster whose Secret is gone is still served
 			labtest.Kubectl(t, f.Planes.Cluster(lab.Home), "apply", "-k", "../../config/default")
-			if err := f.AddCluster(t.Context(), "west", "west"); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, f.AddCluster(t.Context(), "west", "west"))
 		}
 		began := time.Now()
 		if loss.dead {

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tenure-dev/tenure/shard/protocol"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // shell starts a shell script in the place of a replica.
@@ -21,9 +22,7 @@ func shell(t *testing.T, script string, addresses int) *Replica {
 		Name: "r1", Binary: "/bin/sh", LogPath: filepath.Join(t.TempDir(), "log"), Addresses: addresses,
 		Args: func(a []string) []string { return append([]string{"-c", script, "sh"}, a...) },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { r.Kill() })
 	return r
 }
@@ -104,9 +103,7 @@ func TestALogIsReadInWholeLines(t *testing.T) {
 		want []string
 	}{{"one\ntw", []string{"one"}}, {"", []string{"one"}}, {"o\nthree\n", []string{"one", "two", "three"}}} {
 		content += c.add
-		if err := os.WriteFile(log.path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(log.path, []byte(content), 0o600))
 		lines, err := log.Lines()
 		var got []string
 		for _, l := range lines {
@@ -159,9 +156,7 @@ h_bucket{le="+Inf"} 9
 h_sum 1
 h_count 9
 `))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, c := range []struct {
 		name   string
 		labels map[string]string
@@ -192,9 +187,7 @@ h_count 9
 
 func TestAReplicaThatDoesNotAnswerHasNoMetrics(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer listener.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()

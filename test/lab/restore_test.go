@@ -16,6 +16,7 @@ import (
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/labtest"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 var (
@@ -51,9 +52,7 @@ func TestHomeThatIsRestoredUnderLiveReplicasIsServedAgain(t *testing.T) {
 	var facts witness.Facts
 	for round, way := range ways {
 		snapshot := filepath.Join(t.TempDir(), "home.db")
-		if err := home.Snapshot(t.Context(), snapshot); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, home.Snapshot(t.Context(), snapshot))
 		moves, changes := age(t, f, *restoredAge)
 		late := labtest.Replica(t, f, fmt.Sprint("late", round)) // the restore forgets what has moved to it
 		labtest.Settle(t, f, labtest.Patience)
@@ -63,9 +62,7 @@ func TestHomeThatIsRestoredUnderLiveReplicasIsServedAgain(t *testing.T) {
 		}
 		facts.Ats = append(facts.Ats, labtest.CreateAts(t, f.Client("west"), "west", fmt.Sprint("at-", round), 20,
 			func(i int) time.Time { return time.Now().Add(time.Duration(i) * time.Second / 4) })...)
-		if err := home.Restore(t.Context(), snapshot, way.bump); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, home.Restore(t.Context(), snapshot, way.bump))
 		began := time.Now()
 		if way.lags {
 			f.Second.Lag(lease / 5)
@@ -103,14 +100,10 @@ func TestHomeThatIsRestoredUnderLiveReplicasIsServedAgain(t *testing.T) {
 func age(t *testing.T, f *lab.Fleet, seconds int) (moves, changes int) {
 	t.Helper()
 	shards, err := f.Shards(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for moves < seconds {
 		to := f.Alive()[(moves/len(shards))%2].Name
-		if err := f.Pin(t.Context(), "", func(int) string { return to }); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, f.Pin(t.Context(), "", func(int) string { return to }))
 		labtest.Eventually(t, "all shards are with "+to, func() error {
 			shards, err := f.Shards(t.Context())
 			if err != nil {
@@ -128,13 +121,9 @@ func age(t *testing.T, f *lab.Fleet, seconds int) (moves, changes int) {
 	for ; changes < 3*seconds; changes++ {
 		patch := client.RawPatch(types.MergePatchType,
 			fmt.Appendf(nil, `{"metadata":{"annotations":{"aged":"%d"}}}`, changes))
-		if err := f.Client(lab.Home).Patch(t.Context(), &shards[changes%len(shards)], patch); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, f.Client(lab.Home).Patch(t.Context(), &shards[changes%len(shards)], patch))
 	}
-	if err := f.Unpin(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, f.Unpin(t.Context()))
 	return moves, changes
 }
 
@@ -142,18 +131,14 @@ func age(t *testing.T, f *lab.Fleet, seconds int) (moves, changes int) {
 func divide(t *testing.T, f *lab.Fleet, round int) {
 	t.Helper()
 	layout := &tenurev1alpha1.Shard{ObjectMeta: metav1.ObjectMeta{Namespace: lab.Namespace, Name: "west.layout"}}
-	if err := f.Client(lab.Home).Get(t.Context(), client.ObjectKeyFromObject(layout), layout); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, f.Client(lab.Home).Get(t.Context(), client.ObjectKeyFromObject(layout), layout))
 	layout.Spec.Layout.Generation++
 	var prefixes []string
 	for _, p := range layout.Spec.Layout.Prefixes {
 		prefixes = append(prefixes, p+"0", p+"1")
 	}
 	layout.Spec.Layout.Prefixes = prefixes
-	if err := f.Client(lab.Home).Update(t.Context(), layout); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, f.Client(lab.Home).Update(t.Context(), layout))
 	labtest.Eventually(t, "its shards are there", func() error {
 		shards, err := f.Shards(t.Context())
 		if err == nil && len(shards) != len(prefixes) {
@@ -167,9 +152,7 @@ func divide(t *testing.T, f *lab.Fleet, round int) {
 func refusedSince(t *testing.T, f *lab.Fleet, began time.Time, within time.Duration) float64 {
 	t.Helper()
 	all, err := audit.Refused(filepath.Join(f.Planes.Dir(), lab.Home))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	refused := map[string]int{}
 	for _, e := range all {
 		if e.Arrived().After(began) && e.Arrived().Before(began.Add(within)) {

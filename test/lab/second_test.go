@@ -17,6 +17,7 @@ import (
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/labtest"
 	"github.com/tenure-dev/tenure/test/lab/localplane"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // behind is how far the second API server of home lags: long enough to be told from a busy machine, short enough for
@@ -26,18 +27,14 @@ const behind = 1500 * time.Millisecond
 func TestAReplicaBehindAnAPIServerThatLagsIsStillRight(t *testing.T) {
 	f := labtest.Fleet(t, lab.Options{Workloads: []string{"west"}, LeaseDuration: 10 * time.Second})
 	second, err := f.Planes.Cluster(lab.Home).StartSecond(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if _, err := f.Planes.Cluster(lab.Home).StartSecond(t.Context()); err == nil {
 		t.Error("a third API server was started")
 	}
 	t.Run("what it shows is late, and what it is asked for is current", func(t *testing.T) { late(t, f, second) })
 	second.Lag(behind)
 	labtest.Replica(t, f, "first")
-	if err := f.PutBehind(second, "lagging"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, f.PutBehind(second, "lagging"))
 	labtest.Replica(t, f, "lagging")
 	labtest.Settle(t, f, 2*labtest.Patience)
 	var facts witness.Facts
@@ -101,9 +98,7 @@ func late(t *testing.T, f *lab.Fleet, server *localplane.Second) {
 		server.Lag(c.lag)
 		made := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: c.name}}
 		began, first, second := time.Now(), arrival("first", c.name), arrival("second", c.name)
-		if err := clients["first"].Create(ctx, made); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, clients["first"].Create(ctx, made))
 		if c.lag > 0 { // its cache doesn't have the object yet, but a read that must be current gets it
 			cached := &corev1.ConfigMapList{}
 			err := clients["second"].List(ctx, cached, client.InNamespace("default"),

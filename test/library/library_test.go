@@ -35,6 +35,7 @@ import (
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/test/lab/labtest"
 	"github.com/tenure-dev/tenure/test/lab/localplane"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 const objects = 60
@@ -144,13 +145,9 @@ func startWith(t *testing.T, planes *localplane.Planes, name string, connection 
 	fleet ...keyspace.Fleet) (stop func(), _ *shard.Manager) {
 	t.Helper()
 	west, err := cluster.New(connection)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	p := &provider{clusters.New[cluster.Cluster]()}
-	if err := p.Add(t.Context(), "west", west, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, p.Add(t.Context(), "west", west, nil))
 	mgr, err := shard.NewManager(planes.Cluster("home").RESTConfig(), p, manager.Options{
 		Scheme:  scheme.Scheme,
 		Metrics: metricsserver.Options{BindAddress: "0"},
@@ -162,12 +159,8 @@ func startWith(t *testing.T, planes *localplane.Planes, name string, connection 
 		ShardBits:     1,
 		Kinds:         []shard.Kind{shard.Primary(&corev1.ConfigMap{})},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := wire(mgr, reconciler(mgr)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, wire(mgr, reconciler(mgr)))
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- mgr.Start(ctx) }()
@@ -272,9 +265,7 @@ func prepareHome(t *testing.T, plane *localplane.Plane) {
 		t.Fatal(err)
 	}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: shard.DefaultNamespace}}
-	if err := labtest.Client(t, plane).Create(t.Context(), namespace); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, labtest.Client(t, plane).Create(t.Context(), namespace))
 }
 
 // fill makes the objects in a cluster.
@@ -295,9 +286,7 @@ func fill(t *testing.T, plane *localplane.Plane) client.Client {
 func signatures(t *testing.T, west client.Client, as string) map[string]int {
 	t.Helper()
 	list := &corev1.ConfigMapList{}
-	if err := west.List(t.Context(), list, client.InNamespace("default")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, west.List(t.Context(), list, client.InNamespace("default")))
 	by := map[string]int{}
 	for _, cm := range list.Items {
 		if who := cm.Data[as]; who != "" {

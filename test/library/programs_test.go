@@ -29,6 +29,7 @@ import (
 	"github.com/tenure-dev/tenure/test/lab/localplane"
 	coordinatedafter "github.com/tenure-dev/tenure/test/library/coordinated/after"
 	electedafter "github.com/tenure-dev/tenure/test/library/elected/after"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // fewLines is what a diff in docs/library.md may have at most.
@@ -40,9 +41,7 @@ var diffs = regexp.MustCompile("(?s)<!-- ([a-z]+) -->\n```diff\n(.*?)```")
 // differs but the imports.
 func TestThePageShowsAllThatIsChangedInAProgram(t *testing.T) {
 	page, err := os.ReadFile("../../docs/library.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	found := diffs.FindAllStringSubmatch(string(page), -1)
 	if len(found) != 2 {
 		t.Fatalf("%d diffs are on the page, want 2", len(found))
@@ -58,13 +57,9 @@ func TestThePageShowsAllThatIsChangedInAProgram(t *testing.T) {
 // The README shows the main lines of one of them.
 func TestTheReadmeShowsLinesOfTheDiff(t *testing.T) {
 	readme, err := os.ReadFile("../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	page, err := os.ReadFile("../../docs/library.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	_, rest, _ := strings.Cut(string(readme), "```diff\n")
 	diff, _, found := strings.Cut(rest, "```")
 	if !found {
@@ -94,9 +89,7 @@ func TestADiffIsRefusedThatIsNotTheProgramsOwn(t *testing.T) {
 func program(t *testing.T, file string) []string {
 	t.Helper()
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return strings.Split(string(text)[strings.Index(string(text), "\nfunc Run"):], "\n")
 }
 
@@ -211,9 +204,7 @@ func shared(t *testing.T, in client.Client, environment ...string) {
 		program := exec.Command(os.Args[0])
 		program.Env = append(os.Environ(), append(environment, variablePod+"="+name)...)
 		program.Stdout, program.Stderr = &said, &said
-		if err := localplane.StartChild(program); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, localplane.StartChild(program))
 		leave[name] = sync.OnceFunc(func() {
 			_ = program.Process.Signal(syscall.SIGTERM) // if it has ended, Wait says so
 			if err := program.Wait(); err != nil {

@@ -23,6 +23,7 @@ import (
 	"github.com/tenure-dev/tenure/shard"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/test/lab/labtest"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // hanging doesn't answer requests that make Secrets, until they are cancelled.
@@ -126,9 +127,7 @@ func TestWhatNeverReturnsCostsItsShardOnly(t *testing.T) {
 func signsAgain(t *testing.T, west client.Client, by *shard.Manager, stuck map[string]string) time.Duration {
 	t.Helper()
 	list := &corev1.ConfigMapList{}
-	if err := west.List(t.Context(), list, client.InNamespace("default")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, west.List(t.Context(), list, client.InNamespace("default")))
 	active := func(uid string) bool {
 		return slices.ContainsFunc(by.Status().Shards,
 			func(s shard.ShardStatus) bool { return s.Phase == "active" && s.ID.Contains(uid) })
@@ -144,9 +143,7 @@ func signsAgain(t *testing.T, west client.Client, by *shard.Manager, stuck map[s
 		}
 		for cm.Data["signed-by"] == "" && time.Since(began) < 2*drainTimeout {
 			time.Sleep(5 * time.Millisecond)
-			if err := west.Get(t.Context(), client.ObjectKeyFromObject(&cm), &cm); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, west.Get(t.Context(), client.ObjectKeyFromObject(&cm), &cm))
 		}
 		if !active(string(cm.UID)) {
 			return 0 // it moved meanwhile
@@ -171,9 +168,7 @@ func withWorkers(n int) wiring {
 func oneInEachShard(t *testing.T, west client.Client) map[string]string {
 	t.Helper()
 	list := &corev1.ConfigMapList{}
-	if err := west.List(t.Context(), list, client.InNamespace("default")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, west.List(t.Context(), list, client.InNamespace("default")))
 	found := map[keyspace.Prefix]string{}
 	for _, prefix := range keyspace.Partition(1) {
 		for _, cm := range list.Items {

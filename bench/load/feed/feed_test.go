@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/client-go/rest"
+
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // A watch that ends with an error goes on where it stopped, unless the API server has forgotten what came after that.
@@ -29,9 +31,7 @@ func TestAWatchGoesOnUntilChangesAreMissed(t *testing.T) {
 	}))
 	defer server.Close()
 	client, err := NewClient(&rest.Config{Host: server.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var seen []string
 	err = client.Follow(t.Context(), Ats, "5", func(e Event) { seen = append(seen, e.Type+" "+e.Object.Metadata.Name) })
 	if !errors.Is(err, errGone) {

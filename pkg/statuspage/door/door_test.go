@@ -17,14 +17,9 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
-)
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+	"github.com/tenure-dev/tenure/test/must"
+)
 
 // replica is one whose page wants a token.
 func replica(t *testing.T, code int) (*url.URL, *[]http.Header) {
@@ -40,7 +35,7 @@ func replica(t *testing.T, code int) (*url.URL, *[]http.Header) {
 	}))
 	t.Cleanup(s.Close)
 	at, err := url.Parse(s.URL)
-	must(t, err)
+	must.Succeed(t, err)
 	return at, &seen
 }
 
@@ -48,13 +43,13 @@ func TestOnlyWhoKnowsTheKeyGetsInAndSeesThePageAsTheCaller(t *testing.T) {
 	to, seen := replica(t, http.StatusOK)
 	caller, err := Options{}.caller(t.Context(), &rest.Config{Host: "https://home", BearerToken: "token",
 		Impersonate: rest.ImpersonationConfig{UserName: "x"}}, nil)
-	must(t, err)
+	must.Succeed(t, err)
 	here := httptest.NewUnstartedServer(nil)
 	here.Config.Handler = guard(here.Listener.Addr().String(), "key", proxy(to, caller))
 	here.Start()
 	defer here.Close()
 	jar, err := cookiejar.New(nil)
-	must(t, err)
+	must.Succeed(t, err)
 	guest, stranger := &http.Client{Jar: jar}, &http.Client{}
 	for _, c := range []struct {
 		who          *http.Client
@@ -75,11 +70,11 @@ func TestOnlyWhoKnowsTheKeyGetsInAndSeesThePageAsTheCaller(t *testing.T) {
 		{guest, "GET", "/status", "evil.example.com", http.StatusMisdirectedRequest, ""},
 	} {
 		request, err := http.NewRequestWithContext(t.Context(), c.method, here.URL+c.path, nil)
-		must(t, err)
+		must.Succeed(t, err)
 		request.Host = c.host
 		request.Header.Set("Authorization", "Bearer somebody's")
 		response, err := c.who.Do(request)
-		must(t, err)
+		must.Succeed(t, err)
 		body, _ := io.ReadAll(response.Body)
 		response.Body.Close()
 		if response.StatusCode != c.code || !strings.Contains(string(body), c.want) {
@@ -108,7 +103,7 @@ func TestWhyThePageCannotBeHadIsSaid(t *testing.T) {
 	} {
 		to, _ := replica(t, c.code)
 		caller, err := Options{}.caller(t.Context(), &rest.Config{Host: "https://home", BearerToken: c.token}, nil)
-		must(t, err)
+		must.Succeed(t, err)
 		if err := (Options{}).try(t.Context(), caller, to); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("with token %q: %v, want %q", c.token, err, c.want)
 		}
@@ -126,7 +121,7 @@ func TestWhyThePageCannotBeHadIsSaid(t *testing.T) {
 
 func TestAnAddressThatCannotBeOpenedIsRefusedBeforeAnybodyIsAsked(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	must.Succeed(t, err)
 	defer taken.Close()
 	for _, address := range []string{"0.0.0.0:0", "127.0.0.1", taken.Addr().String()} {
 		err := Open(t.Context(), &rest.Config{Host: "https://127.0.0.1:1"}, Options{Listen: address}, nil)
@@ -153,11 +148,11 @@ func TestAHomeClusterThatDoesNotAnswerIsNotWaitedForWithoutEnd(t *testing.T) {
 
 func TestTwoPagesAtOnceKeepTheirOwnKeys(t *testing.T) {
 	jar, err := cookiejar.New(nil)
-	must(t, err)
+	must.Succeed(t, err)
 	browser := &http.Client{Jar: jar}
 	to, _ := replica(t, http.StatusOK)
 	caller, err := Options{}.caller(t.Context(), &rest.Config{Host: "https://home", BearerToken: "token"}, nil)
-	must(t, err)
+	must.Succeed(t, err)
 	open := func(key string) string {
 		here := httptest.NewUnstartedServer(nil)
 		here.Config.Handler = guard(here.Listener.Addr().String(), key, proxy(to, caller))
@@ -168,7 +163,7 @@ func TestTwoPagesAtOnceKeepTheirOwnKeys(t *testing.T) {
 	first, second := open("a"), open("b")
 	for _, address := range []string{first + "?key=a", second + "?key=b", first, second} {
 		res, err := browser.Get(address)
-		must(t, err)
+		must.Succeed(t, err)
 		res.Body.Close()
 		if res.StatusCode != http.StatusOK {
 			t.Errorf("%s: %s", address, res.Status)
@@ -188,7 +183,7 @@ func TestAServiceAccountsTokenIsRenewedInTime(t *testing.T) {
 	to, _ := replica(t, http.StatusOK)
 	began := time.Now()
 	caller, err := Options{Namespace: "ns", ServiceAccount: "viewer"}.caller(t.Context(), &rest.Config{}, clients)
-	must(t, err)
+	must.Succeed(t, err)
 	look := func() {
 		t.Helper()
 		if err := (Options{}).try(t.Context(), caller, to); err != nil {

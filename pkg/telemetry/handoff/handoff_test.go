@@ -18,6 +18,7 @@ import (
 	"github.com/tenure-dev/tenure/shard"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/shard/protocol"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 var began = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
@@ -25,9 +26,7 @@ var began = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 func shardID(t *testing.T, text string) keyspace.ShardID {
 	t.Helper()
 	id, err := keyspace.ParseShardID(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return id
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tenure-dev/tenure/pkg/text"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 const answerOfOne = `{"data":[{"traceID":"t1","spans":[
@@ -44,18 +45,14 @@ func serve(t *testing.T, answers map[string]string) *Client {
 func treeOf(t *testing.T, trace Trace, links bool) string {
 	t.Helper()
 	var out strings.Builder
-	if err := WriteTree(&out, trace, links); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, WriteTree(&out, trace, links))
 	return out.String()
 }
 
 func TestATraceIsPrintedAsATree(t *testing.T) {
 	c := serve(t, map[string]string{"/api/traces/t1": answerOfOne})
 	trace, err := c.Trace(t.Context(), "t1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	want := `trace t1, 00:16:40.000, 5 spans
 reconcile At                                  +0.00 ms     12.0 s  west/01 epoch=1795433112490 name=one
 → linked to trace t0

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
 	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // serveTwo is an API server with ConfigMaps and Secrets: of each, "listed" is there, and "watched" comes. It answers in
@@ -64,19 +65,13 @@ func openPart(t *testing.T, prefix keyspace.Prefix, kinds ...Kind) *Cluster {
 		s.Close()
 	})
 	real, err := cluster.New(&rest.Config{Host: s.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	connection, err := Connect(real)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	id := keyspace.ShardID{Cluster: "west", Prefix: prefix}
 	gate := NewGate(t.Context(), id, "test", "me", func() bool { return true })
 	c, err := Open(connection, gate, &Traffic{}, Options{Kinds: kinds})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return c
 }
 
@@ -102,9 +97,7 @@ func openTwo(t *testing.T) *Cluster {
 	})
 	warm, over := context.WithTimeout(ctx, time.Minute)
 	defer over()
-	if err := c.Warm(warm); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Warm(warm))
 	return c
 }
 
@@ -138,9 +131,7 @@ func TestKindsAreCachedInTheFormThatIsAskedFor(t *testing.T) {
 		"metadata": metadataOf("Secret"), "not declared": untyped} {
 		t.Run(name, func(t *testing.T) {
 			i, err := c.GetCache().GetInformer(t.Context(), example)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			for i, o := range shown(t, i) {
 				want := []string{"listed", "watched"}[i]
 				if o.GetName() != want || fmt.Sprintf("%T", o) != fmt.Sprintf("%T", example) || o.GetManagedFields() != nil {
@@ -169,13 +160,9 @@ func TestKindsAreCachedInTheFormThatIsAskedFor(t *testing.T) {
 func TestAnInformerThatWasRemovedStops(t *testing.T) {
 	c := openTwo(t)
 	i, err := c.GetCache().GetInformerForKind(t.Context(), corev1.SchemeGroupVersion.WithKind("Secret"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	shown(t, i)
-	if err := c.GetCache().RemoveInformer(t.Context(), &corev1.Secret{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.GetCache().RemoveInformer(t.Context(), &corev1.Secret{}))
 	for !i.IsStopped() {
 		time.Sleep(time.Millisecond)
 	}

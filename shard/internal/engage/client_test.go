@@ -22,6 +22,7 @@ import (
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // sent records what a fenced client hands on.
@@ -42,9 +43,7 @@ func newTestClient(t *testing.T) (client.Client, *sent) {
 	g, _ := newTestGate(t)
 	g.Open(9)
 	scheme := runtime.NewScheme()
-	if err := errors.Join(corev1.AddToScheme(scheme), cnatv1alpha1.AddToScheme(scheme)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(corev1.AddToScheme(scheme), cnatv1alpha1.AddToScheme(scheme)))
 	s := &sent{}
 	inner := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{
 		Create: func(_ context.Context, _ client.WithWatch, obj client.Object, _ ...client.CreateOption) error {
@@ -122,9 +121,7 @@ func TestAnOwnedObjectKeepsItsSlotWhenItsLabelsAreReplaced(t *testing.T) {
 	read.UID, read.ResourceVersion, read.Labels = "u", "41", map[string]string{keyspace.SlotLabel: ownerSlot}
 	changed := read.DeepCopy()
 	changed.Labels = map[string]string{"app": "web"}
-	if err := c.Patch(t.Context(), changed, client.MergeFrom(read)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Patch(t.Context(), changed, client.MergeFrom(read)))
 	if want := `{"metadata":{"labels":{"app":"web"},"resourceVersion":"41"}}`; s.patch != want {
 		t.Errorf("patch: got %s, want %s", s.patch, want)
 	}
@@ -153,9 +150,7 @@ func TestWhatIsCreatedForAnOwnerGetsTheOwnersSlot(t *testing.T) {
 		"an owner reference": ownedBy(owner),
 		"a copy":             {Namespace: "n", Name: "p", Annotations: map[string]string{OwnerUIDAnnotation: string(owner)}},
 	} {
-		if err := c.Create(t.Context(), &corev1.Pod{ObjectMeta: meta}); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, c.Create(t.Context(), &corev1.Pod{ObjectMeta: meta}))
 		if got := s.created.Labels[keyspace.SlotLabel]; got != ownerSlot {
 			t.Errorf("slot label by %s: got %q, want %q", by, got, ownerSlot)
 		}
@@ -204,9 +199,7 @@ func TestWhatIsThereAlreadyForTheSameOwnerGetsItsSlot(t *testing.T) {
 			if c.there == nil {
 				return
 			}
-			if err := inner.Get(t.Context(), client.ObjectKeyFromObject(c.there), c.there); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, inner.Get(t.Context(), client.ObjectKeyFromObject(c.there), c.there))
 			if got := c.there.GetLabels()[keyspace.SlotLabel]; got != c.want {
 				t.Errorf("slot label: got %q, want %q", got, c.want)
 			}
@@ -318,29 +311,21 @@ func TestPatchesAndDeletesAreConditionalOnTheVersionThatWasRead(t *testing.T) {
 	read := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", UID: "u", ResourceVersion: "41"}}
 	changed := read.DeepCopy()
 	changed.Labels = map[string]string{"a": "b"}
-	if err := c.Patch(t.Context(), changed, client.MergeFrom(read)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Patch(t.Context(), changed, client.MergeFrom(read)))
 	if want := `{"metadata":{"labels":{"a":"b"},"resourceVersion":"41"}}`; s.patch != want {
 		t.Errorf("patch: got %s, want %s", s.patch, want)
 	}
-	if err := c.Patch(t.Context(), read.DeepCopy(), client.MergeFrom(read)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Patch(t.Context(), read.DeepCopy(), client.MergeFrom(read)))
 	if s.patch != "{}" {
 		t.Errorf("a patch without a change: got %s, want {}", s.patch)
 	}
-	if err := c.Delete(t.Context(), read); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Delete(t.Context(), read))
 	if p := s.delete.Preconditions; p == nil || *p.UID != "u" || *p.ResourceVersion != "41" {
 		t.Errorf("preconditions of the delete: got %v, want UID u and version 41", p)
 	}
 	*s = sent{}
 	read.ResourceVersion = ""
-	if err := c.Delete(t.Context(), read, client.GracePeriodSeconds(1)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Delete(t.Context(), read, client.GracePeriodSeconds(1)))
 	if p := s.delete.Preconditions; p == nil || *p.UID != "u" || p.ResourceVersion != nil {
 		t.Errorf("preconditions of the delete without a version: got %v, want UID u", p)
 	}
@@ -351,18 +336,14 @@ func TestPatchesAndDeletesAreConditionalOnTheVersionThatWasRead(t *testing.T) {
 		"an option": client.Preconditions{}, "options": &client.DeleteOptions{Preconditions: &metav1.Preconditions{}},
 	} {
 		*s = sent{}
-		if err := c.Delete(t.Context(), read, none); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, c.Delete(t.Context(), read, none))
 		if p := s.delete.Preconditions; p == nil || p.UID == nil || *p.UID != "u" {
 			t.Errorf("%s without preconditions: %v, want UID u", name, p)
 		}
 	}
 	read.UID = ""
 	version := "40" // the caller's own precondition stays as it is
-	if err := c.Delete(t.Context(), read, client.Preconditions{ResourceVersion: &version}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Delete(t.Context(), read, client.Preconditions{ResourceVersion: &version}))
 	if p := s.delete.Preconditions; p == nil || p.UID != nil || *p.ResourceVersion != "40" {
 		t.Errorf("preconditions of a delete with the caller's own: got %v, want version 40", p)
 	}
@@ -374,9 +355,7 @@ func TestWritesOfSubresourcesAreConditionalOnTheVersionThatWasRead(t *testing.T)
 	read := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", UID: "u", ResourceVersion: "41"}}
 	for own, want := range map[string]string{"": "41", "40": "40"} {
 		scale := &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{ResourceVersion: own}}
-		if err := c.SubResource("scale").Update(t.Context(), read, client.WithSubResourceBody(scale)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, c.SubResource("scale").Update(t.Context(), read, client.WithSubResourceBody(scale)))
 		if got := s.part.GetResourceVersion(); s.part != client.Object(scale) || got != want {
 			t.Errorf("update with version %q: sent a %T of version %q, want the scale of %s", own, s.part, got, want)
 		}
@@ -407,9 +386,7 @@ func TestAnEvictionIsOfThePodThatWasRead(t *testing.T) {
 	read := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", UID: "u", ResourceVersion: "41"}}
 	seconds, other := int64(1), types.UID("other")
 	eviction := &policyv1.Eviction{DeleteOptions: &metav1.DeleteOptions{GracePeriodSeconds: &seconds}}
-	if err := c.SubResource("eviction").Create(t.Context(), read, eviction); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.SubResource("eviction").Create(t.Context(), read, eviction))
 	if p := s.evicted.DeleteOptions.Preconditions; p == nil || *p.UID != "u" || *p.ResourceVersion != "41" {
 		t.Errorf("preconditions: got %v, want UID u and version 41", p)
 	}
@@ -417,9 +394,7 @@ func TestAnEvictionIsOfThePodThatWasRead(t *testing.T) {
 		t.Error("the caller's own options are lost, or changed")
 	}
 	eviction.DeleteOptions.Preconditions = &metav1.Preconditions{UID: &other} // stays as it is
-	if err := c.SubResource("eviction").Create(t.Context(), read, eviction); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.SubResource("eviction").Create(t.Context(), read, eviction))
 	if p := s.evicted.DeleteOptions.Preconditions; *p.UID != other || p.ResourceVersion != nil {
 		t.Errorf("preconditions with the caller's own: got %v, want UID other", p)
 	}
@@ -431,17 +406,13 @@ func TestLargeIntegersAreSentAsTheyAre(t *testing.T) {
 	const large = 1<<53 + 1
 	read := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", ResourceVersion: "41"}}
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"n":9007199254740993}}`))
-	if err := c.Patch(t.Context(), read, patch); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Patch(t.Context(), read, patch))
 	if want := `{"metadata":{"resourceVersion":"41"},"spec":{"n":9007199254740993}}`; s.patch != want {
 		t.Errorf("patch: got %s, want %s", s.patch, want)
 	}
 	applied := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Account",
 		"metadata": map[string]any{"namespace": "n", "name": "a"}, "spec": map[string]any{"n": int64(large)}}}
-	if err := c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(applied)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(applied)))
 	if !strings.Contains(s.applied, `"spec":{"n":9007199254740993}`) {
 		t.Errorf("applied: %s", s.applied)
 	}
@@ -455,16 +426,12 @@ func TestStatusWritesAreStampedWithTheEpoch(t *testing.T) {
 	read := &cnatv1alpha1.At{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "a", ResourceVersion: "41"}}
 	changed := read.DeepCopy()
 	changed.Status.Phase = "RUNNING"
-	if err := c.Status().Patch(t.Context(), changed, client.MergeFrom(read)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Status().Patch(t.Context(), changed, client.MergeFrom(read)))
 	if want := `{"metadata":{"resourceVersion":"41"},"status":{"epoch":9,"phase":"RUNNING"}}`; s.status != want {
 		t.Errorf("status patch: got %s, want %s", s.status, want)
 	}
 	body := &cnatv1alpha1.At{}
-	if err := c.Status().Update(t.Context(), read, client.WithSubResourceBody(body)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Status().Update(t.Context(), read, client.WithSubResourceBody(body)))
 	if body.Status.Epoch != 9 || read.Status.Epoch != 0 {
 		t.Errorf("epoch %d is sent, and %d is in the object that isn't", body.Status.Epoch, read.Status.Epoch)
 	}

@@ -17,6 +17,8 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
+
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // configured is a cluster of which only the configuration is asked for.
@@ -83,9 +85,7 @@ func tlsServer(t *testing.T) (connect func(token string) *Connection, came func(
 			Host: server.URL + "/below/", BearerToken: token, TLSClientConfig: rest.TLSClientConfig{CAData: authority},
 			WrapTransport: func(by http.RoundTripper) http.RoundTripper { return opaque{by} },
 		}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return c
 	}
 	return connect, func() []string {
@@ -108,20 +108,14 @@ func TestCredentialsAreReplacedBelowClientsAndOpenRequests(t *testing.T) {
 		}
 	}
 	client, err := rest.HTTPClientFor(first.Config())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	held, err := client.Get(first.Config().Host + "/hold") // as a watch does
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer held.Body.Close()
 	came()
 	first.Replace(second)
 	res, err := client.Get(first.Config().Host + "/api/v1/namespaces/kube-system")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	_ = res.Body.Close()
 	if got := came(); len(got) != 1 || got[0] != "Bearer two" {
 		t.Errorf("after the replacement requests come as %q", got)
@@ -161,9 +155,7 @@ func TestAnAnswerWithoutAUIDIdentifiesNothing(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	c, err := Connect(configured{config: &rest.Config{Host: server.URL}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if uid, err := c.Identify(t.Context()); err == nil {
 		t.Errorf("it is taken for cluster %q", uid)
 	}
@@ -182,12 +174,8 @@ func TestTheObjectsOfAllKindsAreCounted(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	c, err := Connect(configured{config: &rest.Config{Host: server.URL}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := corev1.AddToScheme(c.scheme); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, corev1.AddToScheme(c.scheme))
 	list := func(meta, items string) string {
 		return `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{` + meta +
 			`},"items":[` + items + `]}`
@@ -217,9 +205,7 @@ func TestTheObjectsOfAllKindsAreCounted(t *testing.T) {
 func TestAnotherAddressOrNameIsAnotherServer(t *testing.T) {
 	of := func(config rest.Config) *Connection {
 		c, err := Connect(configured{config: &config})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return c
 	}
 	named := rest.TLSClientConfig{ServerName: "west.example.com"}
@@ -263,9 +249,7 @@ func (f *flooding) Read(p []byte) (int, error) {
 func TestALongAnswerToASmallQuestionIsNotReadToItsEnd(t *testing.T) {
 	var read atomic.Int64
 	c, err := Connect(configured{config: &rest.Config{Host: "https://west", Transport: flood{&read}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for name, ask := range map[string]func() error{
 		"who it is":     func() error { _, err := c.Identify(t.Context()); return err },
 		"what it knows": func() error { _, err := c.mapper.RESTMapping(schema.GroupKind{Kind: "Pod"}, "v1"); return err },

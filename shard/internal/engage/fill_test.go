@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // A cluster's shards fill their caches a few at a time, in turn. One that is never filled holds the others up for a
@@ -17,9 +19,7 @@ func TestShardsFillTheirCachesInTurn(t *testing.T) {
 		var first []func()
 		for range fillsAtOnce {
 			done, err := traffic.Fill(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			first = append(first, done)
 		}
 		began := time.Now()

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 var quarter = keyspace.ShardID{Cluster: "west", Prefix: keyspace.Partition(2)[1]}
@@ -161,9 +162,7 @@ func TestDrainWaitsForAWriteOutsideOfAnyReconcile(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g := openGate(t)
 				ctx, done, release, err := g.beginWrite(context.Background())
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				defer release()
 				began := time.Now()
 				go func() {
@@ -181,9 +180,7 @@ func TestDrainWaitsForAWriteOutsideOfAnyReconcile(t *testing.T) {
 						done(false)
 					}
 				}()
-				if err := g.Drain(t.Context(), time.Minute, time.Minute); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, g.Drain(t.Context(), time.Minute, time.Minute))
 				if took := time.Since(began); took != tt.want {
 					t.Errorf("drained after %v, want %v", took, tt.want)
 				}
@@ -201,24 +198,18 @@ func TestDrainWaitsForAWriteThatNobodyAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := openGate(t)
 		ctx, done, release, err := g.beginWrite(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		g.Shut()
 		<-ctx.Done()
 		done(false)
 		release()
 		given := time.Now()
 		time.Sleep(onTheWire / 4)
-		if err := g.Drain(t.Context(), 0, time.Second); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, g.Drain(t.Context(), 0, time.Second))
 		if waited := time.Since(given); waited != onTheWire {
 			t.Errorf("drained %v after the write was given up, want %v", waited, onTheWire)
 		}
-		if err := g.Drain(t.Context(), 0, time.Second); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, g.Drain(t.Context(), 0, time.Second))
 		if waited := time.Since(given); waited != onTheWire {
 			t.Errorf("drained again after %v: there was nothing to wait for any more", waited)
 		}
@@ -226,9 +217,7 @@ func TestDrainWaitsForAWriteThatNobodyAnswered(t *testing.T) {
 		defer cancel()
 		g.Open(2)
 		_, done, release, err = g.beginWrite(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		done(false)
 		release()
 		if err := g.Drain(short, 0, time.Second); !errors.Is(err, context.DeadlineExceeded) {
@@ -394,9 +383,7 @@ func TestAnIdleGateEndsItsTenureWhenTheDrainBegins(t *testing.T) {
 		_, end, _ := g.Begin(t.Context())
 		end()
 		time.Sleep(time.Hour)
-		if err := g.Drain(t.Context(), time.Second, time.Second); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, g.Drain(t.Context(), time.Second, time.Second))
 		if since := time.Since(g.Ended()); since != 0 {
 			t.Errorf("the tenure ended %v ago, want now: not with its last reconcile an hour ago", since)
 		}

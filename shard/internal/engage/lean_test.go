@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // written is a request as an API server gets it.
@@ -53,9 +54,7 @@ func leanAndPlain(t *testing.T, code int, answer string, others ...string) (lean
 	}))
 	t.Cleanup(server.Close)
 	scheme := runtime.NewScheme()
-	if err := cnatv1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, cnatv1alpha1.AddToScheme(scheme))
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
 	kind := cnatv1alpha1.GroupVersion.WithKind("At")
 	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{kind.GroupVersion()})
@@ -65,9 +64,7 @@ func leanAndPlain(t *testing.T, code int, answer string, others ...string) (lean
 		mapper.Add(kind.GroupVersion().WithKind(other), meta.RESTScopeNamespace)
 	}
 	mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	c := &Cluster{config: &rest.Config{Host: server.URL}, http: server.Client(),
 		codecs: serializer.NewCodecFactory(scheme), mapper: mapper, recorders: &recorders{scheme: scheme}}
 	if plain, err = client.New(c.config, client.Options{Scheme: scheme, Mapper: mapper}); err != nil {
@@ -150,9 +147,7 @@ func TestAnAnswerThatIsNotReadLeavesTheObject(t *testing.T) {
 				t.Fatalf("controller-runtime's client with the option: %v", err)
 			}
 			want, at := *last, sentAt(false)
-			if err := write(lean, at); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, write(lean, at))
 			if diff := cmp.Diff(want, *last); diff != "" {
 				t.Errorf("sent (-controller-runtime +ours):\n%s", diff)
 			}

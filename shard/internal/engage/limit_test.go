@@ -11,6 +11,7 @@ import (
 
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 	"github.com/tenure-dev/tenure/shard/protocol"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // slow is a cluster that takes a second for each request, and how many it had at a time at most.
@@ -135,9 +136,7 @@ func TestARequestWhoseTimeIsTooShortTakesNobodysTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &limit{}
 		l.set(kubeconfig.Limits{QPS: 0.1, Burst: 1})
-		if err := l.pace(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, l.pace(t.Context()))
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		var all sync.WaitGroup
@@ -166,9 +165,7 @@ func TestWritesThatWaitedForAPlaceAreNoBurst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &limit{}
 		l.set(kubeconfig.Limits{QPS: 1, Burst: 1, Writes: 1})
-		if err := l.beginWrite(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, l.beginWrite(t.Context()))
 		sent := make(chan time.Time, 5)
 		for range cap(sent) {
 			go func() {
@@ -201,9 +198,7 @@ func TestAWriteThatWaitedForItsTurnMeetsTheGateOfThen(t *testing.T) {
 			_, err := send(ctx, f, http.MethodPost, shopPods)
 			return err
 		}
-		if err := send(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, send(t.Context()))
 		waits := make(chan error)
 		go func() { waits <- send(t.Context()) }()
 		time.Sleep(time.Second)

@@ -35,6 +35,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-dev/tenure/shard/protocol"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // A reflector would pause for half a minute after some failures, and know nothing of the server's return until then.
@@ -142,16 +143,12 @@ func TestObjectsOutsideTheShardAreDroppedOnArrival(t *testing.T) {
 	lw := toolscache.ToListerWatcherWithContext(f.wrap(inner))
 
 	list, err := lw.ListWithContext(t.Context(), metav1.ListOptions{Limit: 500})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if items := list.(*corev1.PodList).Items; len(items) != 1 || items[0].UID != in.UID {
 		t.Errorf("listed %d items, want the one in the shard", len(items))
 	}
 	w, err := lw.WatchWithContext(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if w != source {
 		t.Error("the watch has another between")
 	}
@@ -374,9 +371,7 @@ func watched(t *testing.T, server http.RoundTripper) toolscache.Store {
 	}
 	from, err := c.source(form{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Pod")},
 		&meta.RESTMapping{Resource: corev1.SchemeGroupVersion.WithResource("pods")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	f := everything()
 	f.traffic = fence.traffic
 	informer := toolscache.NewSharedIndexInformer(f.wrap(from), &corev1.Pod{}, 0, nil)
@@ -508,9 +503,7 @@ func TestFieldSelectorsLeaveOutWhatIsFinished(t *testing.T) {
 				}
 			}
 			w, err := lw.WatchWithContext(t.Context(), metav1.ListOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			w.Stop()
 			if diff := cmp.Diff(c.want, asked); diff != "" {
 				t.Errorf("(-want +asked):\n%s", diff)

@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 func TestAKindsMappingAsksForItsVersionOnce(t *testing.T) {
@@ -50,9 +52,7 @@ func TestAKindsMappingAsksForItsVersionOnce(t *testing.T) {
 			{schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, "namespaces", meta.RESTScopeNameRoot},
 		} {
 			got, err := m.RESTMapping(want.GroupKind(), want.Version)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if got.Resource != want.GroupVersion().WithResource(want.resource) || got.Scope.Name() != want.scope ||
 				got.GroupVersionKind != want.GroupVersionKind {
 				t.Errorf("%v is %+v", want, got)

@@ -38,7 +38,7 @@ const (
 type page struct {
 	most     int64 // in bytes; 0 for no bound
 	optional bool  // the cluster may refuse it
-	read atomic.Int64
+	read     atomic.Int64
 }
 
 // pageKey is the key of a page in a context.

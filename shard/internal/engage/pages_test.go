@@ -25,6 +25,8 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // paged is an API server with so many ConfigMaps, each of a size in bytes.
@@ -99,9 +101,7 @@ func listFrom(t *testing.T, server http.Handler, f *filter, opts metav1.ListOpti
 	defer s.Close()
 	codec, err := stream(ofClientGo, corev1.SchemeGroupVersion.WithKind("ConfigMap"), false,
 		func() (apiruntime.Object, error) { return &corev1.ConfigMap{}, nil })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	gate := NewGate(t.Context(), quarter, "test", "me", func() bool { return true })
 	config := &rest.Config{Host: s.URL, APIPath: "/api", ContentConfig: rest.ContentConfig{
 		GroupVersion: &corev1.SchemeGroupVersion, NegotiatedSerializer: codec,
@@ -110,9 +110,7 @@ func listFrom(t *testing.T, server http.Handler, f *filter, opts metav1.ListOpti
 		return &fence{gate: gate, base: base, traffic: f.traffic}
 	})
 	client, err := rest.RESTClientFor(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	inner := listWatch(func(ctx context.Context, opts metav1.ListOptions) (apiruntime.Object, error) { // as in a source
 		list := &corev1.ConfigMapList{}
 		return list, client.Get().Resource("configmaps").VersionedParams(&opts, clientgoscheme.ParameterCodec).Do(
@@ -135,9 +133,7 @@ func TestAListGoesOnThoughItsTokensExpire(t *testing.T) {
 	small := func(int) int { return 100 }
 	server := &paged{objects: 8000, size: small, forgets: []int{128, 5248}}
 	list, err := listFrom(t, server, everything(), metav1.ListOptions{ResourceVersion: "0"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	names := map[string]bool{}
 	for _, o := range list.Items {
 		names[o.Name] = true
@@ -178,9 +174,7 @@ func TestAListIsTakenInPagesOfABoundedSize(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := everything()
 			list, err := listFrom(t, &c.server, f, metav1.ListOptions{ResourceVersion: "0"})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if diff := cmp.Diff(c.pages, c.server.asked); diff != "" {
 				t.Errorf("limits (-want +got):\n%s", diff)
 			}
@@ -379,13 +373,9 @@ func TestAServerCannotFillTheMemoryWithOneAnswer(t *testing.T) {
 		t.Run(c.method+" "+path, func(t *testing.T) {
 			f := openFence(t, flood{&atomic.Int64{}})
 			req, err := http.NewRequestWithContext(t.Context(), c.method, "https://west"+path, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			res, err := f.RoundTrip(req)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			defer res.Body.Close()
 			const enough = 2 * largestObject
 			n, err := io.Copy(io.Discard, io.LimitReader(res.Body, enough))

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // freezer passes connections on to a server. What it has passed on until it is told to freeze stays open, and nothing
@@ -84,25 +86,19 @@ func TestARequestGoesOverAnotherConnectionOnceOneHasDied(t *testing.T) {
 	defer server.Close()
 	defer close(over)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	between := &freezer{Listener: listener, to: server.Listener.Addr().String()}
 	defer listener.Close()
 	go between.run()
 	c, err := Redialing(&rest.Config{Host: "https://" + listener.Addr().String(),
 		TLSClientConfig: rest.TLSClientConfig{Insecure: true}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer c.CloseIdleConnections()
 	get := func(path string, within time.Duration) error {
 		ctx, cancel := context.WithTimeout(t.Context(), within)
 		defer cancel()
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+listener.Addr().String()+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		res, err := c.Do(req)
 		if err != nil {
 			return err
@@ -110,17 +106,13 @@ func TestARequestGoesOverAnotherConnectionOnceOneHasDied(t *testing.T) {
 		_, _ = io.Copy(io.Discard, res.Body)
 		return res.Body.Close()
 	}
-	if err := get("/", 10*time.Second); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, get("/", 10*time.Second))
 	// A request that takes too long beside others that don't says nothing of the connection.
 	slow := make(chan error, 1)
 	go func() { slow <- get("/slow", 8*time.Second) }() // so that others are answered meanwhile, whatever the machine does
 	for range 12 {
 		time.Sleep(150 * time.Millisecond)
-		if err := get("/", 10*time.Second); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, get("/", 10*time.Second))
 	}
 	if err := <-slow; err == nil || !strings.Contains(err.Error(), context.DeadlineExceeded.Error()) {
 		t.Fatalf("the slow request: %v", err)

@@ -18,6 +18,8 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // servers answers requests.
@@ -108,9 +110,7 @@ func clientOf(t *testing.T, server http.RoundTripper) (client.Client, *Traffic) 
 	pods.Add(corev1.SchemeGroupVersion.WithKind("Pod"), meta.RESTScopeNamespace)
 	c, err := client.New(&rest.Config{Host: "https://west"}, client.Options{Mapper: pods,
 		HTTPClient: &http.Client{Transport: f}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return c, f.traffic
 }
 

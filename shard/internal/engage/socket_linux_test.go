@@ -10,27 +10,23 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // dialed returns a socket and the other end of its connection.
 func dialed(t testing.TB) (*socket, *net.TCPConn) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer listener.Close()
 	conn, err := dial(&net.Dialer{})(context.Background(), "tcp", listener.Addr().String())
 	if tcp, ok := conn.(*net.TCPConn); ok && raceDetector {
 		conn, err = newSocket(tcp)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	far, err := listener.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _, _ = conn.Close(), far.Close() })
 	return conn.(*socket), far.(*net.TCPConn)
 }
@@ -128,9 +124,7 @@ func BenchmarkIdleRead(b *testing.B) {
 		{"socket", func() (net.Conn, net.Conn) {
 			near, far := dialed(b)
 			echo, err := newSocket(far)
-			if err != nil {
-				b.Fatal(err)
-			}
+			must.Succeed(b, err)
 			return near, echo
 		}},
 		{"net", func() (net.Conn, net.Conn) {

@@ -21,6 +21,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer/streaming"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	restwatch "k8s.io/client-go/rest/watch"
+
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // ofClientGo and ofPods decode watch events of Pods in JSON: as client-go does, and as we do.
@@ -43,9 +45,7 @@ func streamOf(t testing.TB, by runtime.NegotiatedSerializer, from io.Reader) *re
 	t.Helper()
 	object, event, framer, err := runtime.NewClientNegotiator(by, corev1.SchemeGroupVersion).StreamDecoder(
 		runtime.ContentTypeJSON, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return restwatch.NewDecoder(streaming.NewDecoder(framer.NewFrameReader(io.NopCloser(from)), event), object)
 }
 
@@ -53,9 +53,7 @@ func streamOf(t testing.TB, by runtime.NegotiatedSerializer, from io.Reader) *re
 func decoderOf(t testing.TB, by runtime.NegotiatedSerializer) runtime.Decoder {
 	t.Helper()
 	decoder, err := runtime.NewClientNegotiator(by, corev1.SchemeGroupVersion).Decoder(runtime.ContentTypeJSON, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return decoder
 }
 
@@ -76,9 +74,7 @@ func decoded(t testing.TB, by runtime.NegotiatedSerializer, from io.Reader) (eve
 func event(t testing.TB, kind string, object any) string {
 	t.Helper()
 	data, err := json.Marshal(object)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return fmt.Sprintf(`{"type":%q,"object":%s}`+"\n", kind, data)
 }
 
@@ -93,9 +89,7 @@ func podNamed(name string) *corev1.Pod {
 
 func TestWatchEventsAreDecodedAsClientGoDoes(t *testing.T) {
 	sorted, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "x"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	pod := event(t, "ADDED", podNamed("a"))
 	for _, c := range []struct {
 		name, stream string
@@ -274,9 +268,7 @@ func TestNoObjectIsMadeForWhatClientGoDecodes(t *testing.T) {
 	made := 0
 	s, err := stream(ofClientGo, corev1.SchemeGroupVersion.WithKind("Pod"), false,
 		func() (runtime.Object, error) { made++; return &corev1.Pod{}, nil })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	decoder := decoderOf(t, s)
 	made = 0
 	if _, _, err := decoder.Decode([]byte(`{"kind":"Status","apiVersion":"v1"}`), nil, nil); err != nil || made > 0 {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/tenure-dev/tenure/shard/protocol"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 func fencedServer(t *testing.T, g *Gate) (*http.Client, *Traffic, *[]string, string) {
@@ -49,9 +50,7 @@ func TestEveryRequestIsSignedWithShardEpochAndIncarnation(t *testing.T) {
 	c, traffic, agents, url := fencedServer(t, g)
 	get := func() {
 		res, err := c.Get(url)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		_, _ = io.Copy(io.Discard, res.Body)
 		_ = res.Body.Close()
 	}
@@ -59,9 +58,7 @@ func TestEveryRequestIsSignedWithShardEpochAndIncarnation(t *testing.T) {
 	g.Open(7)
 	get()
 	res, err := c.Post(url, "application/json", strings.NewReader("{}"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if body, err := io.ReadAll(res.Body); err != nil || len(body) != 10 {
 		t.Errorf("the answer to a write can't be read after it was counted as answered: %q, %v", body, err)
 	}
@@ -149,9 +146,7 @@ func TestWhatAProxyAnswersIsNoWordAboutAnObject(t *testing.T) {
 			}))
 			req, _ := http.NewRequest(c.method, "http://server"+c.path, http.NoBody)
 			res, err := f.RoundTrip(req)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			body, err := io.ReadAll(res.Body)
 			if err := errors.Join(err, res.Body.Close()); err != nil || string(body) != c.body || res.StatusCode != c.status {
 				t.Errorf("%d %q (%v), want %d %q", res.StatusCode, body, err, c.status, c.body)
@@ -202,9 +197,7 @@ func BenchmarkFenceRoundTrip(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		res, err := f.RoundTrip(req)
-		if err != nil {
-			b.Fatal(err)
-		}
+		must.Succeed(b, err)
 		_ = res.Body.Close()
 	}
 }
@@ -324,9 +317,7 @@ func TestAListIsWaitedForAsLongAsAnythingOfItArrives(t *testing.T) {
 				} {
 					req, _ := http.NewRequestWithContext(ctx, http.MethodGet, "https://west"+path, nil)
 					res, err := through.RoundTrip(req)
-					if err != nil {
-						t.Fatal(err)
-					}
+					must.Succeed(t, err)
 					body, err := io.ReadAll(res.Body)
 					_ = res.Body.Close()
 					if whole := err == nil && len(body) == 10; whole != c.whole {
@@ -571,9 +562,7 @@ func TestAnAnswerThatBreaksOffIsNone(t *testing.T) {
 			ctx, asked := Obeying(t.Context())
 			req, _ := http.NewRequestWithContext(ctx, method, "https://west/api/v1/namespaces/shop/pods/a", nil)
 			res, err := f.RoundTrip(req)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			time.Sleep(FirstPause)
 			if _, err := io.ReadAll(res.Body); err == nil {
 				t.Fatal("the answer is whole")
@@ -615,9 +604,7 @@ func TestASilentClusterIsNoticedThoughItsCallersAreImpatient(t *testing.T) {
 func TestALogThatIsFollowedMayBeSilent(t *testing.T) {
 	for query, want := range map[string]bool{"pods/p/log?follow=true": true, "pods/p/log": false, "pods?watch=1": true} {
 		req, err := http.NewRequest(http.MethodGet, "https://west/api/v1/namespaces/n/"+query, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if got := watches(req); got != want {
 			t.Errorf("%s: %v, want %v", query, got, want)
 		}

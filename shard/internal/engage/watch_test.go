@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // Something between may answer for a server that has gone.
@@ -42,13 +44,9 @@ func TestAWatchIsNotBelievedForEver(t *testing.T) {
 					began := time.Now()
 					req, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
 						"https://home/api/v1/secrets?watch=true&"+c.query, nil)
-					if err != nil {
-						t.Fatal(err)
-					}
+					must.Succeed(t, err)
 					res, err := transport(&dripping{c.every, 60}).RoundTrip(req)
-					if err != nil {
-						t.Fatal(err)
-					}
+					must.Succeed(t, err)
 					_, err = io.ReadAll(res.Body)
 					if took := time.Since(began); !errors.Is(err, c.err) || took != c.ends {
 						t.Errorf("it ended after %v: %v; want %v and %v", took, err, c.ends, c.err)
@@ -121,9 +119,7 @@ func TestAStreamThatWasLostIsFollowedByAList(t *testing.T) {
 					return err
 				}
 				for _, stream = range c.streams {
-					if err := follow(); err != nil {
-						t.Fatal(err)
-					}
+					must.Succeed(t, follow())
 				}
 				err := follow()
 				if lists := apierrors.IsResourceExpired(err); lists != c.lists || !lists && err != nil {

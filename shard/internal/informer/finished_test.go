@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // finishes is a Store whose objects are finished if their data says so.
@@ -42,20 +44,14 @@ func TestWhatIsFinishedIsDroppedAfterAWhile(t *testing.T) {
 			}
 		}
 		listed := []any{over("first"), named("runs"), over("again")}
-		if err := fill.Replace(listed, "1"); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, fill.Replace(listed, "1"))
 		holds(keepFinished-time.Second, "again", "first", "runs")
 		// One is replaced by another of the same name, and one ends only now.
-		if err := errors.Join(fill.Update(named("again")), fill.Add(over("second"))); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, errors.Join(fill.Update(named("again")), fill.Add(over("second"))))
 		holds(2*time.Second, "again", "runs", "second")
 		holds(2*keepFinished-2*time.Second, "again", "runs")
 		*seen = nil
-		if err := errors.Join(fill.Update(over("second")), fill.Delete(over("first"))); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, errors.Join(fill.Update(over("second")), fill.Delete(over("first"))))
 		if want := []string{"add /second@", "delete /first@"}; !slices.Equal(*seen, want) {
 			t.Errorf("of what was dropped it shows %q, want %q", *seen, want)
 		}
@@ -72,9 +68,7 @@ func TestWhatIsFinishedIsDroppedAfterAWhile(t *testing.T) {
 func TestAnInformerThatHasStoppedDropsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := finishes()
-		if err := (filler{s}).Add(over("one")); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, (filler{s}).Add(over("one")))
 		s.keepAll()
 		time.Sleep(3 * keepFinished)
 		if s.Len() != 1 {

@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 func named(name string) *corev1.ConfigMap {
@@ -67,9 +69,7 @@ func TestWhatIsNotTakenIsNeitherKeptNorShown(t *testing.T) {
 // What changes while a handler is shown what there is comes after that, and isn't lost.
 func TestAHandlerThatIsAddedMissesNoChange(t *testing.T) {
 	s := New(configMaps)
-	if err := (filler{s}).Replace([]any{named("there")}, "1"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, (filler{s}).Replace([]any{named("there")}, "1"))
 	var seen []string
 	called, changed := false, make(chan error, 1)
 	_, err := s.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: func(obj any) {
@@ -88,9 +88,7 @@ func TestAHandlerThatIsAddedMissesNoChange(t *testing.T) {
 	if err != nil || !called {
 		t.Fatalf("the handler was shown what there is: %t (%v)", called, err)
 	}
-	if err := <-changed; err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, <-changed)
 	if want := []string{"/there@", "/new@"}; !slices.Equal(seen, want) {
 		t.Errorf("shown: %q, want %q", seen, want)
 	}
@@ -105,9 +103,7 @@ func TestAHandlerThatAnotherRemovesIsNotShownWhatThatOneWas(t *testing.T) {
 			t.Error(err)
 		}
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if second, err = s.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: func(any) { seen++ }}); err != nil {
 		t.Fatal(err)
 	}

@@ -21,6 +21,8 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 func TestMain(m *testing.M) {
@@ -272,9 +274,7 @@ func TestAStoreBehavesAsASharedInformer(t *testing.T) {
 
 func TestReadersGetCopiesOfWhatTheyAskFor(t *testing.T) {
 	s := New(configMaps)
-	if err := s.IndexField("l", labelOf); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.IndexField("l", labelOf))
 	impatient, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := s.List(impatient, &corev1.ConfigMapList{}); err == nil {
@@ -286,9 +286,7 @@ func TestReadersGetCopiesOfWhatTheyAskFor(t *testing.T) {
 		o.Namespace, o.Name, o.Labels = fmt.Sprint("n", i%2), fmt.Sprint("o", i), map[string]string{"l": fmt.Sprint(i % 3)}
 		all = append(all, o)
 	}
-	if err := (filler{s}).Replace(all, "1"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, (filler{s}).Replace(all, "1"))
 	for name, c := range map[string]struct {
 		opts []client.ListOption
 		want string
@@ -373,12 +371,8 @@ func TestAnIndexMayBeAddedLate(t *testing.T) {
 	s := New(configMaps)
 	o := named("o")
 	o.Labels = map[string]string{"l": "1"}
-	if err := (filler{s}).Replace([]any{o}, "1"); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.IndexField("l", labelOf); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, (filler{s}).Replace([]any{o}, "1"))
+	must.Succeed(t, s.IndexField("l", labelOf))
 	if err := s.IndexField("l", labelOf); err == nil {
 		t.Error("an index was replaced")
 	}
@@ -392,17 +386,13 @@ func TestAHandlerThatWasRemovedIsShownNothing(t *testing.T) {
 	seen := 0
 	handle, err := s.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: func(any) { seen++ },
 		DeleteFunc: func(any) { seen++ }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	o := named("o")
 	if err := (filler{s}).Add(o); err != nil || seen != 1 {
 		t.Fatal(err, seen)
 	}
 	for range 2 {
-		if err := s.RemoveEventHandler(handle); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.RemoveEventHandler(handle))
 	}
 	if err := New(configMaps).RemoveEventHandler(handle); err == nil {
 		t.Error("another informer removed it")

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // What a replica may join beside: by what its peers' Leases say, and by what replicas of earlier versions left out.
@@ -59,7 +60,5 @@ func put(t *testing.T, c client.Client, name string, labels, annotations map[str
 	t.Helper()
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels,
 		Annotations: annotations}}
-	if err := c.Create(t.Context(), lease); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Create(t.Context(), lease))
 }

@@ -24,6 +24,7 @@ import (
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
 	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 const namespace = "tenure-system"
@@ -40,27 +41,21 @@ func newStore(t *testing.T) (*Store, client.Client) {
 func written(t *testing.T, s *Store, lease ownership.Lease) ownership.Version {
 	t.Helper()
 	version, err := s.Write(t.Context(), 0, lease, now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return version
 }
 
 func object(t *testing.T, c client.Client, name string) *coordinationv1.Lease {
 	t.Helper()
 	lease := &coordinationv1.Lease{}
-	if err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, lease); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, lease))
 	return lease
 }
 
 func read(t *testing.T, s *Store, name string) ownership.Input {
 	t.Helper()
 	in, err := s.Read(t.Context(), name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return in
 }
 
@@ -118,9 +113,7 @@ func TestEveryWriteOfALeaseReplacesTheVersionThatItNames(t *testing.T) {
 				t.Errorf("a version of a lease that isn't there is replaced: %v", err)
 			}
 			first, err := write(s, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if _, err := write(s, 0); !apierrors.IsAlreadyExists(err) {
 				t.Errorf("a lease that is there is created: %v", err)
 			}
@@ -170,9 +163,7 @@ func TestARenewalIsAPatchThatReplacesAllThatItsOwnerSays(t *testing.T) {
 func TestASealLeavesTheRestOfALeaseAsItIsAndTellsWhoseItIs(t *testing.T) {
 	s, c := newStore(t)
 	version, err := s.Seal(t.Context(), written(t, s, full), "a-1", "b-1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	want := full
 	want.Sealed, want.Version = true, version
 	if diff := cmp.Diff(ownership.Input(ownership.LeaseSeen{Lease: want}), read(t, s, "a-1")); diff != "" {
@@ -301,9 +292,7 @@ func TestAFleetReadsItsOwnLeasesOnly(t *testing.T) {
 func TestALeaseOfAnotherProgramIsNotRead(t *testing.T) {
 	s, c := newStore(t)
 	other := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "kube-scheduler"}}
-	if err := c.Create(t.Context(), other); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Create(t.Context(), other))
 	if in, err := s.Read(t.Context(), "kube-scheduler"); err == nil || in != nil ||
 		!strings.Contains(err.Error(), "kube-scheduler") {
 		t.Errorf("it is read as %+v (%v)", in, err)
@@ -311,9 +300,7 @@ func TestALeaseOfAnotherProgramIsNotRead(t *testing.T) {
 	unlabel := func(name string) {
 		lease := object(t, c, name)
 		lease.Labels = nil
-		if err := c.Update(t.Context(), lease); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, c.Update(t.Context(), lease))
 	}
 	written(t, s, full)
 	unlabel("a-1")
@@ -371,9 +358,7 @@ func TestA404ThatTheAPIServerDidNotGiveSaysNothingOfALease(t *testing.T) {
 		mapper := meta.NewDefaultRESTMapper(nil)
 		mapper.Add(coordinationv1.SchemeGroupVersion.WithKind("Lease"), meta.RESTScopeNamespace)
 		c, err := client.New(&rest.Config{Host: server.URL}, client.Options{Mapper: mapper})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		s := NewStore(c, namespace, "")
 		its := kind == "application/json"
 		if in, err := s.Read(t.Context(), "a-1"); (err == nil) != its || (in == ownership.LeaseGone{ID: "a-1"}) != its {

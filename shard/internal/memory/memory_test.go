@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/go-logr/logr/funcr"
+
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 func TestUseIsWhatNoCollectionGivesBack(t *testing.T) {
@@ -55,9 +57,7 @@ func TestOneAtATimeWhileMemoryIsShort(t *testing.T) {
 		enter := func() func() {
 			t.Helper()
 			leave, err := room.Enter(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			return leave
 		}
 		share.Store(79)

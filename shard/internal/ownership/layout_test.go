@@ -9,14 +9,13 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 func id(t *testing.T, text string) keyspace.ShardID {
 	t.Helper()
 	parsed, err := keyspace.ParseShardID(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return parsed
 }
 

@@ -28,22 +28,17 @@ import (
 	"github.com/tenure-dev/tenure/shard/internal/engage"
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
 	"github.com/tenure-dev/tenure/shard/protocol"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // left returns what a kubelet finds in the termination log of an incarnation.
 func left(t *testing.T, id protocol.Incarnation) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "log")
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := Log(path, id); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(path, nil, 0o600))
+	must.Succeed(t, Log(path, id))
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return string(text)
 }
 
@@ -52,17 +47,11 @@ func TestATerminationLogNamesTheLastIncarnationAlone(t *testing.T) {
 	if err := Log(path, "a-1"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a log that isn't there is written: %v", err)
 	}
-	if err := os.WriteFile(path, []byte(strings.Repeat("x", 200)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(path, []byte(strings.Repeat("x", 200)), 0o600))
 	for _, id := range []protocol.Incarnation{"a-longer-one", "a-1", "a-2"} {
-		if err := Log(path, id); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, Log(path, id))
 		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if got := named(&corev1.ContainerStateTerminated{ContainerID: "cri://1", Message: string(text)}); got != id {
 			t.Errorf("%q names %q, want %q", text, got, id)
 		}
@@ -135,16 +124,12 @@ func TestWhoMayNotReadPodsSaysSoOnceAndAsksAgain(t *testing.T) {
 	})
 	log := funcr.New(func(_, _ string) { lines.Add(1) }, funcr.Options{})
 	w, err := newWatch(c, "n", "of=us", live, 10*time.Millisecond, log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); w.Run(ctx) }()
 	seen := make(chan ownership.ContainerSeen, 9)
-	if err := w.Follow(ctx, func(c ownership.ContainerSeen) { seen <- c }); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.Follow(ctx, func(c ownership.ContainerSeen) { seen <- c }))
 	want := ownership.ContainerSeen{Container: "n/a/8d1f/manager", Ended: []protocol.Incarnation{"a-1"}}
 	if diff := cmp.Diff(want, <-seen); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -154,9 +139,7 @@ func TestWhoMayNotReadPodsSaysSoOnceAndAsksAgain(t *testing.T) {
 	}
 	// One that follows later is shown what there is; a Pod that is deleted proves nothing any more.
 	late := make(chan ownership.ContainerSeen, 9)
-	if err := w.Follow(ctx, func(c ownership.ContainerSeen) { late <- c }); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.Follow(ctx, func(c ownership.ContainerSeen) { late <- c }))
 	if diff := cmp.Diff(want, <-late); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -166,9 +149,7 @@ func TestWhoMayNotReadPodsSaysSoOnceAndAsksAgain(t *testing.T) {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	if err := c.CoreV1().Pods("n").Delete(ctx, "a", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.CoreV1().Pods("n").Delete(ctx, "a", metav1.DeleteOptions{}))
 	want.Ended = nil
 	if diff := cmp.Diff(want, <-seen); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -187,9 +168,7 @@ func TestWhoMayNotReadPodsAsksRarely(t *testing.T) {
 			return true, nil, apierrors.NewForbidden(corev1.Resource("pods"), "", nil)
 		})
 		w, err := newWatch(c, "n", "of=us", live, lookAgain, logr.Discard())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), 5*lookAgain/2)
 		defer cancel()
 		w.Run(ctx)
@@ -223,9 +202,7 @@ func TestPodsAreListedAnewAfterHomeWasAway(t *testing.T) {
 		return true, watch.NewFake(), nil
 	})
 	w, err := newWatch(c, "n", "of=us", live, time.Second, logr.Discard())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); w.Run(ctx) }()

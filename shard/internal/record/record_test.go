@@ -21,6 +21,7 @@ import (
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/shard/protocol"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 const namespace = "tenure-system"
@@ -34,9 +35,7 @@ var (
 func newScheme(t *testing.T) *runtime.Scheme {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	if err := tenurev1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, tenurev1alpha1.AddToScheme(scheme))
 	return scheme
 }
 
@@ -50,27 +49,21 @@ func newStore(t *testing.T) (*Store, client.Client) {
 func created(t *testing.T, s *Store) ownership.Version {
 	t.Helper()
 	version, err := s.Create(t.Context(), ownership.CreateShard{ID: west, Assignee: "a-1", Floor: 129})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return version
 }
 
 func read(t *testing.T, s *Store) ownership.Shard {
 	t.Helper()
 	in, err := s.Read(t.Context(), west)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return in.(ownership.ShardSeen).Shard
 }
 
 func object(t *testing.T, c client.Client) *tenurev1alpha1.Shard {
 	t.Helper()
 	shard := &tenurev1alpha1.Shard{}
-	if err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: west.RecordName("")}, shard); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: west.RecordName("")}, shard))
 	return shard
 }
 
@@ -93,9 +86,7 @@ func TestAStatusIsReadAsItWasWrittenAndAPlanLeavesItAsItIs(t *testing.T) {
 		Version: created(t, s),
 	}
 	version, err := s.WriteStatus(t.Context(), ownership.WriteShard{Kind: ownership.Report, Shard: shard}, time.Time{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	shard.Assignee, shard.Pin, shard.Floor, shard.Version = "a-1", "", 129, version // which no status write changes
 	shard.Load = 0.013                                                              // in thousandths
 	if diff := cmp.Diff(shard, read(t, s), ids); diff != "" {
@@ -264,9 +255,7 @@ func TestAListSaysWhichRecordsAreThereAndCannotBeRead(t *testing.T) {
 		pruned(shard("south.layout", "u5", layout("south", ""))),
 	).Build()
 	l, err := NewStore(c, namespace, "").List(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if len(l.Shards) != 1 || l.Shards[0].ID != west || len(l.Layouts) != 1 || l.Layouts[0].Cluster != "west" {
 		t.Errorf("it shows %+v and %+v, want the record of %v and the layout of west", l.Shards, l.Layouts, west)
 	}

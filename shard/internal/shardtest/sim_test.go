@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 var (
@@ -97,9 +98,7 @@ func TestClockRatesBeyondTheMarginBreakI1AndShrinkToFewFaults(t *testing.T) {
 		}
 		line, err := Regression{Kind: r.Kind, Schedule: small}.Line()
 		var read Regression
-		if err := errors.Join(err, json.Unmarshal(line, &read)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, errors.Join(err, json.Unmarshal(line, &read)))
 		if again := sim.Run(read.Schedule, nil); again.Kind != r.Kind {
 			t.Errorf("seed %d fails with %q; shrunk, written and read with %q", seed, r.Kind, again.Kind)
 		}
@@ -154,15 +153,11 @@ func TestTwoShardsThatCoverOneSlotAreNeverHeldAtOnceWhateverTheirNames(t *testin
 			w := &world{script: true, out: io.Discard}
 			w.reset(Schedule{Nodes: 2, Faulty: 1 << 60, Lag: time.Millisecond})
 			for _, command := range []string{"clusters none:0", "start a b", "run 1s"} {
-				if err := w.obey(strings.Fields(command)); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, w.obey(strings.Fields(command)))
 			}
 			for i, text := range []string{c.held, c.other, "west/0"} {
 				id, err := keyspace.ParseShardID(text)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				if at := w.shardIndex(id); i < 2 {
 					w.nodes[i].gates[at].epoch = 1
 					w.nodes[i].setGate(at, open)

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 var update = flag.Bool("update", false, "rewrite the transcripts of the stories")
@@ -20,17 +22,13 @@ func TestStoriesGoAsToldAndBreakNoInvariant(t *testing.T) {
 	for _, path := range paths {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".txt"), func(t *testing.T) {
 			script, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			told, err := Tell(script)
 			if err != nil {
 				t.Fatalf("%v\n%s", err, told)
 			}
 			if *update {
-				if err := os.WriteFile(path, told, 0o644); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, os.WriteFile(path, told, 0o644))
 				return
 			}
 			if diff := cmp.Diff(string(script), string(told)); diff != "" {

@@ -5,22 +5,20 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 func TestPlacesAreGivenBackByThoseWhoGiveUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turn := &Turnstile{}
-		if err := turn.Enter(t.Context(), 1); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, turn.Enter(t.Context(), 1))
 		for range 50 {
 			ctx, cancel := context.WithCancel(t.Context())
 			go cancel()
 			go turn.Leave()
 			if turn.Enter(ctx, 1) != nil { // whichever came first
-				if err := turn.Enter(t.Context(), 1); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, turn.Enter(t.Context(), 1))
 			}
 			cancel()
 			synctest.Wait()
@@ -35,9 +33,7 @@ func TestATurnEndsByItselfAndOnlyOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turn, late := &Turnstile{}, false
 		first, err := turn.Turn(t.Context(), 1, time.Second, func() { late = true })
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		began := time.Now()
 		second, err := turn.Turn(t.Context(), 1, time.Hour, nil)
 		if took := time.Since(began); err != nil || took != time.Second || !late {

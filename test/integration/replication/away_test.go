@@ -17,6 +17,7 @@ import (
 	"github.com/tenure-dev/tenure/pkg/replication"
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/labtest"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // removedWhileAway deletes one source and takes the label off another while the API server of a target is frozen.
@@ -25,30 +26,22 @@ func removedWhileAway(t *testing.T, f *lab.Fleet) {
 	ctx, home, west := t.Context(), f.Client(lab.Home), f.Planes.Cluster("west")
 	removed := []string{name(4), name(5)}
 	before := uids(t, f.Client("west"))
-	if err := west.Pause(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, west.Pause())
 	resumed := false
 	defer func() {
 		if !resumed {
 			_ = west.Resume() // so that the planes can be stopped
 		}
 	}()
-	if err := home.Delete(ctx, newSource(4)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, home.Delete(ctx, newSource(4)))
 	unlabel := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"tenure.dev/replicate":null}}}`))
-	if err := home.Patch(ctx, newSource(5), unlabel); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, home.Patch(ctx, newSource(5), unlabel))
 	for _, source := range removed {
 		labtest.Within(t, time.Minute, "convergence", func() error {
 			return errors.Join(isGone(ctx, f.Client("east"), source), waitsForWest(ctx, home, source))
 		})
 	}
-	if err := west.Resume(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, west.Resume())
 	resumed = true
 	began := time.Now()
 	for _, source := range removed {
@@ -77,9 +70,7 @@ func removedWhileAway(t *testing.T, f *lab.Fleet) {
 func uids(t *testing.T, c client.Client) map[string]types.UID {
 	t.Helper()
 	list := &appsv1.DeploymentList{}
-	if err := c.List(t.Context(), list, client.InNamespace("default")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.List(t.Context(), list, client.InNamespace("default")))
 	found := map[string]types.UID{}
 	for _, d := range list.Items {
 		found[d.Name] = d.UID

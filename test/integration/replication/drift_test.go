@@ -17,6 +17,7 @@ import (
 	"github.com/tenure-dev/tenure/bench/audit"
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/labtest"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // drift is something that somebody does to a copy, and how one sees that it was undone.
@@ -96,9 +97,7 @@ func suffer(t *testing.T, c client.Client, seen *copies, name string, d drift) (
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	copied := &appsv1.Deployment{}
-	if err := c.Get(ctx, client.ObjectKey{Namespace: "default", Name: name}, copied); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Get(ctx, client.ObjectKey{Namespace: "default", Name: name}, copied))
 	before, committed := copied.UID, ""
 	asked := time.Now()
 	var err error
@@ -109,9 +108,7 @@ func suffer(t *testing.T, c client.Client, seen *copies, name string, d drift) (
 			client.FieldOwner("kubectl-edit"))
 		committed = copied.ResourceVersion
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	began := time.Now()
 	// What the watch shows of before the drift counts for nothing.
 	for drifted := committed == ""; ; {
@@ -133,18 +130,12 @@ func watchCopies(t *testing.T, f *lab.Fleet, cluster string) *copies {
 	t.Helper()
 	c, err := client.NewWithWatch(f.Planes.Cluster(cluster).RESTConfig(),
 		client.Options{Scheme: f.Client(cluster).Scheme()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	list := &appsv1.DeploymentList{}
-	if err := c.List(t.Context(), list); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.List(t.Context(), list))
 	w, err := c.Watch(t.Context(), list, &client.ListOptions{Namespace: "default",
 		Raw: &metav1.ListOptions{ResourceVersion: list.ResourceVersion}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(w.Stop)
 	return &copies{w}
 }

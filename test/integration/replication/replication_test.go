@@ -20,6 +20,7 @@ import (
 	"github.com/tenure-dev/tenure/pkg/replication"
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/labtest"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 const sources = 24
@@ -42,9 +43,7 @@ func TestShardedReplicasKeepDeploymentsInAllClusters(t *testing.T) {
 	t.Run("what a killed replica left half done is completed by the next holder", func(t *testing.T) {
 		victim := holderOfSources(t, f)
 		for i := sources; i < 2*sources; i++ {
-			if err := home.Create(ctx, newSource(i)); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, home.Create(ctx, newSource(i)))
 			if i == sources+sources/2 {
 				victim.Kill()
 			}
@@ -57,9 +56,7 @@ func TestShardedReplicasKeepDeploymentsInAllClusters(t *testing.T) {
 	t.Run("what is removed while a cluster is away is cleaned up when it is back",
 		func(t *testing.T) { removedWhileAway(t, f) })
 	t.Run("deleting the source cleans up every copy", func(t *testing.T) {
-		if err := home.DeleteAllOf(ctx, &appsv1.Deployment{}, client.InNamespace("default")); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, home.DeleteAllOf(ctx, &appsv1.Deployment{}, client.InNamespace("default")))
 		labtest.Within(t, 60*time.Second, "convergence", func() error {
 			for _, cluster := range append([]string{lab.Home}, targets...) {
 				list := &appsv1.DeploymentList{}
@@ -102,9 +99,7 @@ func sourcesHeld(ctx context.Context, f *lab.Fleet) error {
 func holderOfSources(t *testing.T, f *lab.Fleet) *lab.Replica {
 	t.Helper()
 	shards, err := sourceShards(t.Context(), f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	held := map[string]int{}
 	for _, s := range shards {
 		held[lab.ReplicaOf(s.Status.Holder)]++
@@ -121,9 +116,7 @@ func startFleet(t *testing.T, options lab.Options, replicas ...string) *lab.Flee
 	options.ShardsPerCluster, options.Replication, options.Flags = 4, true, []string{"--deployment-source=home"}
 	f := labtest.Fleet(t, options)
 	for _, target := range options.Workloads {
-		if err := lab.OpenNamespace(t.Context(), f.Client(target), "default", replication.TargetConfined); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, lab.OpenNamespace(t.Context(), f.Client(target), "default", replication.TargetConfined))
 	}
 	labtest.Replicas(t, f, replicas...)
 	return f

@@ -13,6 +13,7 @@ import (
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/faultproxy"
 	"github.com/tenure-dev/tenure/test/lab/labtest"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // tenTargets is a fleet whose sources are copied to ten virtual clusters of one API server. The first of them is
@@ -29,9 +30,7 @@ func startTen(t *testing.T, options lab.Options, replicas ...string) *tenTargets
 	ctx := t.Context()
 	for i := range 10 {
 		v, err := f.MakeVirtual(ctx, "host", target(i))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		content, err := f.ClusterKubeconfig(ctx, "host")
 		if err == nil {
 			content, err = v.Kubeconfig(content)
@@ -48,9 +47,7 @@ func startTen(t *testing.T, options lab.Options, replicas ...string) *tenTargets
 		if err == nil {
 			err = f.AddKubeconfig(ctx, target(i), content)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 	}
 	labtest.Replicas(t, f.Fleet, replicas...)
 	return f

@@ -18,6 +18,7 @@ import (
 	"github.com/tenure-dev/tenure/pkg/at"
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/labtest"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // TestAWorkloadClusterThatIsRestoredFromABackupIsServedAsItIsThen takes a workload cluster back by seconds under load.
@@ -30,17 +31,13 @@ func TestAWorkloadClusterThatIsRestoredFromABackupIsServedAsItIsThen(t *testing.
 	labtest.Settle(t, f, patience)
 	const namespace = "restored"
 	west := f.Client("west")
-	if err := lab.AddNamespace(t.Context(), west, namespace); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, lab.AddNamespace(t.Context(), west, namespace))
 	made := 0
 	create := func(n int, after time.Duration) {
 		t.Helper()
 		for range n {
 			a := labtest.At(namespace, fmt.Sprint("at-", made), time.Now().Add(after))
-			if err := west.Create(t.Context(), a); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, west.Create(t.Context(), a))
 			made++
 		}
 	}
@@ -53,9 +50,7 @@ func TestAWorkloadClusterThatIsRestoredFromABackupIsServedAsItIsThen(t *testing.
 	phases := func() map[cnatv1alpha1.AtPhase]int {
 		t.Helper()
 		list := &cnatv1alpha1.AtList{}
-		if err := west.List(t.Context(), list, client.InNamespace(namespace)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, west.List(t.Context(), list, client.InNamespace(namespace)))
 		n := map[cnatv1alpha1.AtPhase]int{}
 		for i := range list.Items {
 			n[list.Items[i].Status.Phase]++
@@ -67,9 +62,7 @@ func TestAWorkloadClusterThatIsRestoredFromABackupIsServedAsItIsThen(t *testing.
 	create(10, later) // not begun before the snapshot, which takes seconds on a slow machine, and begun before the restore
 	snapshot := filepath.Join(t.TempDir(), "snapshot.db")
 	plane := f.Planes.Cluster("west")
-	if err := plane.Snapshot(t.Context(), snapshot); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, plane.Snapshot(t.Context(), snapshot))
 	held := phases()
 	begun := held[cnatv1alpha1.AtRunning] + held[cnatv1alpha1.AtPending]
 	if held[cnatv1alpha1.AtPending] == 0 {
@@ -77,9 +70,7 @@ func TestAWorkloadClusterThatIsRestoredFromABackupIsServedAsItIsThen(t *testing.
 	}
 	load(later)
 	lost := &cnatv1alpha1.At{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprint("at-", made-1)}}
-	if err := plane.Restore(t.Context(), snapshot, 0); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, plane.Restore(t.Context(), snapshot, 0))
 	if err := west.Get(t.Context(), client.ObjectKeyFromObject(lost), lost); !apierrors.IsNotFound(err) {
 		t.Fatalf("At %s was made after the backup, and is there: %v", lost.Name, err)
 	}
@@ -99,9 +90,7 @@ func TestAWorkloadClusterThatIsRestoredFromABackupIsServedAsItIsThen(t *testing.
 	t.Logf("all are DONE %v after the cluster was back", time.Since(back).Round(time.Millisecond))
 	pods, events := &corev1.PodList{}, &eventsv1.EventList{}
 	for _, list := range []client.ObjectList{pods, events} {
-		if err := west.List(t.Context(), list, client.InNamespace(namespace)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, west.List(t.Context(), list, client.InNamespace(namespace)))
 	}
 	// An At that was begun in the backup, and whose Pod wasn't there yet, may be brought to its end by a cache that still
 	// shows that Pod's: it had ended.
@@ -128,30 +117,20 @@ func TestAClusterThatIsAddedAfterHomeWentBackIsServedAtOnce(t *testing.T) {
 		Workloads: []string{"west", "east"}, Untold: true, Bare: true, LeaseDuration: lease, ShardsPerCluster: 2,
 		Direct: true,
 	})
-	if err := f.AddCluster(t.Context(), "west", "west"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, f.AddCluster(t.Context(), "west", "west"))
 	labtest.Replica(t, f, "v1")
 	awaitServed(t, f, "west", patience)
 	snapshot := filepath.Join(t.TempDir(), "home.db")
 	home := f.Planes.Cluster(lab.Home)
-	if err := home.Snapshot(t.Context(), snapshot); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, home.Snapshot(t.Context(), snapshot))
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: lab.Namespace, Name: "west"}}
 	for i := range 1000 { // more than is written to home before the test is over
 		patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{"aged":"%d"}}}`, i))
-		if err := f.Client(lab.Home).Patch(t.Context(), secret, patch); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, f.Client(lab.Home).Patch(t.Context(), secret, patch))
 	}
-	if err := home.Restore(t.Context(), snapshot, 0); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, home.Restore(t.Context(), snapshot, 0))
 	began := time.Now()
-	if err := f.AddCluster(t.Context(), "east", "east"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, f.AddCluster(t.Context(), "east", "east"))
 	awaitServed(t, f, "east", patience)
 	t.Logf("served %v after home was back", time.Since(began).Round(100*time.Millisecond))
 }
@@ -178,9 +157,7 @@ func awaitServed(t *testing.T, f *lab.Fleet, cluster string, within time.Duratio
 func nudge(t *testing.T, c client.Client, namespace string) {
 	t.Helper()
 	pods := &corev1.PodList{}
-	if err := c.List(t.Context(), pods, client.InNamespace(namespace)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.List(t.Context(), pods, client.InNamespace(namespace)))
 	for i := range pods.Items {
 		p := &pods.Items[i]
 		if p.Status.Phase == corev1.PodSucceeded || p.Annotations["nudged"] != "" {
@@ -188,8 +165,6 @@ func nudge(t *testing.T, c client.Client, namespace string) {
 		}
 		t.Logf("nudging Pod %s, which is %s", p.Name, p.Status.Phase)
 		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"nudged":"once"}}}`))
-		if err := c.Patch(t.Context(), p, patch); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, c.Patch(t.Context(), p, patch))
 	}
 }

@@ -24,6 +24,7 @@ import (
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/labtest"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // edit changes the cluster and the user of a kubeconfig.
@@ -53,9 +54,7 @@ func (r *rig) edited(content []byte, err error, change edit) []byte {
 func TestAClusterThatCannotBeUsedIsReportedAndStopsNoOther(t *testing.T) {
 	r := newRig(t)
 	mark, pipe := filepath.Join(t.TempDir(), "executed"), filepath.Join(t.TempDir(), "pipe")
-	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, syscall.Mkfifo(pipe, 0o600))
 	asked := make(chan struct{}, 1)
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		select {
@@ -99,9 +98,7 @@ func TestAClusterThatCannotBeUsedIsReportedAndStopsNoOther(t *testing.T) {
 			"AccessRefused"},
 	}
 	for name, b := range bad {
-		if err := r.AddKubeconfig(t.Context(), name, b.kubeconfig); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, r.AddKubeconfig(t.Context(), name, b.kubeconfig))
 		defer func() {
 			if err := r.RemoveCluster(t.Context(), name); err != nil {
 				t.Error(err)
@@ -226,9 +223,7 @@ func TestAClusterWithTwoNamesIsServedOnce(t *testing.T) {
 	r.settle()
 	const second = "occident" // the first by alphabet, but west has a layout
 	facts.names = map[string]string{second: "west"}
-	if err := r.AddCluster(t.Context(), second, "west"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.AddCluster(t.Context(), second, "west"))
 	r.eventually("an event tells of the second name", func() error {
 		return r.hasEvent("west.layout", "ClusterHasTwoNames")
 	})
@@ -238,18 +233,14 @@ func TestAClusterWithTwoNamesIsServedOnce(t *testing.T) {
 		t.Errorf("the second name has %d records, the first of them %s", len(records), records[0].Name)
 	}
 
-	if err := r.RemoveCluster(t.Context(), "west"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.RemoveCluster(t.Context(), "west"))
 	r.eventually("the second name takes over", func() error { return held(r.recordsOf(second)) })
 	r.createAts(10, 0, "west")
 	r.eventually(fmt.Sprintf("the %d Ats that began under the first name are DONE too", len(begun)),
 		func() error { return r.unfinished("west") })
 
 	// Both have layouts now. The first by alphabet serves on, until it goes.
-	if err := r.AddCluster(t.Context(), "west", "west"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.AddCluster(t.Context(), "west", "west"))
 	r.eventually("an event tells of the first name", func() error {
 		return r.hasEvent(second+".layout", "ClusterHasTwoNames")
 	})
@@ -257,9 +248,7 @@ func TestAClusterWithTwoNamesIsServedOnce(t *testing.T) {
 	if err := held(r.recordsOf(second)); err != nil {
 		t.Error(err)
 	}
-	if err := r.RemoveCluster(t.Context(), second); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.RemoveCluster(t.Context(), second))
 	r.settle()
 	r.eventually(fmt.Sprintf("the %d Ats that began under the second name are DONE", len(begun)),
 		func() error { return r.unfinished("west") })
@@ -312,18 +301,14 @@ func TestClustersComeAndGoWhileReplicasRun(t *testing.T) {
 		}},
 	} {
 		east := r.holders()
-		if err := way.take(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, way.take())
 		t.Logf("west's Secret is %s", way.what)
 		r.heldBy("west/", "")
 		gone := r.holders()
 		late := r.createAts(10, 0, "west")
 		r.createAts(10, 0, "east")
 		r.eventually("east is served while west is gone", func() error { return r.unfinished("east") })
-		if err := r.AddCluster(t.Context(), "west", "west"); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, r.AddCluster(t.Context(), "west", "west"))
 		r.settle()
 		r.eventually(fmt.Sprintf("the %d Ats of west are DONE", len(late)), func() error { return r.unfinished("west") })
 		for name, now := range r.holders() {

@@ -17,6 +17,7 @@ import (
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	"github.com/tenure-dev/tenure/test/lab"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // housed is a replica with a Pod, made of the Deployment that config/ ships. No kubelet runs it: the test is its
@@ -96,9 +97,7 @@ func TestADeathThatAPodProvesDoesNotWaitForTheLease(t *testing.T) {
 	// A kubelet's report of the death of an incarnation that doesn't exist must not count for the one that does.
 	r.report(survivor, `{"tenure.dev/incarnation":"w1-000000"}`)
 	name, err := os.ReadFile(victim.log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	victim.Kill()
 	r.report(victim, string(name))
 	told := time.Now()
@@ -132,9 +131,7 @@ func TestADeathThatAPodProvesDoesNotWaitForTheLease(t *testing.T) {
 	}
 	lapsed(t, survivor.Replica)
 	metrics, err := survivor.Metrics(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	sealed, err := metrics.Sum("tenure_record_writes_total",
 		map[string]string{"write": "SealEnded", "outcome": "committed"})
 	_, unanswered := metrics.Count("tenure_record_writes_total", // in time: it may have been carried out

@@ -15,6 +15,7 @@ import (
 	"github.com/tenure-dev/tenure/pkg/at"
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/faultproxy"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // TestANewHolderWithStaleCachesMakesNoSecondPod lets a new holder take over with caches that end before the old
@@ -58,9 +59,7 @@ func TestANewHolderWithStaleCachesMakesNoSecondPod(t *testing.T) {
 	for i := 0; i < len(ats); i += 2 {
 		pod := &corev1.Pod{}
 		pod.Namespace, pod.Name = r.namespace, at.PodName(ats[i])
-		if err := r.Client("west").Delete(t.Context(), pod, client.GracePeriodSeconds(0)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, r.Client("west").Delete(t.Context(), pod, client.GracePeriodSeconds(0)))
 	}
 	mute.End()
 	r.heldBy("west/", "c2")
@@ -119,9 +118,7 @@ func TestRepliesThatGetLostAfterTheCommit(t *testing.T) {
 		if !tt.home {
 			lost = append(lost, r.Proxy("west").Inject(rule), r.Proxy("east").Inject(rule))
 		} else {
-			if err := r.MakeHomeProxy(name); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, r.MakeHomeProxy(name))
 			for _, replica := range []string{"d1", "d2", name} {
 				lost = append(lost, r.HomeProxy(replica).Inject(rule))
 			}
@@ -238,9 +235,7 @@ func TestWhileTheHomeClusterIsAwayForLongNobodyActsAndThenAllGoOn(t *testing.T) 
 
 func TestAReplicaThatStartsWhileTheHomeClusterIsAwayWaitsForIt(t *testing.T) {
 	r := newRig(t)
-	if err := r.MakeHomeProxy("h1"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.MakeHomeProxy("h1"))
 	away := r.HomeProxy("h1").Inject(faultproxy.Rule{Fault: faultproxy.Answer, Status: http.StatusInternalServerError})
 	replica := r.start("h1")
 	r.eventually("it has asked home", func() error {
@@ -270,9 +265,7 @@ func (r *rig) cutHome(replicas ...*lab.Replica) []*faultproxy.Injection {
 func lapses(t *testing.T, r *lab.Replica) int {
 	t.Helper()
 	n, err := r.Log.Count(lab.Line.Lapse)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return n
 }
 

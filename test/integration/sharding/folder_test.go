@@ -11,6 +11,7 @@ import (
 	"github.com/tenure-dev/tenure/pkg/console"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/test/lab"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // folder is a folder of kubeconfig files, laid out as a kubelet mounts a Secret: a change is one rename of a
@@ -55,26 +56,18 @@ func (f *folder) put(files map[string][]byte) error {
 func TestClustersOfAFolderComeAreRotatedBreakAndGo(t *testing.T) {
 	r := newRig(t)
 	files := &folder{path: filepath.Join(t.TempDir(), "clusters")}
-	if err := os.Mkdir(files.path, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	must.Succeed(t, os.Mkdir(files.path, 0o700))
 	west := func() []byte { // with another token each time
 		t.Helper()
 		content, err := r.ClusterKubeconfig(t.Context(), "west")
-		must(err)
+		must.Succeed(t, err)
 		return content
 	}
 	// With this lease duration a busy machine alone makes nobody lapse.
 	flags := []string{"--kubeconfig-folder=" + files.path, "--lease-duration=10s"}
 	replicas := []*lab.Replica{r.start("f1", flags...), r.start("f2", flags...)}
 	r.settle()
-	must(r.RemoveCluster(t.Context(), "west"))
+	must.Succeed(t, r.RemoveCluster(t.Context(), "west"))
 	defer func() { // other tests expect the Secret
 		if err := r.AddCluster(t.Context(), "west", "west"); err != nil {
 			t.Error(err)
@@ -82,17 +75,17 @@ func TestClustersOfAFolderComeAreRotatedBreakAndGo(t *testing.T) {
 	}()
 	r.heldBy("west/", "")
 
-	must(files.put(map[string][]byte{"west.yaml": west()}))
+	must.Succeed(t, files.put(map[string][]byte{"west.yaml": west()}))
 	r.settle()
 	r.createAts(10, 0)
 	r.eventually("Ats of a cluster whose kubeconfig is a file are DONE", func() error { return r.unfinished() })
 	before := r.holders()
 
-	must(files.put(map[string][]byte{"west.yaml": west()}))
+	must.Succeed(t, files.put(map[string][]byte{"west.yaml": west()}))
 	r.eventually("the credentials are replaced by those of the new file", func() error {
 		return r.logged(replicas, "cluster's credentials replaced", len(replicas))
 	})
-	must(files.put(map[string][]byte{"west.yaml": []byte("current-context: " + canary),
+	must.Succeed(t, files.put(map[string][]byte{"west.yaml": []byte("current-context: " + canary),
 		"north": []byte("clusters: [" + canary)}))
 	r.eventually("the mistake in the file is told", func() error { return r.hasEvent("west", "BadKubeconfig") })
 	r.eventually("the file is rejected by each replica, by name", func() error {
@@ -131,22 +124,22 @@ func TestClustersOfAFolderComeAreRotatedBreakAndGo(t *testing.T) {
 	r.createAts(10, 0)
 	r.eventually("the cluster is served on while its file is broken", func() error { return r.unfinished() })
 
-	must(os.Rename(files.path, files.path+".away"))
+	must.Succeed(t, os.Rename(files.path, files.path+".away"))
 	r.eventually("it is reported that the folder is gone", func() error {
 		return r.logged(replicas, "a path of --kubeconfig-folder gives no cluster", len(replicas))
 	})
 	r.createAts(10, 0)
 	r.eventually("the cluster is served on while the folder is gone", func() error { return r.unfinished() })
-	must(os.Rename(files.path+".away", files.path))
-	must(files.put(map[string][]byte{"west.yaml": west()}))
+	must.Succeed(t, os.Rename(files.path+".away", files.path))
+	must.Succeed(t, files.put(map[string][]byte{"west.yaml": west()}))
 	r.eventually("the mended file is taken", func() error {
 		return r.logged(replicas, "cluster's credentials replaced", 2*len(replicas))
 	})
-	must(r.AddCluster(t.Context(), "west", "west"))
+	must.Succeed(t, r.AddCluster(t.Context(), "west", "west"))
 	r.eventually("a Secret of the same name goes before the file", func() error {
 		return r.logged(replicas, "cluster's credentials replaced", 3*len(replicas))
 	})
-	must(r.RemoveCluster(t.Context(), "west"))
+	must.Succeed(t, r.RemoveCluster(t.Context(), "west"))
 	r.eventually("the file takes the place of the deleted Secret", func() error {
 		return r.logged(replicas, "cluster's credentials replaced", 4*len(replicas))
 	})
@@ -156,7 +149,7 @@ func TestClustersOfAFolderComeAreRotatedBreakAndGo(t *testing.T) {
 		t.Errorf("shards moved: %v", m)
 	}
 
-	must(os.Remove(filepath.Join(files.path, "west.yaml")))
+	must.Succeed(t, os.Remove(filepath.Join(files.path, "west.yaml")))
 	r.heldBy("west/", "")
 	r.createAts(10, 0, "east")
 	r.eventually("east is served on", func() error { return r.unfinished("east") })

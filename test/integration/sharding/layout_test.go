@@ -13,6 +13,7 @@ import (
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/shard/inspect"
 	"github.com/tenure-dev/tenure/test/lab"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // A record beside those of the layout must never be claimed: its epoch would keep the rightful holders from
@@ -26,9 +27,7 @@ func TestARecordThatTheLayoutDoesNotListIsNeverServedAndTold(t *testing.T) {
 	before, home := r.holders(), r.Client(lab.Home)
 	foreign := r.record("west.p0")
 	foreign.Spec = tenurev1alpha1.ShardSpec{Cluster: "west", Prefix: "0", Assignee: "layout-a"}
-	if err := home.Create(t.Context(), foreign); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, home.Create(t.Context(), foreign))
 	r.eventually("it is retired, unheld", func() error {
 		err := home.Get(t.Context(), client.ObjectKeyFromObject(foreign), foreign)
 		if err == nil && (foreign.Status.Phase != tenurev1alpha1.ShardRetired || foreign.Status.Holder != "" ||
@@ -54,12 +53,8 @@ func TestARecordThatTheLayoutDoesNotListIsNeverServedAndTold(t *testing.T) {
 		return fmt.Errorf("none of %d events tells", len(events.Items))
 	})
 	layout := r.record("west.layout")
-	if err := home.Get(t.Context(), client.ObjectKeyFromObject(layout), layout); err != nil {
-		t.Fatal(err)
-	}
-	if err := home.Delete(t.Context(), layout); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, home.Get(t.Context(), client.ObjectKeyFromObject(layout), layout))
+	must.Succeed(t, home.Delete(t.Context(), layout))
 	again := r.record("west.layout")
 	r.eventually("the layout is made again, as it was", func() error {
 		err := home.Get(t.Context(), client.ObjectKeyFromObject(again), again)
@@ -68,9 +63,7 @@ func TestARecordThatTheLayoutDoesNotListIsNeverServedAndTold(t *testing.T) {
 		}
 		return err
 	})
-	if err := home.Delete(t.Context(), foreign); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, home.Delete(t.Context(), foreign))
 	r.eventually("nothing is odd any more", func() error {
 		odd, err := r.odd(a)
 		if err == nil && odd != 0 {

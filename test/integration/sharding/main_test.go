@@ -22,6 +22,7 @@ import (
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/labtest"
 	"github.com/tenure-dev/tenure/test/lab/localplane"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 const (
@@ -112,9 +113,7 @@ func newRigOn(t *testing.T, f *lab.Fleet, made *[]witness.At) *rig {
 	for _, cluster := range r.Workloads() {
 		ns := &corev1.Namespace{}
 		ns.Name = r.namespace
-		if err := r.Client(cluster).Create(t.Context(), ns); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, r.Client(cluster).Create(t.Context(), ns))
 		r.eventually("the namespace has its service account", func() error {
 			return r.Client(cluster).Get(t.Context(), client.ObjectKey{Namespace: ns.Name, Name: "default"},
 				&corev1.ServiceAccount{})

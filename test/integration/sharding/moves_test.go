@@ -11,6 +11,7 @@ import (
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/shard/protocol"
 	"github.com/tenure-dev/tenure/test/lab"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // moved lists the shards that changed hands between two looks, by their holder before.
@@ -75,9 +76,7 @@ func TestAJoinMovesWhatBalanceNeedsAndACrashWhatTheDeadHeld(t *testing.T) {
 	}
 	moves := map[string]int{}
 	shards, err := r.Shards(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, s := range shards {
 		moves[s.Status.LastMove.Kind]++
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/faultproxy"
 	"github.com/tenure-dev/tenure/test/lab/labtest"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // TestWhoCannotReachAClusterGivesItsShardsToThoseWhoCan first cuts all replicas off one of two clusters: then
@@ -91,9 +92,7 @@ func TestAClusterThatTheCoordinatorNeverReachedIsServedByWhoReachesIt(t *testing
 	f := labtest.Fleet(t, lab.Options{
 		Workloads: []string{"west", "east"}, Untold: true, Bare: true, LeaseDuration: 2 * lease, ShardsPerCluster: 2,
 	})
-	if err := f.AddCluster(t.Context(), "west", "west"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, f.AddCluster(t.Context(), "west", "west"))
 	coordinator := labtest.Replica(t, f, "v1")
 	awaitServed(t, f, "west", patience)
 	other := labtest.Replica(t, f, "v2")
@@ -110,9 +109,7 @@ func TestAClusterThatTheCoordinatorNeverReachedIsServedByWhoReachesIt(t *testing
 	cut := f.Proxy("east").Inject(faultproxy.Rule{Fault: faultproxy.Blackhole,
 		Match: faultproxy.Match{Processes: []int{coordinator.PID()}}})
 	defer cut.End()
-	if err := f.AddCluster(t.Context(), "east", "east"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, f.AddCluster(t.Context(), "east", "east"))
 	began := time.Now()
 	awaitServed(t, f, "east", patience)
 	t.Logf("served after %v", time.Since(began).Round(100*time.Millisecond))

@@ -13,6 +13,7 @@ import (
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	"github.com/tenure-dev/tenure/test/lab"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 var (
@@ -43,9 +44,7 @@ func TestRotatedBrokenAndMovedCredentialsAreNotNoticed(t *testing.T) {
 		if err == nil {
 			err = r.AddKubeconfig(t.Context(), "west", kubeconfig)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 	}
 	fresh := func() ([]byte, error) { return r.ClusterKubeconfig(t.Context(), "west") } // with another token each time
 	// past the proxy: another server of the same cluster
@@ -72,9 +71,7 @@ func TestRotatedBrokenAndMovedCredentialsAreNotNoticed(t *testing.T) {
 		{"garbage again", func() { put([]byte("clusters: ["), nil) }},
 		{"mended", func() { put(fresh()) }},
 		{"deleted", func() {
-			if err := r.RemoveCluster(t.Context(), "west"); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, r.RemoveCluster(t.Context(), "west"))
 		}},
 		{"created again", func() { put(fresh()) }},
 		{"moved to another server", func() { put(direct()) }},

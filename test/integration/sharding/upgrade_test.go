@@ -17,6 +17,7 @@ import (
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/labtest"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // Under the CRD of the previous version a layout would lose the fields that make it one, and records of later
@@ -29,18 +30,14 @@ func TestAReplicaWaitsForTheCRDThatItNeeds(t *testing.T) {
 		u := &unstructured.Unstructured{}
 		u.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1",
 			Kind: "CustomResourceDefinition"})
-		if err := home.Get(t.Context(), client.ObjectKey{Name: "shards.tenure.dev"}, u); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, home.Get(t.Context(), client.ObjectKey{Name: "shards.tenure.dev"}, u))
 		return u
 	}
 	replace := func(versions any) {
 		t.Helper()
 		u := crd()
 		u.Object["spec"].(map[string]any)["versions"] = versions
-		if err := home.Update(t.Context(), u); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, home.Update(t.Context(), u))
 	}
 	current, before := crd(), crd()
 	version := before.Object["spec"].(map[string]any)["versions"].([]any)[0].(map[string]any)
@@ -95,9 +92,7 @@ func TestAReplicaWaitsForTheCRDThatItNeeds(t *testing.T) {
 func TestAFleetIsUpgradedAndRolledBackUnderLoad(t *testing.T) {
 	const every, ahead = 100 * time.Millisecond, time.Second // which a slow machine serves, too
 	before, err := lab.Build(t.Context(), t.TempDir(), lab.Before, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if _, err := os.Stat(before); err != nil {
 		t.Skip("this shallow clone lacks the commit that make before builds: git fetch --unshallow")
 	}
@@ -111,9 +106,7 @@ func TestAFleetIsUpgradedAndRolledBackUnderLoad(t *testing.T) {
 	older := func(name string) *lab.Replica {
 		t.Helper()
 		replica, err := f.StartReplicaOf(before, name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return replica
 	}
 	newer := func(name string) *lab.Replica { t.Helper(); return r.start(name, "--objects-per-shard=0") }
@@ -143,9 +136,7 @@ func TestAFleetIsUpgradedAndRolledBackUnderLoad(t *testing.T) {
 		for i, leaves := range fleet {
 			fleet[i] = start(fmt.Sprint(name, "-", i+1))
 			r.serving(append(fleet, leaves)...)
-			if err := leaves.Leave(t.Context(), patience); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, leaves.Leave(t.Context(), patience))
 			r.serving(fleet...)
 		}
 		r.speaks(protocol)
@@ -164,16 +155,12 @@ func TestAFleetIsUpgradedAndRolledBackUnderLoad(t *testing.T) {
 	})
 	replace(older, "again", "2")
 	close(stop)
-	if err := <-stopped; err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, <-stopped)
 	r.eventually("all Ats are done", func() error { return r.unfinished() })
 	labtest.Leave(t, fleet...)
 
 	report, err := judge(f, witness.Facts{Ats: made})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Logf("%d Ats, the latest %v ms late; moves %+v", len(made), report.Ats.Lateness.Max, report.Moves.Kinds)
 	// What was cut short, by a lapse or by a cluster that was silent for seconds, may have made a Pod: no log tells.
 	if s := report.Ats; s.Done != len(made) || s.Pods > len(made) || s.Pods+report.Writes.Unknown < len(made) ||

@@ -5,6 +5,8 @@ import (
 	"net"
 	"syscall"
 	"testing"
+
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // The kernel gives one port of a client's to several connections, if they lead to different servers.
@@ -21,24 +23,16 @@ func TestConnectionsFromOnePortAreToldApart(t *testing.T) {
 	}}
 	for range 3 {
 		server, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		defer server.Close()
 		c, err := from.DialContext(t.Context(), "tcp", server.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		defer c.Close()
 		from.LocalAddr = c.LocalAddr()
 		raw, err := c.(*net.TCPConn).SyscallConn()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		var socket syscall.Stat_t
-		if err := raw.Control(func(fd uintptr) { err = syscall.Fstat(int(fd), &socket) }); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, raw.Control(func(fd uintptr) { err = syscall.Fstat(int(fd), &socket) }))
 		if got := inodeOf(c.LocalAddr().String(), server.Addr().String()); got != fmt.Sprint(socket.Ino) {
 			t.Errorf("%v to %v is %q, want %d", c.LocalAddr(), server.Addr(), got, socket.Ino)
 		}

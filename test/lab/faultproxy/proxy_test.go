@@ -24,6 +24,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // server is an API server as far as these tests need one: it counts requests, says who asked, and streams events.
@@ -71,9 +73,7 @@ func (s *server) config() *rest.Config {
 func startProxy(t *testing.T, s *server) *Proxy {
 	t.Helper()
 	p, err := Start(Config{Upstream: s.config(), Seed: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(p.Close)
 	return p
 }
@@ -97,9 +97,7 @@ const pods = "/api/v1/namespaces/default/pods"
 func get(t *testing.T, c *http.Client, p *Proxy) int {
 	t.Helper()
 	res, err := c.Get(p.URL() + pods)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	res.Body.Close()
 	return res.StatusCode
 }
@@ -142,9 +140,7 @@ func TestRequestsThatNoRulePicksPassWithTheClientsOwnToken(t *testing.T) {
 		r.Header.Set("Authorization", "Bearer mine")
 		r.Header.Set("User-Agent", "tenure/v1 (incarnation=r1-abc)")
 		res, err := client(t, p, h2).Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		body, _ := io.ReadAll(res.Body)
 		res.Body.Close()
 		if !strings.Contains(string(body), "Bearer mine") || s.last.Load().UserAgent() != "tenure/v1 (incarnation=r1-abc)" {
@@ -225,21 +221,13 @@ func TestClientGoUnderstandsTheAnswers(t *testing.T) {
 	s := newServer(t)
 	p := startProxy(t, s)
 	kubeconfig, err := clientcmd.Write(*kubeconfigOf("https://elsewhere", "mine"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	through, err := p.Kubeconfig(kubeconfig)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	config, err := clientcmd.RESTConfigFromKubeConfig(through)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	c, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	pod, err := c.CoreV1().Pods("default").Get(t.Context(), "p", metav1.GetOptions{})
 	if err != nil || pod.Name != "Bearer mine" {
 		t.Fatalf("got %v, %v", pod, err)
@@ -259,9 +247,7 @@ func watch(t *testing.T, p *Proxy) (lines chan string) {
 	t.Cleanup(cancel)
 	r, _ := http.NewRequestWithContext(ctx, http.MethodGet, p.URL()+pods+"?watch=true", nil)
 	res, err := client(t, p, true).Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	lines = make(chan string, 100)
 	go func() {
 		defer close(lines)
@@ -348,9 +334,7 @@ func TestADrippingAnswerComesByteByByteUntilTheRuleEnds(t *testing.T) {
 	rule := p.Inject(Rule{Fault: Drip, Delay: 50 * time.Millisecond})
 	began, some := time.Now(), make([]byte, 2)
 	res, err := client(t, p, true).Post(p.URL()+pods, "application/json", strings.NewReader("{}"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer res.Body.Close()
 	if _, err := io.ReadFull(res.Body, some); err != nil || time.Since(began) < 100*time.Millisecond {
 		t.Errorf("%q after %v, %v", some, time.Since(began), err)
@@ -428,9 +412,7 @@ func TestARulePicksAProcessByItsConnections(t *testing.T) {
 func TestRequestsTakeTurnsBetweenTwoServers(t *testing.T) {
 	first, second := newServer(t), newServer(t)
 	p, err := Start(Config{Upstream: first.config(), Second: second.config()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(p.Close)
 	c := client(t, p, true)
 	for range 10 {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tenure-dev/tenure/bench/witness"
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // At returns one that is due at a time.
@@ -33,9 +34,7 @@ func CreateAts(t testing.TB, c client.Client, cluster, name string, n int, due f
 	var made []witness.At
 	for i := range n {
 		at := At(metav1.NamespaceDefault, fmt.Sprint(name, "-", i), due(i))
-		if err := c.Create(t.Context(), at); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, c.Create(t.Context(), at))
 		made = append(made, Fact(cluster, at))
 	}
 	return made

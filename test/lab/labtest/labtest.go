@@ -21,6 +21,7 @@ import (
 	"github.com/tenure-dev/tenure/bench/witness"
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/localplane"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // Patience bounds every wait: tests are about what happens, not about how fast on a busy machine.
@@ -55,9 +56,7 @@ func Until(t testing.TB, what string, holds func() bool) {
 func Planes(t testing.TB, clusters ...localplane.ClusterConfig) *localplane.Planes {
 	t.Helper()
 	planes, err := localplane.Start(t.Context(), localplane.Config{TmpfsData: true, Clusters: clusters})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() {
 		if err := planes.Stop(); err != nil {
 			t.Error(err)
@@ -70,9 +69,7 @@ func Planes(t testing.TB, clusters ...localplane.ClusterConfig) *localplane.Plan
 func Workload(t testing.TB, name string) *localplane.Plane {
 	t.Helper()
 	plane := Planes(t, localplane.ClusterConfig{Name: name, Workload: true}).Cluster(name)
-	if err := lab.InstallWorkload(t.Context(), plane); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, lab.InstallWorkload(t.Context(), plane))
 	return plane
 }
 
@@ -80,9 +77,7 @@ func Workload(t testing.TB, name string) *localplane.Plane {
 func Client(t testing.TB, plane *localplane.Plane) client.Client {
 	t.Helper()
 	c, err := client.New(plane.RESTConfig(), client.Options{Scheme: lab.Scheme()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return c
 }
 
@@ -112,9 +107,7 @@ func Allowed(ctx context.Context, c client.Client, want bool, user, verb, what, 
 func Audited(t testing.TB, plane *localplane.Plane, keep func(*audit.Event) bool) []audit.Event {
 	t.Helper()
 	events, err := audit.All(plane.AuditLog(), keep)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return events
 }
 
@@ -122,9 +115,7 @@ func Audited(t testing.TB, plane *localplane.Plane, keep func(*audit.Event) bool
 func Kubectl(t testing.TB, plane *localplane.Plane, args ...string) string {
 	t.Helper()
 	out, err := plane.Kubectl(t.Context(), "", args...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return out
 }
 
@@ -135,9 +126,7 @@ func Fleet(t testing.TB, o lab.Options) *lab.Fleet {
 	o.Planes.TmpfsData = true
 	ctrllog.SetLogger(logr.Discard()) // what matters is in the replicas' own logs
 	f, err := lab.Start(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() {
 		Leave(t, f.Replicas()...)
 		KeepIfFailed(t, f)
@@ -152,9 +141,7 @@ func Fleet(t testing.TB, o lab.Options) *lab.Fleet {
 func Judge(t testing.TB, f *lab.Fleet, facts witness.Facts) *witness.Report {
 	t.Helper()
 	report, err := lab.Judge(f.Planes.Dir(), facts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if err := report.Err(); err != nil {
 		t.Error(err)
 	}
@@ -174,9 +161,7 @@ func KeepIfFailed(t testing.TB, f *lab.Fleet) {
 func Replica(t testing.TB, f *lab.Fleet, name string, flags ...string) *lab.Replica {
 	t.Helper()
 	r, err := f.StartReplica(name, flags...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return r
 }
 
@@ -191,18 +176,14 @@ func Replicas(t testing.TB, f *lab.Fleet, names ...string) {
 // Settle waits until a fleet's shards have come to rest.
 func Settle(t testing.TB, f *lab.Fleet, within time.Duration) {
 	t.Helper()
-	if err := f.AwaitSettled(t.Context(), within); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, f.AwaitSettled(t.Context(), within))
 }
 
 // Tenure returns the replicas' binary without the race detector, with which it takes a multiple of time and memory.
 func Tenure(t testing.TB) string {
 	t.Helper()
 	path, err := lab.Build(t.Context(), t.TempDir(), "tenure", false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return path
 }
 
@@ -210,13 +191,9 @@ func Tenure(t testing.TB) string {
 func Memory(t testing.TB, r *lab.Replica) procfs.ProcStatus {
 	t.Helper()
 	process, err := procfs.NewProc(r.PID())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	status, err := process.NewStatus()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return status
 }
 
@@ -228,9 +205,7 @@ func InParallel(t testing.TB, n int, do func(i int) error) {
 	for i := range n {
 		group.Go(func() error { return do(i) })
 	}
-	if err := group.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, group.Wait())
 }
 
 // tailLines is how many lines of a replica's log are shown when a test fails.

@@ -41,7 +41,7 @@ type Config struct {
 type Jaeger struct {
 	folder  string
 	query   string              // URL
-	otlp    string              // host:port
+	otlp    string              // host:port that takes spans, by OTLP over gRPC without TLS
 	process *localplane.Process // nil if it didn't come so far
 }
 
@@ -165,9 +165,6 @@ func (j *Jaeger) probe(ctx context.Context) error {
 
 // QueryURL is where the API is (below /api), and the web page if the binary has one.
 func (j *Jaeger) QueryURL() string { return j.query }
-
-// OTLPEndpoint is the address that takes spans, OTLP over gRPC without TLS, as host:port.
-func (j *Jaeger) OTLPEndpoint() string { return j.otlp }
 
 // Environment makes a program with OpenTelemetry's standard variables send its spans here.
 func (j *Jaeger) Environment() []string {

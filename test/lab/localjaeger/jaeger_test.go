@@ -2,10 +2,8 @@ package localjaeger
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tenure-dev/tenure/test/lab/localplane"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 func startForTest(t *testing.T) *Jaeger {
@@ -20,9 +19,7 @@ func startForTest(t *testing.T) *Jaeger {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	j, err := Start(ctx, Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() {
 		if err := j.Stop(); err != nil {
 			t.Error(err)
@@ -31,31 +28,12 @@ func startForTest(t *testing.T) *Jaeger {
 	return j
 }
 
-func TestJaegerAnswersAndTakesSpansOnceStarted(t *testing.T) {
-	j := startForTest(t)
-	res, err := http.Get(j.QueryURL() + "/api/services")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	var services struct{ Data []string }
-	if err := json.NewDecoder(res.Body).Decode(&services); err != nil {
-		t.Fatal(err)
-	}
-	connection, err := net.Dial("tcp", j.OTLPEndpoint())
-	if err != nil {
-		t.Fatal(err)
-	}
-	connection.Close()
-}
-
+// Start has read a page and reached the address for spans.
 func TestStopLeavesNoPortAndNoFolder(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	j := startForTest(t)
-	if err := j.Stop(); err != nil {
-		t.Fatal(err)
-	}
-	for _, address := range []string{j.OTLPEndpoint(), strings.TrimPrefix(j.QueryURL(), "http://")} {
+	must.Succeed(t, j.Stop())
+	for _, address := range []string{j.otlp, strings.TrimPrefix(j.QueryURL(), "http://")} {
 		if connection, err := net.Dial("tcp", address); err == nil {
 			connection.Close()
 			t.Errorf("somebody listens on %s", address)
@@ -77,9 +55,7 @@ func TestAMissingBinarySaysHowToGetIt(t *testing.T) {
 func TestAStartThatFailsShowsTheLogAndLeavesNoFolder(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	binary := filepath.Join(t.TempDir(), "jaeger")
-	if err := os.WriteFile(binary, []byte("#!/bin/sh\necho cannot work today\nexit 3\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(binary, []byte("#!/bin/sh\necho cannot work today\nexit 3\n"), 0o700))
 	_, err := Start(t.Context(), Config{Binary: binary})
 	if err == nil || !strings.Contains(err.Error(), "cannot work today") ||
 		!strings.Contains(err.Error(), "exit status 3") {

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/tenure-dev/tenure/bench/audit"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 func TestAShardSelectorFiltersListsAndWatchesAndIsAudited(t *testing.T) {
@@ -39,9 +40,7 @@ func TestAShardSelectorFiltersListsAndWatchesAndIsAudited(t *testing.T) {
 		"shardRange(object.metadata.uid, '0x8000000000000000', '0x10000000000000000')",
 	} {
 		list, err := client.CoreV1().ConfigMaps(ns).List(ctx, metav1.ListOptions{ShardSelector: selector})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if len(list.Items) == 0 || len(list.Items) == objects {
 			t.Errorf("%s selects %d of %d objects, want a part", selector, len(list.Items), objects)
 		}
@@ -76,9 +75,7 @@ func checkWatch(ctx context.Context, t *testing.T, client kubernetes.Interface, 
 		ShardSelector: selector, SendInitialEvents: &yes, AllowWatchBookmarks: true,
 		ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer watcher.Stop()
 	got := 0
 	for event := range watcher.ResultChan() {
@@ -116,25 +113,17 @@ func TestAKubeconfigIsOfAUserWithoutOtherRights(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path, err := c.kubeconfig()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			config, err := clientcmd.BuildConfigFromFlags("", path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			reader, err := kubernetes.NewForConfig(config)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if _, err := reader.CoreV1().Secrets(ns).List(ctx, metav1.ListOptions{}); !apierrors.IsForbidden(err) {
 				t.Errorf("listing what no role allows: %v, want forbidden", err)
 			}
 			self, err := reader.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{},
 				metav1.CreateOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if is := self.Status.UserInfo; is.Username != user || !slices.Contains(is.Groups, c.group) {
 				t.Errorf("it is %s in %v, want %s in %s", is.Username, is.Groups, user, c.group)
 			}
@@ -149,22 +138,16 @@ func TestARestartedAPIServerHasItsPortItsObjectsAndItsNewFlags(t *testing.T) {
 	plane := shared.Cluster("home")
 	ctx, client, ns := testContext(t), clientOf(t, plane), namespace(t, plane)
 	before := plane.RESTConfig().Host
-	if err := plane.StopAPIServer(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, plane.StopAPIServer())
 	if _, err := client.CoreV1().Namespaces().Get(ctx, ns, metav1.GetOptions{}); !utilnet.IsConnectionRefused(err) {
 		t.Errorf("a stopped API server: %v, want connection refused", err)
 	}
 	if err := plane.Pause(); err == nil {
 		t.Error("pausing a stopped API server is no error")
 	}
-	if err := plane.StartAPIServer(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, plane.StartAPIServer(ctx))
 	const flag = "--max-requests-inflight=123"
-	if err := plane.RestartAPIServer(ctx, func(args []string) []string { return append(args, flag) }); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, plane.RestartAPIServer(ctx, func(args []string) []string { return append(args, flag) }))
 	if after := plane.RESTConfig().Host; after != before {
 		t.Errorf("the API server moved from %s to %s", before, after)
 	}
@@ -172,9 +155,7 @@ func TestARestartedAPIServerHasItsPortItsObjectsAndItsNewFlags(t *testing.T) {
 		t.Errorf("the namespace is lost: %v", err)
 	}
 	commandLine, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", plane.apiServer.cmd.Process.Pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if !slices.Contains(strings.Split(string(commandLine), "\x00"), flag) {
 		t.Errorf("the new flag is not in force: %q", commandLine)
 	}
@@ -183,9 +164,7 @@ func TestARestartedAPIServerHasItsPortItsObjectsAndItsNewFlags(t *testing.T) {
 func TestAPausedAPIServerNeverAnswersUntilItResumes(t *testing.T) {
 	plane := shared.Cluster("home")
 	ctx, client := testContext(t), clientOf(t, plane)
-	if err := plane.Pause(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, plane.Pause())
 	short, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
 	defer cancel()
 	_, err := client.CoreV1().Namespaces().Get(short, "default", metav1.GetOptions{})

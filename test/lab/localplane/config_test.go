@@ -9,13 +9,13 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 func TestValidateReportsEveryViolation(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, nil, 0o600))
 	for _, test := range []struct {
 		name   string
 		config Config
@@ -63,9 +63,7 @@ func TestTheBinaryIsFoundWhereItSaysOrBelowAModule(t *testing.T) {
 	for _, file := range []string{"module/bin/controlplane", "module/inner/deep/x", "module/go.mod", "elsewhere/mine",
 		"elsewhere/bin/controlplane"} {
 		path := filepath.Join(root, file)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, nil, 0o700)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, nil, 0o700)))
 	}
 	for _, test := range []struct {
 		name, variable, workingDir, want string
@@ -91,9 +89,7 @@ func TestTheBinaryIsFoundWhereItSaysOrBelowAModule(t *testing.T) {
 				}
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if diff := cmp.Diff(filepath.Join(root, test.want), got); diff != "" {
 				t.Errorf("found (-want +got):\n%s", diff)
 			}
@@ -131,9 +127,7 @@ func TestAFullDiskIsNamedWithTheWayOut(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "etcd.log")
 	content := "write wal: no space left on device\npanic: failed to create WAL\n\ngoroutine 1 [running]:\n" +
 		strings.Repeat("main.main()\n", 1000)
-	if err := os.WriteFile(log, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(log, []byte(content), 0o600))
 	err := (&Process{name: "etcd", logPath: log}).withTail(errors.New("etcd ended"))
 	if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "free some space") {
 		t.Errorf("got %v", err)

@@ -19,6 +19,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 var oneBareCluster = []ClusterConfig{{Name: "home"}}
@@ -26,9 +28,7 @@ var oneBareCluster = []ClusterConfig{{Name: "home"}}
 func startPlanes(t *testing.T, config Config) *Planes {
 	t.Helper()
 	planes, err := Start(testContext(t), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() {
 		if err := planes.Stop(); err != nil {
 			t.Error(err)
@@ -65,12 +65,8 @@ func TestStopLeavesNoProcessNoPortAndNoFolder(t *testing.T) {
 	}
 	address := strings.TrimPrefix(planes.Cluster("west").RESTConfig().Host, "https://")
 	// A paused API server must not hold up the end.
-	if err := planes.Cluster("west").Pause(); err != nil {
-		t.Fatal(err)
-	}
-	if err := planes.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, planes.Cluster("west").Pause())
+	must.Succeed(t, planes.Stop())
 	checkGone(t, running)
 	for _, folder := range folders {
 		checkNoFile(t, folder)
@@ -87,25 +83,17 @@ func TestStopLeavesNoProcessNoPortAndNoFolder(t *testing.T) {
 func TestComponentsDieWithAParentThatIsKilled(t *testing.T) {
 	temporary := t.TempDir()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	parent := exec.CommandContext(testContext(t), self)
 	parent.Env = append(os.Environ(), orphanMode+"=1", "TMPDIR="+temporary)
 	parent.Stderr = os.Stderr
 	output, err := parent.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := parent.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, parent.Start())
 	defer func() { _ = parent.Wait() }()
 	defer func() { _ = parent.Process.Kill() }()
 	var report orphanReport
-	if err := json.NewDecoder(output).Decode(&report); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.NewDecoder(output).Decode(&report))
 	if report.Error != "" {
 		t.Fatal(report.Error)
 	}
@@ -132,9 +120,7 @@ func TestComponentsDieWithAParentThatIsKilled(t *testing.T) {
 			t.Fatalf("the folder of a living process was swept: %v", err)
 		}
 	}
-	if err := parent.Process.Signal(syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, parent.Process.Signal(syscall.SIGKILL))
 	eventually(t, "the components are gone", func() error {
 		for _, pid := range report.PIDs {
 			if !gone(pid) {
@@ -181,9 +167,7 @@ func TestANamedFolderIsKeptAndTakenUpAgain(t *testing.T) {
 		return uid
 	}
 	before := claim(clientOf(t, first.Cluster("west")))
-	if err := first.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, first.Stop())
 	second := startPlanes(t, config)
 	client := clientOf(t, second.Cluster("west"))
 	if _, err := client.CoreV1().ConfigMaps("default").Get(ctx, "kept", metav1.GetOptions{}); err != nil {
@@ -194,9 +178,7 @@ func TestANamedFolderIsKeptAndTakenUpAgain(t *testing.T) {
 	if claim(client) == before {
 		t.Error("the node still has the claim of the kwok before")
 	}
-	if err := second.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, second.Stop())
 	if _, err := os.Stat(second.Cluster("west").AuditLog()); err != nil {
 		t.Errorf("the audit log was not kept: %v", err)
 	}
@@ -227,9 +209,7 @@ func TestWaitTellsOfAComponentThatDied(t *testing.T) {
 	if err := planes.Wait(none); err != nil {
 		t.Errorf("while all is well: %v", err)
 	}
-	if err := planes.Cluster("home").etcd.cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, planes.Cluster("home").etcd.cmd.Process.Kill())
 	for range 2 { // later calls get the same error
 		err := planes.Wait(testContext(t))
 		if err == nil || !strings.Contains(err.Error(), "cluster home: etcd ended by itself: signal: killed") {
@@ -240,14 +220,10 @@ func TestWaitTellsOfAComponentThatDied(t *testing.T) {
 
 func TestAStartThatLosesItsPortTakesAnother(t *testing.T) {
 	squatter, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer squatter.Close()
 	planes, err := layOut(Config{Clusters: oneBareCluster}, shared.planes[0].binary)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer planes.Stop()
 	plane, asked := planes.planes[0], 0
 	plane.pickPorts = func(n int) ([]int, error) {
@@ -256,9 +232,7 @@ func TestAStartThatLosesItsPortTakesAnother(t *testing.T) {
 		}
 		return FreePorts(n)
 	}
-	if err := plane.start(testContext(t)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, plane.start(testContext(t)))
 	if asked != 2 {
 		t.Errorf("%d ports were tried, want 2", asked)
 	}
@@ -286,9 +260,7 @@ func TestAFailedStartShowsTheLogAndLeavesNothing(t *testing.T) {
 		}
 	}
 	left, err := os.ReadDir(temporary)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}

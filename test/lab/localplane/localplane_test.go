@@ -12,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // shared are the planes of all tests that leave them as they found them: "home" is bare, "west" runs workloads.
@@ -105,9 +107,7 @@ func testContext(t *testing.T) context.Context {
 func clientOf(t *testing.T, plane *Plane) kubernetes.Interface {
 	t.Helper()
 	client, err := kubernetes.NewForConfig(plane.RESTConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return client
 }
 
@@ -117,9 +117,7 @@ func namespace(t *testing.T, plane *Plane) string {
 	ctx, client := testContext(t), clientOf(t, plane)
 	created, err := client.CoreV1().Namespaces().Create(ctx,
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if plane.config.Workload {
 		eventually(t, "the namespace has a default service account", func() error {
 			_, err := client.CoreV1().ServiceAccounts(created.Name).Get(ctx, "default", metav1.GetOptions{})

@@ -13,22 +13,18 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 func TestARestoredPlaneForgetsWhatCameAfterTheSnapshot(t *testing.T) {
 	plane := startPlanes(t, Config{Clusters: oneBareCluster, TmpfsData: true}).Cluster("home")
 	second, err := plane.StartSecond(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	client, err := kubernetes.NewForConfig(plane.RESTConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	other, err := kubernetes.NewForConfig(second.RESTConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	maps, throughSecond := client.CoreV1().ConfigMaps("default"), other.CoreV1().ConfigMaps("default")
 	// version of the object, -1 if it isn't there.
 	version := func(name string) int {
@@ -37,25 +33,19 @@ func TestARestoredPlaneForgetsWhatCameAfterTheSnapshot(t *testing.T) {
 		if apierrors.IsNotFound(err) {
 			return -1
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return versionOf(t, m)
 	}
 	makeMap := func(name string) int {
 		t.Helper()
 		m, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}},
 			metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return versionOf(t, m)
 	}
 	snapshot := filepath.Join(t.TempDir(), "snapshot.db")
 	before := makeMap("before")
-	if err := plane.Snapshot(t.Context(), snapshot); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, plane.Snapshot(t.Context(), snapshot))
 	for _, c := range []struct {
 		after  string
 		bump   uint64
@@ -67,9 +57,7 @@ func TestARestoredPlaneForgetsWhatCameAfterTheSnapshot(t *testing.T) {
 		}
 		logged := auditLog(t, plane)
 		asked := time.Now()
-		if err := plane.Restore(t.Context(), snapshot, c.bump); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, plane.Restore(t.Context(), snapshot, c.bump))
 		t.Logf("restored in %v", time.Since(asked))
 		if got := version("before"); got != before {
 			t.Errorf("what was in the snapshot has version %d, want %d", got, before)
@@ -107,17 +95,13 @@ func TestARestoredPlaneForgetsWhatCameAfterTheSnapshot(t *testing.T) {
 func versionOf(t *testing.T, m *corev1.ConfigMap) int {
 	t.Helper()
 	n, err := strconv.Atoi(m.ResourceVersion)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return n
 }
 
 func auditLog(t *testing.T, plane *Plane) []byte {
 	t.Helper()
 	content, err := os.ReadFile(plane.AuditLog())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return content
 }

@@ -11,14 +11,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 func TestWhatASocketSaysComesLateAndInOrder(t *testing.T) {
 	t.Chdir(t.TempDir()) // a socket's path must be short
 	server, err := net.Listen("unix", "server")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer server.Close()
 	go func() {
 		for {
@@ -30,13 +30,9 @@ func TestWhatASocketSaysComesLateAndInOrder(t *testing.T) {
 		}
 	}()
 	l, err := startLagging("late", "server")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	client, err := net.Dial("unix", "late")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer client.Close()
 	answers := bufio.NewScanner(client)
 	for n, lag := range []time.Duration{0, 300 * time.Millisecond, 0} {
@@ -61,9 +57,7 @@ func TestWhatASocketSaysComesLateAndInOrder(t *testing.T) {
 	if err := l.close(); err != nil {
 		t.Error(err)
 	}
-	if err := client.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, client.SetReadDeadline(time.Now().Add(10*time.Second)))
 	if _, err := io.Copy(io.Discard, client); errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Error("a connection outlives the proxy")
 	}

@@ -8,6 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 func TestPodsEndAsTheirLabelsAndAnnotationsAsk(t *testing.T) {
@@ -94,9 +96,7 @@ func readiness(pod *corev1.Pod) corev1.ConditionStatus {
 func TestAWorkloadClusterHasTheNodesItWasAskedFor(t *testing.T) {
 	for name, want := range map[string]int{"home": 0, "west": 2} {
 		nodes, err := clientOf(t, shared.Cluster(name)).CoreV1().Nodes().List(testContext(t), metav1.ListOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if len(nodes.Items) != want {
 			t.Errorf("cluster %s has %d nodes, want %d", name, len(nodes.Items), want)
 		}

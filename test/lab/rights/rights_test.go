@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // inALog is a request as an audit log has it.
@@ -54,31 +56,19 @@ func left(t *testing.T, log string) Use {
 	planes, to := t.TempDir(), t.TempDir()
 	t.Setenv(Variable, to)
 	path := filepath.Join(planes, "west", "audit.log")
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(log), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := Leave(planes); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	must.Succeed(t, os.WriteFile(path, []byte(log), 0o600))
+	must.Succeed(t, Leave(planes))
 	use, err := Left(to)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return use
 }
 
 func TestWhatIsGrantedAndNotUsedOrNeededAndNotGrantedIsFound(t *testing.T) {
 	config := t.TempDir()
-	if err := os.WriteFile(filepath.Join(config, "role.yaml"), []byte(manifests), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(filepath.Join(config, "role.yaml"), []byte(manifests), 0o600))
 	granted, err := Granted(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if diff := cmp.Diff([]Grant{
 		{"tenure-run", Right{"x.io", "ats/status", "update"}}, {"tenure-run", Right{"", "pods", "create"}},
 		{"tenure-run", Right{"", "pods", "get"}},
@@ -124,9 +114,7 @@ func TestWhatIsGrantedAndNotUsedOrNeededAndNotGrantedIsFound(t *testing.T) {
 
 func TestTheShippedRolesAreFound(t *testing.T) {
 	granted, err := Granted("../../../config")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	roles := map[string]int{}
 	for _, g := range granted {
 		roles[g.Role]++

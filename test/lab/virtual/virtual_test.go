@@ -24,6 +24,7 @@ import (
 	"github.com/tenure-dev/tenure/test/lab/labtest"
 	"github.com/tenure-dev/tenure/test/lab/localplane"
 	"github.com/tenure-dev/tenure/test/lab/virtual"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // one is a virtual cluster with the admin's client.
@@ -35,13 +36,9 @@ type one struct {
 func add(t *testing.T, host *virtual.Host, name, only string) one {
 	t.Helper()
 	c, err := host.Add(t.Context(), name, only)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	admin, err := client.NewWithWatch(c.RESTConfig(), client.Options{Scheme: lab.Scheme()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return one{c, admin}
 }
 
@@ -81,9 +78,7 @@ func (c one) names(t *testing.T, list client.ObjectList, options ...client.ListO
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	slices.Sort(names)
 	return names
 }
@@ -98,13 +93,9 @@ func (c one) made(namespace string, from, to, step int) (names []string) {
 func TestVirtualClustersOfOneAPIServerDoNotSeeEachOther(t *testing.T) {
 	// no scheduler, which makes Events of its own
 	plane := labtest.Planes(t, localplane.ClusterConfig{Name: "host"}).Cluster("host")
-	if err := lab.InstallWorkload(t.Context(), plane); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, lab.InstallWorkload(t.Context(), plane))
 	host, err := virtual.NewHost(plane.RESTConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(host.Close)
 	const objects = 7
 	// b's name begins with a's: the dash between cluster and namespace keeps them apart only if nobody mixes them up.
@@ -224,9 +215,7 @@ func writes(t *testing.T, v one) {
 		}
 	}
 	applied.Data["d"] = "4"
-	if err := v.Update(ctx, applied); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, v.Update(ctx, applied))
 	got := &corev1.ConfigMap{}
 	if err := v.Get(ctx, client.ObjectKeyFromObject(applied), got); err != nil || len(got.Data) != 4 ||
 		got.Labels["merge"] != "1" {
@@ -268,18 +257,14 @@ func watches(t *testing.T, all []one) {
 		w, err := v.Watch(ctx, &corev1.PodList{}, &client.ListOptions{Raw: &metav1.ListOptions{
 			SendInitialEvents: &yes, AllowWatchBookmarks: true, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
 		}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		defer w.Stop()
 		streams[v.Name()] = w
 	}
 	for _, v := range all {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "last"},
 			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "x", Image: "x"}}}}
-		if err := v.Create(ctx, pod); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, v.Create(ctx, pod))
 	}
 	for _, v := range all {
 		seen, initial := map[string]bool{}, false
@@ -307,9 +292,7 @@ func watches(t *testing.T, all []one) {
 
 func namespaces(t *testing.T, a, b, c one) {
 	for _, v := range []one{a, b} {
-		if err := lab.AddNamespace(t.Context(), v, "shop"); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, lab.AddNamespace(t.Context(), v, "shop"))
 	}
 	a.fill(t, "shop", 1)
 	if diff := cmp.Diff([]string{"shop/a-0"}, a.names(t, &cnatv1alpha1.AtList{}, client.InNamespace("shop"))); diff != "" {
@@ -330,9 +313,7 @@ func TestReplicasServeVirtualClusters(t *testing.T) {
 	clusters := map[string]client.Client{}
 	for _, name := range []string{"va", "vb", "vc"} {
 		v, err := f.AddVirtual(t.Context(), "host", name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if clusters[name], err = client.New(v.RESTConfig(), client.Options{Scheme: lab.Scheme()}); err != nil {
 			t.Fatal(err)
 		}

@@ -13,6 +13,7 @@ import (
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	"github.com/tenure-dev/tenure/shard/internal/engage"
 	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 func TestWhatIsWrittenDoesNotDependOnHowTheAnswerIsRead(t *testing.T) {
@@ -22,9 +23,7 @@ func TestWhatIsWrittenDoesNotDependOnHowTheAnswerIsRead(t *testing.T) {
 	shard, err := engage.Open(connection, gate, &engage.Traffic{}, engage.Options{
 		Kinds: []engage.Kind{{Object: &cnatv1alpha1.At{}}, {Object: &corev1.Pod{}, Owned: true}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	gate.Open(1)
 	ctx, end, ok := gate.Begin(t.Context())
 	if !ok {
@@ -42,9 +41,7 @@ func TestWhatIsWrittenDoesNotDependOnHowTheAnswerIsRead(t *testing.T) {
 	if err := c.Create(ctx, at, engage.AnswerUnread{}); !apierrors.IsAlreadyExists(err) {
 		t.Errorf("creating it again: %v", err)
 	}
-	if err := live.Get(ctx, client.ObjectKeyFromObject(at), at); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, live.Get(ctx, client.ObjectKeyFromObject(at), at))
 	at.ManagedFields = nil // as a cache has it
 	before := at.DeepCopy()
 	at.Status.Phase = cnatv1alpha1.AtRunning
@@ -52,9 +49,7 @@ func TestWhatIsWrittenDoesNotDependOnHowTheAnswerIsRead(t *testing.T) {
 		t.Fatalf("a status whose answer is read: %v, version %s", err, at.ResourceVersion)
 	}
 	there := &cnatv1alpha1.At{}
-	if err := live.Get(ctx, client.ObjectKeyFromObject(at), there); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, live.Get(ctx, client.ObjectKeyFromObject(at), there))
 	there.ManagedFields = nil
 	if diff := cmp.Diff(there, at); diff != "" {
 		t.Errorf("the answer isn't what is there (-there +answer):\n%s", diff)

@@ -20,6 +20,7 @@ import (
 	"github.com/tenure-dev/tenure/shard/internal/engage"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/test/lab/localplane"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 var (
@@ -31,9 +32,7 @@ var (
 func connected(t *testing.T) (cluster.Cluster, *engage.Connection) {
 	t.Helper()
 	planes, err := localplane.Start(t.Context(), localplane.Config{Clusters: []localplane.ClusterConfig{{Name: "west"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = planes.Stop() })
 	config := planes.Cluster("west").RESTConfig()
 	if _, err := envtest.InstallCRDs(config, envtest.CRDInstallOptions{
@@ -45,18 +44,12 @@ func connected(t *testing.T) (cluster.Cluster, *engage.Connection) {
 	}
 	scheme := kruntime.NewScheme()
 	for _, add := range []func(*kruntime.Scheme) error{corev1.AddToScheme, cnatv1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, add(scheme))
 	}
 	real, err := cluster.New(config, func(o *cluster.Options) { o.Scheme = scheme })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	connection, err := engage.Connect(real)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return real, connection
 }
 
@@ -69,15 +62,11 @@ func TestEngagingAndDisengagingAShardLeavesNothingBehind(t *testing.T) {
 			Schedule: time.Now().Add(time.Hour).UTC().Format(time.RFC3339), Command: "true",
 		}}
 		at.Namespace, at.Name = "default", fmt.Sprint("at-", i)
-		if err := real.GetClient().Create(t.Context(), at); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, real.GetClient().Create(t.Context(), at))
 	}
 	one := func() {
 		t.Helper()
-		if err := cycle(t.Context(), connection); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, cycle(t.Context(), connection))
 	}
 	for range 50 { // what is made once, and pools, have settled by then
 		one()

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // bugs is how many mutants there are, so that none is lost unnoticed. bench/RESULTS.md tells it, too.
@@ -31,16 +33,12 @@ func TestAMutantThatSwallowedAnotherIsRefused(t *testing.T) {
 
 func TestNoMutantIsStaleOrNamedTwice(t *testing.T) {
 	all, err := All()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if len(all) != bugs {
 		t.Errorf("%d mutants: want %d", len(all), bugs)
 	}
 	results, err := os.ReadFile("../../../../bench/RESULTS.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	told, text := fmt.Sprintf("The list has %d now", bugs), strings.Join(strings.Fields(string(results)), " ")
 	if !strings.Contains(text, told) {
 		t.Errorf("bench/RESULTS.md doesn't say: %s", told)
