@@ -449,28 +449,35 @@ func TestNothingIsRememberedOfKeysThatAreDone(t *testing.T) {
 // Maps and heaps keep the room that they once needed, also the heap of a namespace that is used again.
 func TestTheRoomForAFloodOfKeysIsGivenBack(t *testing.T) {
 	q := newQueue(t, 0, 0)
-	for i := range 10 * maxSpare {
-		q.Add(fmt.Sprintf("c/n/%d", i))
-		q.AddAfter(fmt.Sprintf("c/later/%d", i), time.Nanosecond)
-		q.Add(fmt.Sprintf("d/%d/k", i))
-	}
-	for range 30 * maxSpare {
-		got, _ := q.Get()
-		q.Done(got)
-	}
-	b := q.book
-	for _, n := range b.spareNamespaces {
-		if cap(n.ready) > maxSpare {
-			t.Errorf("room for %d keys of a namespace that went is kept", cap(n.ready))
+	flood := func(keys string) {
+		for i := range 10 * maxSpare {
+			q.Add(fmt.Sprintf(keys, i))
+			q.AddAfter(fmt.Sprintf(keys, -i), time.Nanosecond)
+		}
+		for q.Len() > 0 || len(q.book.waiting) > 0 {
+			got, _ := q.Get()
+			q.Done(got)
 		}
 	}
-	for _, c := range b.spareClusters {
-		if c.most > maxSpare {
-			t.Errorf("room for %d namespaces of a cluster that went is kept", c.most)
+	for _, keys := range []string{"c/n/%d", "d/%d/k"} {
+		flood(keys)
+		b := q.book
+		if len(b.spareNamespaces) == 0 || len(b.spareClusters) == 0 {
+			t.Errorf("%s: nothing is kept to be used again", keys)
 		}
-	}
-	if len(b.items) != 0 || cap(b.waiting) != 0 || b.most != 0 {
-		t.Errorf("%d keys are left, and room for %d that wait", len(b.items), cap(b.waiting))
+		for _, n := range b.spareNamespaces {
+			if cap(n.ready) > maxSpare {
+				t.Errorf("%s: room for %d keys of a namespace that went is kept", keys, cap(n.ready))
+			}
+		}
+		for _, c := range b.spareClusters {
+			if c.most > maxSpare {
+				t.Errorf("%s: room for %d namespaces of a cluster that went is kept", keys, c.most)
+			}
+		}
+		if len(b.items) != 0 || cap(b.waiting) != 0 || b.most != 0 {
+			t.Errorf("%s: %d keys are left, and room for %d that wait", keys, len(b.items), cap(b.waiting))
+		}
 	}
 }
 
