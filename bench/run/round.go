@@ -121,7 +121,11 @@ func (f *fleet) play(ctx context.Context, s scenario.Scenario, g *load.Generator
 	defer watching.Wait()
 	observe, stop := context.WithCancel(ctx)
 	defer stop()
-	watching.Go(func() { r.watch.run(observe) })
+	every := sampleEvery
+	if s.Load.Arrivals == scenario.Nothing {
+		every = idleSampleEvery
+	}
+	watching.Go(func() { r.watch.run(observe, every) })
 	if r.turns != nil {
 		watching.Go(func() { r.turns.run(observe) })
 	}

@@ -43,6 +43,9 @@ type Config struct {
 const (
 	// lookEvery is the time between two requests to a cluster.
 	lookEvery = 10 * time.Second
+	// idleEvery is the time until it is seen that something in this replica depends on a cluster now. With hundreds of
+	// clusters, nothing that an idle replica does costs more.
+	idleEvery = 3 * lookEvery
 	// lookTimeout bounds the wait for one answer.
 	lookTimeout = 5 * time.Second
 )
@@ -161,7 +164,7 @@ func (h *Health) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 		}
 	}
 	if use != nil && !use.Needed && use.Refused == "" && h.fresh(secret) {
-		return ctrl.Result{RequeueAfter: lookEvery}, nil
+		return ctrl.Result{RequeueAfter: idleEvery}, nil
 	}
 	var found finding
 	if use != nil && use.Refused == "" && h.shares(secret, use.Given) {
