@@ -237,9 +237,9 @@ func TestAfterAnOutageOneHiccupCostsAKeyAMoment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p putOff
 		key := putOffKey{NamespacedName: keyOf("shop", 1).NamespacedName}
-		p.note(key)
+		p.noteAlone(key) // busy for a moment
 		time.Sleep(5 * time.Minute)
-		p.note(key)
+		p.note(key) // then away
 		if alone := p.noteAlone(key); alone != 0 {
 			t.Errorf("refused for the first time since the cluster is back, and said to be for %v", alone)
 		}
