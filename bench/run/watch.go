@@ -13,8 +13,8 @@ import (
 	"github.com/tenure-dev/tenure/test/lab"
 )
 
-// sampleEvery is how often the replicas' metrics are read during a load, and idleSampleEvery where none comes. It costs a
-// replica some 3 ms each time, a seventh of all that one of three does for 300 idle clusters.
+// sampleEvery is how often the replicas' metrics are read during a load, and idleSampleEvery where none comes. It costs
+// a replica some 3 ms each time, a seventh of all that one of three does for 300 idle clusters.
 const (
 	sampleEvery     = 2 * time.Second
 	idleSampleEvery = 15 * time.Second

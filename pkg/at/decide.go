@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 )
@@ -171,9 +172,11 @@ func (e *edit) waitForPod(view view) decision {
 	wait := time.Duration(0)
 	if deleted := view.Pod.DeletionTimestamp; deleted != nil {
 		if wait = deleted.Add(stuckAfter).Sub(view.Now); wait <= 0 {
-			return e.blocked(ReasonPodTerminating, "Run", fmt.Sprintf("Pod %s should have been gone by %s and is still "+
+			next := e.blocked(ReasonPodTerminating, "Run", fmt.Sprintf("Pod %s should have been gone by %s and is still "+
 				"there: its node doesn't answer, or a finalizer holds it; the At waits until it is gone", view.Pod.Name,
 				deleted.UTC().Format(time.RFC3339)))
+			next.After = stuckAfter // a cache drops a Pod that has ended, and tells nothing when that one goes
+			return next
 		}
 	}
 	e.unblock()
@@ -182,7 +185,11 @@ func (e *edit) waitForPod(view view) decision {
 
 // makePod makes the Pod of a RUNNING At that certainly has none.
 func (e *edit) makePod(view view) decision {
-	if view.At.Spec.Suspend {
+	switch {
+	case view.At.Spec.Suspend && view.At.Spec.StartingDeadlineSeconds != nil && refusal(view.At) != nil &&
+		neverStarted(view):
+		return decision{} // when it is resumed, what is shown says that it never ran, to any replica
+	case view.At.Spec.Suspend:
 		return e.suspended()
 	}
 	if next, late := e.tooLate(view); late {
@@ -223,17 +230,26 @@ func (e *edit) tooLate(view view) (_ decision, late bool) {
 // [edit.claimAgain] makes them begin anew.
 func neverStarted(view view) bool {
 	status := &view.At.Status
-	shown := meta.FindStatusCondition(status.Conditions, cnatv1alpha1.ConditionBlocked)
+	shown := refusal(view.At)
 	switch {
 	case view.Note == noteUnused && status.Restarts == 0:
 		return true
-	case view.Note == noteMade, view.Note == noteUnsure, shown == nil || shown.Reason != ReasonPodRefused:
+	case view.Note == noteMade, view.Note == noteUnsure, shown == nil:
 		return false
 	case status.Restarts == 0:
 		return true
 	}
 	// Conditions have whole seconds.
 	return status.StartTime != nil && shown.LastTransitionTime.Time.Before(status.StartTime.Truncate(time.Second))
+}
+
+// refusal returns the condition that says that the Pod was refused; nil if there is none.
+func refusal(at *cnatv1alpha1.At) *metav1.Condition {
+	c := meta.FindStatusCondition(at.Status.Conditions, cnatv1alpha1.ConditionBlocked)
+	if c == nil || c.Reason != ReasonPodRefused {
+		return nil
+	}
+	return c
 }
 
 // suspended waits for an event. What else kept the At from its next step isn't looked at meanwhile, so it isn't shown

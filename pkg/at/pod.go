@@ -78,13 +78,17 @@ func newPod(at *cnatv1alpha1.At, defaults PodDefaults) *corev1.Pod {
 			Containers: []corev1.Container{{
 				Name:            containerName,
 				Image:           at.Spec.Image,
-				Command:         []string{"/bin/sh", "-c", at.Spec.Command},
+				Command:         []string{"/bin/sh", "-c", unexpanded(at.Spec.Command)},
 				Resources:       defaults.resources(&at.Spec),
 				SecurityContext: defaults.securityContext(&at.Spec),
 			}},
 		},
 	}
 }
+
+// unexpanded returns what a kubelet makes the command of: it reads $(NAME) in a container's command as a variable, and
+// $$ as one $.
+func unexpanded(command string) string { return strings.ReplaceAll(command, "$", "$$") }
 
 func copied(from map[string]string) map[string]string {
 	to := map[string]string{}

@@ -68,6 +68,18 @@ func TestAnOwnerThatIsNotTheControllerDoesNotMakeThePodOurs(t *testing.T) {
 	}
 }
 
+// A kubelet makes $$ one $, and replaces $(NAME) if the container has a variable of that name.
+func TestAShellGetsTheCommandAsItStandsInTheAt(t *testing.T) {
+	for command, want := range map[string]string{
+		"f=/tmp/out.$$; mv $f /data": "f=/tmp/out.$$$$; mv $$f /data", "echo $(DB_PORT)": "echo $$(DB_PORT)", "ls $": "ls $$",
+	} {
+		pod := newPod(anAt(func(at *cnatv1alpha1.At) { at.Spec.Command = command }), RestrictedPods())
+		if got := pod.Spec.Containers[0].Command[2]; got != want {
+			t.Errorf("%s: the Pod has %s, want %s", command, got, want)
+		}
+	}
+}
+
 func TestThePodRunsTheCommandInAShellOnce(t *testing.T) {
 	pod := newPod(anAt(func(at *cnatv1alpha1.At) {
 		at.Labels = map[string]string{"team": "x", CopiedPrefix + "fail": "true"}

@@ -26,6 +26,9 @@ const (
 	changeEvery = lookEvery
 	// EventReporter is the reporting controller of the events.
 	EventReporter = "tenure"
+	// ActionKeep is the action of an event about a kubeconfig that doesn't work while the connection from before does. The
+	// action of all others is "Probe".
+	ActionKeep = "KeepConnection"
 )
 
 // Event is an event about the cluster of a Secret. It regards the Secret even if that stands for a file, so that
@@ -74,8 +77,12 @@ func (e Event) Tell(ctx context.Context, home client.Client, log logr.Logger, se
 }
 
 func (h *Health) report(ctx context.Context, secret *corev1.Secret, f finding, changed bool) {
+	action := "Probe"
+	if f.usable && f.reason != ReasonUsable {
+		action = ActionKeep
+	}
 	Event{
-		Reporter: EventReporter, Replica: h.cfg.Replica, Action: "Probe", Reason: f.reason, Note: f.note,
+		Reporter: EventReporter, Replica: h.cfg.Replica, Action: action, Reason: f.reason, Note: f.note,
 		Cause: fmt.Sprint(f.usable), Normal: f.reason == ReasonUsable, Changed: changed,
 	}.Tell(ctx, h.client, h.log, secret, time.Now())
 }

@@ -235,6 +235,13 @@ func TestABrokenSecretLeavesItsClusterUsable(t *testing.T) {
 	look("answers, but isn't used", true, ReasonRefused)
 	refused = ""
 	look("used at last", true, ReasonUsable)
+	actions := map[string]string{}
+	for _, e := range eventsIn(t, home) {
+		actions[e.Reason] = e.Action
+	}
+	if actions[ReasonRefused] != ActionKeep || actions[ReasonUsable] != "Probe" {
+		t.Errorf("events have the actions %v", actions)
+	}
 	must.Succeed(t, home.Delete(t.Context(), secret))
 	look("deleted just now", true, ReasonUsable)
 	inUse = nil

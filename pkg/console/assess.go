@@ -206,7 +206,7 @@ func (v *survey) readClusters() {
 		}
 	}
 	for _, c := range byName {
-		if !v.Registered && !held[c.Name] && c.Reason == "" && v.living() > 0 {
+		if !v.Registered && !held[c.Name] && !c.Fails() && v.living() > 0 {
 			// Without the right to read Secrets, this is only a conclusion: no record has a holder, and no replica
 			// complains.
 			c.Removed = true

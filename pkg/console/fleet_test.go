@@ -450,6 +450,9 @@ func TestWithoutSecretsAClusterThatNobodyHoldsIsConcludedToBeGone(t *testing.T) 
 			s.Clusters = []Answer{{Cluster: "west", Since: now.Add(-time.Minute), Reason: clusterhealth.ReasonBadConfig,
 				Note: "kubeconfig: x"}}
 		}, false, "cluster west: BadKubeconfig: kubeconfig: x"},
+		{"it had trouble before", func(s *Snapshot) {
+			s.Clusters = []Answer{{Cluster: "west", Since: now.Add(-time.Minute), Reason: clusterhealth.ReasonUsable}}
+		}, true, "held by nobody, and no replica complains, so probably not registered any more: west"},
 		{"a part of it is held", func(s *Snapshot) { s.Records.Shards[7].Status.Holder = "r0-aaaaaa" }, false,
 			"nobody holds 3 shards"},
 		{"no replica lives", func(s *Snapshot) { s.Records.Leases = nil }, false, "no replica is alive"},
@@ -550,7 +553,7 @@ func TestTheOldestReplicaIsTheFirstThatIsAlive(t *testing.T) {
 // Whether replicas take a kubeconfig depends on their flags, which nobody else has.
 func TestWhatReplicasRefuseOfASecretAsItIsNowIsBelieved(t *testing.T) {
 	var events []client.Object
-	secrets, want := []corev1.Secret{}, []keyspace.ClusterName{"allowed-only", "refused"}
+	secrets, want := []corev1.Secret{}, []keyspace.ClusterName{"allowed-only", "kept-on", "refused"}
 	for _, c := range []struct {
 		cluster, version string        // of the Secret that the events are about; it is at version 7 now
 		ago              time.Duration // of the first event
@@ -560,6 +563,7 @@ func TestWhatReplicasRefuseOfASecretAsItIsNowIsBelieved(t *testing.T) {
 		{"changed-since", "6", 9 * time.Second, []string{clusterhealth.ReasonBadConfig}},
 		{"taken-since", "7", 9 * time.Second, []string{clusterhealth.ReasonBadConfig, clusterhealth.ReasonUsable}},
 		{"answers-here", "7", 9 * time.Second, []string{clusterhealth.ReasonUnreachable}},
+		{"kept-on", "7", 9 * time.Second, []string{clusterhealth.ReasonUnreachable}},
 		{"refused-by-others", "7", time.Minute, []string{clusterhealth.ReasonBadConfig}},
 		{"allowed-only", "6", 9 * time.Second, []string{clusterhealth.ReasonUnreachable}},
 	} {
@@ -569,6 +573,9 @@ func TestWhatReplicasRefuseOfASecretAsItIsNowIsBelieved(t *testing.T) {
 		for i, reason := range c.reasons {
 			e := event(c.cluster, s.UID, reason, time.Now().Add(time.Duration(i)*time.Second-c.ago))
 			e.InvolvedObject.ResourceVersion = c.version
+			if c.cluster == "kept-on" {
+				e.Action = clusterhealth.ActionKeep
+			}
 			events = append(events, e)
 		}
 	}

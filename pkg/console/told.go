@@ -56,8 +56,8 @@ func oldest(s Snapshot) (began time.Time) {
 
 // complaints returns what replicas report to be wrong with clusters that can't be asked from here: those of their
 // folders, and those whose kubeconfigs only replicas may use. It also returns whose kubeconfigs replicas refuse as they
-// are now, since that depends on their flags; what was said before the oldest of them began doesn't count. A cluster
-// that has a Secret and a file is served by the Secret.
+// are now, since that depends on their flags, or don't use, although they serve the cluster by the one before; what was
+// said before the oldest of them began doesn't count. A cluster that has a Secret and a file is served by the Secret.
 func complaints(ctx context.Context, home client.Client, namespace string, secrets []corev1.Secret,
 	only map[string]types.UID, oldest, now time.Time) ([]Answer, error) {
 	all, err := told(ctx, home, namespace, func(e corev1.Event) bool {
@@ -68,7 +68,8 @@ func complaints(ctx context.Context, home client.Client, namespace string, secre
 			asItIs := secrets[i].UID == about.UID && secrets[i].ResourceVersion == about.ResourceVersion &&
 				e.EventTime.After(oldest)
 			here = ok && uid == about.UID ||
-				asItIs && (e.Reason == clusterhealth.ReasonBadConfig || e.Reason == clusterhealth.ReasonUsable)
+				asItIs && (e.Reason == clusterhealth.ReasonBadConfig || e.Reason == clusterhealth.ReasonUsable ||
+					e.Action == clusterhealth.ActionKeep)
 		}
 		return here && now.Sub(e.EventTime.Time) < clusterhealth.TroubleEventMaxAge
 	})

@@ -254,9 +254,15 @@ func (w *why) progress(obj *cnatv1alpha1.At, pod *corev1.Pod) {
 	case err != nil:
 		w.link("due", "never").wrong(err.Error(), "correct spec.schedule")
 	case st.Phase == cnatv1alpha1.AtRunning:
+		w.rights("nothing records how it ends")
+		ended := endOf(pod)
 		switch {
 		case pod != nil && pod.Status.Phase == corev1.PodRunning:
 			w.waits = "its Pod runs"
+		case !ended.IsZero() && sinceTime(w.now, ended) > seconds(overdueAfter):
+			w.waits = "its Pod has ended"
+			w.link("ended", "%s ago", age(sinceTime(w.now, ended))).wrong("its status doesn't say so",
+				"if the links above are whole, its cluster refuses what the holder writes: the holder's log says why")
 		case pod != nil:
 			w.waits = "its Pod is there"
 		case obj.Spec.Suspend:
@@ -319,14 +325,7 @@ func (w *why) pending(due time.Time) {
 	if at := showable(due); !at.IsZero() {
 		w.Due = &at
 	}
-	if w.barred {
-		do := fmt.Sprintf("tenure cluster add %s with a --role that includes ats, and --namespaces that include it",
-			w.Cluster)
-		if w.Cluster == kubeconfig.HomeName {
-			do = "make the At in another cluster: from home, replicas only copy Deployments"
-		}
-		w.link("rights", "none in namespace %s", w.Namespace).wrong("the fleet may not run Ats there, so it never starts", do)
-	}
+	w.rights("it never starts")
 	late := sinceTime(w.now, due)
 	if late < 0 {
 		w.waits = "its time comes in " + age(-late)
@@ -339,6 +338,31 @@ func (w *why) pending(due time.Time) {
 		l.wrong("it is overdue", "if the links above are whole, its key waits in the holder's queue, or its cluster "+
 			"refuses what the holder writes (the holder's log says so): see "+AlertWaiting+" in the runbook")
 	}
+}
+
+// rights adds a link if the fleet may not run Ats in the namespace.
+func (w *why) rights(consequence string) {
+	if !w.barred {
+		return
+	}
+	do := fmt.Sprintf("tenure cluster add %s with a --role that includes ats, and --namespaces that include it", w.Cluster)
+	if w.Cluster == kubeconfig.HomeName {
+		do = "make the At in another cluster: from home, replicas only copy Deployments"
+	}
+	w.link("rights", "none in namespace %s", w.Namespace).wrong("the fleet may not run Ats there, so "+consequence, do)
+}
+
+// endOf returns when the last container of a Pod that has ended did; zero if it hasn't, or doesn't say.
+func endOf(pod *corev1.Pod) (last time.Time) {
+	if pod == nil || pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
+		return last
+	}
+	for i := range pod.Status.ContainerStatuses {
+		if end := pod.Status.ContainerStatuses[i].State.Terminated; end != nil && end.FinishedAt.After(last) {
+			last = end.FinishedAt.Time
+		}
+	}
+	return last
 }
 
 func (w *why) done(obj *cnatv1alpha1.At) {

@@ -195,6 +195,21 @@ func TestWhyFollowsTheChainAndNamesTheBrokenLink(t *testing.T) {
 			verdict: "r1 has it; rights: the fleet may not run Ats there, so it never starts",
 			broken:  []string{"rights: the fleet may not run Ats there, so it never starts", "due: it is overdue"},
 		},
+		"the fleet may not write there any more": {
+			change: func(q *Question) {
+				q.At.Status.Phase, q.Barred = cnatv1alpha1.AtRunning, true
+			},
+			verdict: "r1 has it; rights: the fleet may not run Ats there, so nothing records how it ends",
+			broken:  []string{"rights: the fleet may not run Ats there, so nothing records how it ends"},
+		},
+		"its Pod ended just now": {
+			change:  func(q *Question) { q.At.Status.Phase, q.Pod = cnatv1alpha1.AtRunning, endedPod(time.Second) },
+			verdict: "r1 has it; its Pod is there",
+		},
+		"its Pod ended long ago": {
+			change:  func(q *Question) { q.At.Status.Phase, q.Pod = cnatv1alpha1.AtRunning, endedPod(time.Hour) },
+			verdict: "r1 has it; ended: its status doesn't say so", broken: []string{"ended: its status doesn't say so"},
+		},
 		"it is done": {
 			change:  func(q *Question) { q.At.Status.Phase, q.At.Status.Result = cnatv1alpha1.AtDone, cnatv1alpha1.AtFailed },
 			verdict: "r1 has it; it is done",
@@ -224,6 +239,12 @@ func TestWhyFollowsTheChainAndNamesTheBrokenLink(t *testing.T) {
 			}
 		})
 	}
+}
+
+func endedPod(ago time.Duration) *corev1.Pod {
+	return &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodSucceeded,
+		ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{
+			Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(now.Add(-ago))}}}}}}
 }
 
 func TestWhyTellsTheTraceThatLastWroteTheStatus(t *testing.T) {

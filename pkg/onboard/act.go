@@ -21,6 +21,7 @@ import (
 	"github.com/tenure-dev/tenure/pkg/console"
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 	"github.com/tenure-dev/tenure/pkg/replication"
+	"github.com/tenure-dev/tenure/shard"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
@@ -219,9 +220,16 @@ func (o Onboarder) awaitService(ctx context.Context, home client.Client, within 
 	return serving(fleet, o.Name), err
 }
 
-// awaitRelease waits until no replica that may be alive holds a shard of the cluster. With within 0 it looks once.
-func (o Onboarder) awaitRelease(ctx context.Context, home client.Client, within time.Duration) (Service, error) {
+// awaitRelease waits until no replica that may be alive holds a shard of the cluster, or takes one: if the Secret was
+// deleted just now, replicas know the cluster for their grace, and may claim what nobody holds. With within 0 it looks
+// once.
+func (o Onboarder) awaitRelease(ctx context.Context, home client.Client, within time.Duration,
+	deleted bool) (Service, error) {
 	var s Service
+	began, least := time.Now(), time.Duration(0)
+	if deleted {
+		least = min(shard.DefaultRemovalGrace, within/2)
+	}
 	read, told, seen := false, false, &console.Renewals{}
 	err := poll(ctx, within, func() (bool, error) {
 		_, fleet, err := o.records(ctx, home, seen)
@@ -229,7 +237,8 @@ func (o Onboarder) awaitRelease(ctx context.Context, home client.Client, within 
 			return !read && apierrors.IsForbidden(err), err
 		}
 		read = true
-		if s = serving(fleet, o.Name); s.Taken == 0 || within <= 0 {
+		s = serving(fleet, o.Name)
+		if settled := s.Live == 0 || time.Since(began) >= least; s.Taken == 0 && settled || within <= 0 {
 			return true, nil
 		}
 		if !told {

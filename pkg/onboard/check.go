@@ -266,7 +266,7 @@ func examine(p probe) Examination {
 		add("limits", p.BadLimits == nil, "%s", orElse(p.BadLimits, p.Limits))
 	}
 	if s.Complete {
-		add("shards", len(s.Unfit) == 0, "%s", s)
+		add("shards", len(s.Unfit) == 0 && s.Trouble == "", "%s", s)
 	} else {
 		add("shards", false, "%s", obstacle(p.Fleet, p.Name, p.Told))
 	}

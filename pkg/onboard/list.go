@@ -76,6 +76,8 @@ func entries(f console.Fleet, secrets []corev1.Secret) []Entry {
 			e.State = "expired"
 		case reason != "":
 			e.State = reason
+		case e.Service.Trouble != "":
+			e.State = "nothing served (" + e.Service.Trouble + ")"
 		case e.Service.Complete && soon(held, f.Taken):
 			e.State = "expires soon"
 		case e.Service.Complete:

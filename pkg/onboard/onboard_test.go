@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -32,6 +33,7 @@ import (
 	"github.com/tenure-dev/tenure/pkg/clusterhealth"
 	"github.com/tenure-dev/tenure/pkg/console"
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
+	"github.com/tenure-dev/tenure/shard"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/shard/protocol"
 	"github.com/tenure-dev/tenure/test/must"
@@ -415,7 +417,7 @@ func TestAFleetThatCannotBeReadIsNeitherDeadNorHolding(t *testing.T) {
 	if err == nil || strings.Contains(err.Error(), "is alive") || !strings.Contains(err.Error(), "isn't known") {
 		t.Errorf("serving: %v", err)
 	}
-	_, err = o.awaitRelease(t.Context(), reader, time.Minute)
+	_, err = o.awaitRelease(t.Context(), reader, time.Minute, true)
 	if err == nil || strings.Contains(err.Error(), "is deleted") || !strings.Contains(err.Error(), "isn't known") {
 		t.Errorf("letting go: %v", err)
 	}
@@ -635,7 +637,7 @@ func TestAClusterIsServedWhenItsShardsCoverItAndLiveReplicasHoldThem(t *testing.
 		{[]string{"r1", "r2", "r1", "r2"}, true, 4, "4 of 4 held by 2 of 2 replicas", ""},
 		{[]string{"r1", "r1", "r1"}, false, 3, "3 of 3 held by 1 of 2 replicas", ""}, // a quarter has no record
 		{[]string{"r1", "", "r3", "r2"}, false, 3, "2 of 4 held by 2 of 2 replicas",
-			"not held: west/01, west/10: see whether replicas reach its server"},
+			"not served: west/01, west/10: see whether replicas reach its server"},
 		{[]string{"", "", "", ""}, false, 0, "0 of 4 held by nobody", "a replica says Unreachable: no route"},
 		{nil, false, 0, "not divided into shards", "the coordinator hasn't divided the cluster"},
 	} {
@@ -655,6 +657,18 @@ func TestAClusterIsServedWhenItsShardsCoverItAndLiveReplicasHoldThem(t *testing.
 	if got := serving(f, "west"); !got.Complete ||
 		got.String() != "4 of 4 held by 1 of 2 replicas; can't serve it, by their own word: r2" {
 		t.Errorf("%s", got)
+	}
+	f.Replicas[0].Unfit = "west"
+	if got := serving(f, "west"); got.Complete || !strings.Contains(obstacle(f, "west", nil), "not served: west/00") {
+		t.Errorf("its only holder can't serve it: %+v, %s", got, obstacle(f, "west", nil))
+	}
+	f.Clusters = []console.Cluster{{Name: "east", State: protocol.ClusterLimited}, {Name: "west",
+		State: protocol.ClusterOpen, Cause: "throttling"}}
+	if got := serving(f, "west"); !strings.HasSuffix(got.String(), "; nothing is served (throttling)") {
+		t.Errorf("%s", got)
+	}
+	if got := serving(f, "east"); got.Trouble != "" {
+		t.Errorf("limits count as %q", got.Trouble)
 	}
 	nobody := console.Fleet{Namespace: "ns"}
 	if got := obstacle(nobody, "west", nil); !strings.Contains(got,
@@ -732,7 +746,7 @@ func TestAnExaminationNamesWhatIsWrongAndTheWayOut(t *testing.T) {
 		"expires soon": {func(p *probe) { p.Now = now.Add(430 * time.Hour) },
 			"credentials: expires 2026-12-14 05:00 UTC, in 70h, and the fleet should have renewed them"},
 		"unfit": {func(p *probe) { p.Fleet.Replicas[1].Unfit = "west" },
-			"shards: 4 of 4 held by 2 of 2 replicas; can't serve it"},
+			"shards: of its shards 4 of 4 held by 2 of 2 replicas; can't serve it"},
 		"not served": {func(p *probe) { p.Fleet = fleetOf(t, "r1", "", "", "") }, "shards: of its shards 1 of 4 held"},
 	} {
 		p := good
@@ -1028,5 +1042,28 @@ func TestTheWaitForServiceReadsRecordsOnly(t *testing.T) {
 	o := Onboarder{Home: &rest.Config{Host: "127.0.0.1:1"}, Namespace: "ns", Name: "west"} // nothing else can be asked
 	if s, err := o.awaitService(t.Context(), home, 0); err != nil || !s.Complete {
 		t.Errorf("%+v, %v", s, err)
+	}
+}
+
+// Replicas know a cluster for a while after its Secret is gone, and may take what nobody holds.
+func TestAClusterIsLetGoOfWhenNoReplicaMayTakeItAnyMore(t *testing.T) {
+	for name, c := range map[string]struct {
+		deleted, alive bool
+		least          time.Duration
+	}{
+		"its Secret was just deleted": {true, true, shard.DefaultRemovalGrace}, "it went before": {false, true, 0},
+		"no replica is alive": {true, false, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			there := []client.Object{recordOf("")}
+			if c.alive {
+				there = append(there, leaseOf("1h", time.Now()))
+			}
+			o, began := Onboarder{Home: &rest.Config{}, Namespace: "ns", Name: "west"}, time.Now()
+			s, err := o.awaitRelease(t.Context(), homeWith(t, there...), time.Minute, c.deleted)
+			if took := time.Since(began); err != nil || s.Taken > 0 || took < c.least || took > c.least+2*pollMost {
+				t.Errorf("%s: let go of after %v, want %v (%+v, %v)", name, took, c.least, s, err)
+			}
+		})
 	}
 }

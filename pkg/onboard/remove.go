@@ -123,7 +123,7 @@ func (o Onboarder) awaitReleases(ctx context.Context, home client.Client, fleets
 		if within > 0 {
 			within = max(within-time.Since(began), time.Millisecond) // 0 would mean not to wait
 		}
-		s, err := of.awaitRelease(ctx, home, within)
+		s, err := of.awaitRelease(ctx, home, within, r.Changed)
 		if err != nil {
 			return err
 		}

@@ -25,7 +25,9 @@ type Service struct {
 	Live     int `json:"liveReplicas"`
 	// Unfit are live replicas that can't serve the cluster, by their own word.
 	Unfit []string `json:"unfit,omitempty"`
-	// Complete reports whether the shards cover the whole cluster and all are held.
+	// Trouble is why work in the cluster waits, by the word of replicas; "" if it doesn't.
+	Trouble string `json:"trouble,omitempty"`
+	// Complete reports whether the shards cover the whole cluster, and all are held by replicas that can serve it.
 	Complete bool `json:"complete"`
 }
 
@@ -39,6 +41,11 @@ func serving(f console.Fleet, name string) Service {
 			s.Unfit = append(s.Unfit, string(r.Incarnation))
 		}
 	}
+	for _, c := range f.Clusters {
+		if string(c.Name) == name && (c.State == protocol.ClusterOpen || c.State == protocol.ClusterHalfOpen) {
+			s.Trouble = c.Cause
+		}
+	}
 	holders, covered := map[protocol.Incarnation]bool{}, 0
 	for _, sh := range f.Shards {
 		if sh.Cluster != keyspace.ClusterName(name) {
@@ -48,8 +55,9 @@ func serving(f console.Fleet, name string) Service {
 		if sh.Served {
 			s.Held++
 			holders[sh.Holder] = true
-			first, last := sh.ID.Prefix.Slots()
-			covered += int(last) - int(first) + 1
+			if first, last := sh.ID.Prefix.Slots(); !slices.Contains(s.Unfit, string(sh.Holder)) {
+				covered += int(last) - int(first) + 1
+			}
 		}
 		if sh.Served || state[sh.Holder] == console.Quiet {
 			s.Taken++
@@ -84,6 +92,9 @@ func (s Service) String() string {
 	if len(s.Unfit) > 0 {
 		text += "; can't serve it, by their own word: " + few(s.Unfit)
 	}
+	if s.Trouble != "" {
+		text += "; nothing is served (" + s.Trouble + ")"
+	}
 	return text
 }
 
@@ -112,11 +123,11 @@ func obstacle(f console.Fleet, name string, told []console.Answer) string {
 	}
 	var open []string
 	for _, sh := range f.Shards {
-		if string(sh.Cluster) == name && !sh.Served {
+		if string(sh.Cluster) == name && (!sh.Served || slices.Contains(s.Unfit, string(sh.Holder))) {
 			open = append(open, sh.ID.String())
 		}
 	}
-	return fmt.Sprintf("of its shards %s%s; not held: %s: see whether replicas reach its server (--server), tenure "+
+	return fmt.Sprintf("of its shards %s%s; not served: %s: see whether replicas reach its server (--server), tenure "+
 		"cluster check %s, and the replicas' logs",
 		s, said, few(open), name)
 }

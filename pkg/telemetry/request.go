@@ -14,6 +14,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+
+	"github.com/tenure-dev/tenure/pkg/apipath"
 )
 
 // Wrap traces the API calls that reconciles make with a configuration: each becomes a span and sends its traceparent.
@@ -93,22 +95,10 @@ func (c *call) span(traceID trace.TraceID, parent trace.SpanID) Span {
 // request describes an API call.
 type request struct{ verb, resource, name string }
 
-// parseRequest parses a path of an API server, below any prefix that a proxy adds.
+// parseRequest describes a request by its method and path.
 func parseRequest(method, path string) request {
 	r := request{verb: strings.ToLower(method), resource: path}
-	parts := strings.Split(strings.Trim(path, "/"), "/")
-	rest := []string(nil)
-	for i := range parts {
-		switch {
-		case parts[i] == "api" && len(parts) > i+2:
-			rest = parts[i+2:]
-		case parts[i] == "apis" && len(parts) > i+3:
-			rest = parts[i+3:]
-		default:
-			continue
-		}
-		break
-	}
+	rest := apipath.Parts(path)
 	if rest == nil {
 		return r
 	}

@@ -31,6 +31,7 @@ func TestAnAPICallIsNamedByVerbAndResource(t *testing.T) {
 		"GET /api/v1/namespaces/ns":                             {"get", "namespaces", "ns"},
 		"GET /api/v1/nodes":                                     {"list", "nodes", ""},
 		"GET /k8s/clusters/c-1/apis/g/v1/namespaces/ns/ats/one": {"get", "ats", "one"},
+		"GET /apis/m/v1/clusters/m1/proxy/api/v1/nodes/one":     {"get", "nodes", "one"},
 		"GET /version": {"get", "/version", ""},
 		"GET /api":     {"get", "/api", ""},
 		"GET ":         {"get", "", ""},

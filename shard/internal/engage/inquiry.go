@@ -7,6 +7,8 @@ import (
 	"net/url"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tenure-dev/tenure/pkg/apipath"
 )
 
 // inquiry asks the cluster that a request went to whether it answers others. The zero value asks nothing.
@@ -20,7 +22,7 @@ type inquiry struct {
 // object that every cluster has and that an API server can't answer without its storage: if the storage doesn't answer,
 // nothing will be written.
 func (i inquiry) answer(ctx context.Context) (says Cause, ok bool) {
-	prefix, _, version := cutAPI(i.to.Path)
+	prefix, _, version := apipath.Cut(i.to.Path)
 	if version == 0 {
 		return "", false
 	}

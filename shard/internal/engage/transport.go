@@ -16,6 +16,7 @@ import (
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
+	"github.com/tenure-dev/tenure/pkg/apipath"
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 	"github.com/tenure-dev/tenure/shard/internal/turnstile"
 )
@@ -233,7 +234,7 @@ const largestObject = 16 << 20
 
 // namesOne reports whether an API server's path is that of one object.
 func namesOne(path string) bool {
-	parts := partsOf(path)
+	parts := apipath.Parts(path)
 	if len(parts) > 2 && parts[0] == "namespaces" {
 		parts = parts[2:]
 	}
@@ -267,43 +268,10 @@ func asksFor(path string, subresources ...string) bool {
 
 // namespaceOf returns the namespace that an API server's path is in, or the Namespace that it is about; "" for none.
 func namespaceOf(path string) string {
-	if parts := partsOf(path); len(parts) > 1 && parts[0] == "namespaces" {
+	if parts := apipath.Parts(path); len(parts) > 1 && parts[0] == "namespaces" {
 		return parts[1]
 	}
 	return ""
-}
-
-// partsOf returns what an API server's path has behind the version, below any prefix that a proxy put before it:
-// RESOURCE[/NAME] or namespaces/NAMESPACE/RESOURCE[/NAME]. Nil if it is none.
-func partsOf(path string) []string {
-	_, below, version := cutAPI(path)
-	parts := strings.Split(strings.Trim(below, "/"), "/")
-	if version == 0 || len(parts) <= version {
-		return nil
-	}
-	return parts[version:]
-}
-
-// cutAPI cuts an API server's path at the first "/api/" or "/apis/": a namespace may have that name, too. If the path
-// leads through another API server's proxy, as to a member of Karmada, it is cut behind that. version is how many
-// parts of below make up the group and version; 0 if the path has neither.
-func cutAPI(path string) (prefix, below string, version int) {
-	const proxy = "/proxy"
-	if i := strings.LastIndex(path, proxy+"/"); i > 0 {
-		behind := i + len(proxy)
-		if prefix, below, version = cutAPI(path[behind:]); version > 0 {
-			return path[:behind] + prefix, below, version
-		}
-	}
-	for i := range len(path) {
-		if below, found := strings.CutPrefix(path[i:], "/api/"); found {
-			return path[:i], below, 1
-		}
-		if below, found := strings.CutPrefix(path[i:], "/apis/"); found {
-			return path[:i], below, 2
-		}
-	}
-	return path, "", 0
 }
 
 // disbelieve makes what isn't the API server's own answer a 503: a 404, or a redirect. An ingress that reloads answers
@@ -311,7 +279,7 @@ func cutAPI(path string) (prefix, below string, version int) {
 // server's own has the ID of an audit event, and comes as a Status unless its kind isn't served. A redirect, to a page
 // to log in at for instance, is never its own.
 func disbelieve(req *http.Request, res *http.Response) {
-	if len(partsOf(req.URL.Path)) == 0 || streams(req.URL.Path) {
+	if len(apipath.Parts(req.URL.Path)) == 0 || streams(req.URL.Path) {
 		return // it is about no object
 	}
 	if res.StatusCode >= http.StatusMultipleChoices && res.StatusCode < http.StatusBadRequest {
@@ -321,7 +289,7 @@ func disbelieve(req *http.Request, res *http.Response) {
 	if res.StatusCode != http.StatusNotFound {
 		return
 	}
-	prefix, _, _ := cutAPI(req.URL.Path)
+	prefix, _, _ := apipath.Cut(req.URL.Path)
 	audited := res.Header.Get("Audit-Id") != "" && !strings.HasSuffix(prefix, "/proxy") // else it is the outer server's
 	if audited || strings.HasPrefix(res.Header.Get("Content-Type"), "application/vnd.kubernetes.") {
 		return
