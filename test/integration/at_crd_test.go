@@ -84,6 +84,7 @@ func refusals(t *testing.T, c client.Client) {
 		{`securityContext: {runAsGroup: 2147483648}`, "spec.securityContext.runAsGroup"},
 		{`securityContext: {privileged: true, allowPrivilegeEscalation: false}`,
 			"allowPrivilegeEscalation must not be false"},
+		{`securityContext: {runAsNonRoot: true, runAsUser: 0}`, "runAsNonRoot must not be true"},
 		// no client could read these, nor a list that has one
 		{`resources: {requests: {cpu: "1e1.5"}}`, "spec.resources.requests.cpu"},
 		{`resources: {requests: {cpu: "1e999999999"}}`, "spec.resources.requests.cpu"},

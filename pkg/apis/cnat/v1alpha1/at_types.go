@@ -163,6 +163,7 @@ type AtResources struct {
 // choose. It has the names and the meaning of the fields of Pods.
 //
 // +kubebuilder:validation:XValidation:rule="!self.?privileged.orValue(false) || self.?allowPrivilegeEscalation.orValue(true)",message="a privileged command can't be kept from gaining rights: allowPrivilegeEscalation must not be false"
+// +kubebuilder:validation:XValidation:rule="!self.?runAsNonRoot.orValue(false) || self.?runAsUser.orValue(1) != 0",message="runAsUser 0 is root, so runAsNonRoot must not be true: no node would start the command"
 type AtSecurityContext struct {
 	// runAsUser is the numeric user of the command.
 	// +optional
