@@ -44,7 +44,7 @@ const (
 	// lookEvery is the time between two requests to a cluster.
 	lookEvery = 10 * time.Second
 	// idleEvery is the time until it is seen that something in this replica depends on a cluster now. With hundreds of
-	// clusters, nothing that an idle replica does costs more.
+	// clusters, an idle replica spends a part of its time on that.
 	idleEvery = 3 * lookEvery
 	// lookTimeout bounds the wait for one answer.
 	lookTimeout = 5 * time.Second

@@ -47,7 +47,7 @@ func (f *filter) wrap(inner toolscache.ListerWatcher) toolscache.ListerWatcher {
 }
 
 // forbiddenPause is how long a list is left alone that its cluster need not allow, and doesn't.
-const forbiddenPause = time.Minute
+const forbiddenPause = 30 * time.Second
 
 // listLost is after how long a list counts as lost: as one of a shard does.
 const listLost = longestAnswer + listStallAfter
