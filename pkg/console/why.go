@@ -241,6 +241,9 @@ func (w *why) progress(obj *cnatv1alpha1.At, pod *corev1.Pod) {
 	}
 	due, err := at.ParseSchedule(obj.Spec.Schedule)
 	blocked := meta.FindStatusCondition(st.Conditions, cnatv1alpha1.ConditionBlocked)
+	if blocked != nil && obj.Spec.Suspend && blocked.ObservedGeneration < obj.Generation {
+		blocked = nil // from before it was suspended: it stays while it matters for the deadline
+	}
 	switch {
 	case st.Phase == cnatv1alpha1.AtDone:
 		w.done(obj)

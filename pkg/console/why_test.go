@@ -188,6 +188,14 @@ func TestWhyFollowsTheChainAndNamesTheBrokenLink(t *testing.T) {
 			change:  func(q *Question) { q.At.Status.Phase, q.At.Spec.Suspend = cnatv1alpha1.AtRunning, true },
 			verdict: "r1 has it; it has begun and is suspended; no Pod of it is to be seen",
 		},
+		"its Pod was refused before it was suspended": {
+			change: func(q *Question) {
+				q.At.Status.Phase, q.At.Spec.Suspend, q.At.Generation = cnatv1alpha1.AtRunning, true, 2
+				q.At.Status.Conditions = []metav1.Condition{{Type: cnatv1alpha1.ConditionBlocked, Reason: "PodRefused",
+					ObservedGeneration: 1}}
+			},
+			verdict: "r1 has it; it has begun and is suspended; no Pod of it is to be seen",
+		},
 		"the fleet may not write there": {
 			change: func(q *Question) {
 				q.At.Spec.Schedule, q.Barred = now.Add(-time.Hour).Format(time.RFC3339), true
