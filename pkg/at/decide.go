@@ -188,7 +188,7 @@ func (e *edit) makePod(view view) decision {
 	switch {
 	case view.At.Spec.Suspend && view.At.Spec.StartingDeadlineSeconds != nil && refusal(view.At) != nil &&
 		neverStarted(view):
-		return decision{} // when it is resumed, what is shown says that it never ran, to any replica
+		return decision{} // the condition stays: once resumed, it tells any replica that the command never ran
 	case view.At.Spec.Suspend:
 		return e.suspended()
 	}

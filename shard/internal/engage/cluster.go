@@ -27,7 +27,8 @@ type Kind struct {
 	// Owned kinds are filtered by the slot label, which has the slot of an object's owner; primary kinds by their own
 	// UID.
 	Owned bool
-	// Optional kinds are reached for in every cluster: one that doesn't let them be listed can be used all the same.
+	// Optional kinds are listed in every cluster, though not every cluster needs to allow it: a refusal (403) isn't held
+	// against the cluster.
 	Optional bool
 	// Fields is a field selector: primary kinds are listed and watched by it, owned kinds only listed. "" selects all.
 	Fields string
