@@ -239,6 +239,15 @@ func (cs *clusterSet) setLimits(name keyspace.ClusterName, own *kubeconfig.Limit
 	}
 }
 
+// each calls f for every cluster, with the lock held: f mustn't call the set.
+func (cs *clusterSet) each(f func(keyspace.ClusterName, *realCluster, *engage.Traffic)) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	for name, s := range cs.clusters {
+		f(name, &s.realCluster, cs.trafficOf(name))
+	}
+}
+
 func (cs *clusterSet) all() map[keyspace.ClusterName]realCluster {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()

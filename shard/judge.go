@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"sync"
@@ -62,7 +63,7 @@ type clusterVerdict struct {
 	looked  time.Time // when it was last looked at, zero if it wasn't
 	next    time.Time // when it is looked at next, unless it answers something before
 	rested  time.Time // when connections that aren't in use were last closed
-	gone    time.Time // since when there is no such cluster; zero if there is
+	there   time.Time // when the cluster was last there
 	trouble error     // why it can't be used, nil if it can
 }
 
@@ -92,44 +93,36 @@ func (j *clusterJudge) run(ctx context.Context) {
 
 // due returns the clusters to look at now.
 func (j *clusterJudge) due(now time.Time) (names []keyspace.ClusterName) {
-	here := map[keyspace.ClusterName]bool{}
-	for _, e := range j.roster.all() {
-		here[e.id.Cluster] = true
-	}
-	all := j.clusters.all()
+	here := j.roster.clusters()
+	var resting []*engage.Connection
 	j.mu.Lock()
-	defer j.mu.Unlock()
-	for name, v := range j.verdicts {
-		if _, there := all[name]; there {
-			v.gone = time.Time{}
-			continue
-		}
-		if v.gone.IsZero() {
-			v.gone = now
-		}
-		if v.trouble == nil || now.Sub(v.gone) >= troubleKept {
-			delete(j.verdicts, name)
-		}
-	}
 	j.watched = 0
-	for name, c := range all {
+	j.clusters.each(func(name keyspace.ClusterName, c *realCluster, traffic *engage.Traffic) {
 		v := j.verdict(name, c.way)
-		if here[name] || v.trouble != nil {
-			j.watched++
-		}
+		v.there = now
 		if !here[name] && now.Sub(v.rested) >= restsAfter*j.every {
 			v.rested = now
-			c.via.Rest() // looks, and other occasional requests, leave a connection open
+			resting = append(resting, c.via)
 		}
-		if v.looking || (!here[name] && v.trouble == nil) {
-			continue
+		if !here[name] && v.trouble == nil {
+			return
 		}
-		_, traffic := j.clusters.get(name)
+		j.watched++
+		if v.looking {
+			return
+		}
 		heard := traffic.Breaker.LastUsable()
 		fails := v.trouble == nil && unexplained(&traffic.Breaker, now.After(v.next))
 		if fails || (now.After(v.next) && now.Sub(heard) >= j.every) || (v.trouble != nil && heard.After(v.looked)) {
 			names = append(names, name)
 		}
+	})
+	maps.DeleteFunc(j.verdicts, func(_ keyspace.ClusterName, v *clusterVerdict) bool {
+		return v.there != now && (v.trouble == nil || now.Sub(v.there) >= troubleKept)
+	})
+	j.mu.Unlock()
+	for _, via := range resting {
+		via.Rest() // looks, and other occasional requests, leave a connection open
 	}
 	return names
 }
@@ -146,7 +139,8 @@ func unexplained(b *engage.Breaker, due bool) bool {
 func (j *clusterJudge) verdict(name keyspace.ClusterName, way uint64) *clusterVerdict {
 	v := j.verdicts[name]
 	if v == nil {
-		v = &clusterVerdict{way: way, rested: time.Now()}
+		now := time.Now()
+		v = &clusterVerdict{way: way, rested: now, there: now}
 		j.verdicts[name] = v
 	}
 	if v.way != way {

@@ -48,6 +48,17 @@ func (r *roster) all() []*engagement {
 	return slices.Collect(maps.Values(r.engaged))
 }
 
+// clusters returns the clusters of which any shard is engaged.
+func (r *roster) clusters() map[keyspace.ClusterName]bool {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	some := map[keyspace.ClusterName]bool{}
+	for _, e := range r.engaged {
+		some[e.id.Cluster] = true
+	}
+	return some
+}
+
 // engages reports whether any shard of a cluster is engaged.
 func (r *roster) engages(cluster keyspace.ClusterName) bool {
 	r.mu.RLock()

@@ -12,7 +12,9 @@ func (r *Replica) leadSeen(l Lead) {
 	if l.Version <= r.lead.Version || l.Version < r.leadLeast {
 		return
 	}
-	if r.synced && !r.lifted && (r.lead.Version != 0 && l.Floor > r.lead.Floor || l.Floor >= r.eraFound) {
+	// A higher floor was raised since the incarnation began, unless home was set back. That shows only if it has a Lease.
+	raised := r.own.member && r.lead.Version != 0 && l.Floor > r.lead.Floor
+	if r.synced && !r.lifted && (raised || l.Floor >= r.eraFound) {
 		r.lifted = true
 		r.touchAll()
 	}

@@ -93,7 +93,8 @@ func (n *node) freeze(s stream, f *Fault) {
 // meddle carries out what users and operators do.
 func (w *world) meddle(f *Fault, n *node) {
 	id := w.ids[f.N%len(w.ids)]
-	if w.givesUpNames(f, id) {
+	sh := w.store.shard(id)
+	if w.givesUpNames(f, id) || f.Kind == DeleteShard && sh != nil && w.unheardOf(*sh) {
 		w.Faults[f.Kind]-- // only what is carried out shows anything
 		return
 	}

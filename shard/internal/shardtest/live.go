@@ -97,8 +97,9 @@ func (w *world) deadline(shard int) time.Duration {
 
 // settling returns how long the fleet may take, once all shards are served, until nothing changes any more. If some
 // process can't reach some cluster, another may take the coordinator's role because of that, and then move shards.
+// If a process of the previous version runs, the shards of a cluster that waits may all come late, and then be moved.
 func (w *world) settling() time.Duration {
-	if w.schedule.unfair() {
+	if w.schedule.unfair() || slices.ContainsFunc(w.names, w.waits) {
 		return 12 * leaseDuration
 	}
 	return 4 * leaseDuration
