@@ -198,6 +198,9 @@ func (c Config) Validate() error {
 	if _, err := labels.Parse(c.Pod.Peers); err != nil {
 		errs = append(errs, fmt.Errorf("Pod.Peers %q: %w", c.Pod.Peers, err))
 	}
+	if err := checkName(c.HomeCluster); c.HomeCluster != "" && err != nil {
+		errs = append(errs, fmt.Errorf("HomeCluster %q: %w", c.HomeCluster, err))
+	}
 	if c.RemovalGrace < 0 {
 		errs = append(errs, fmt.Errorf("RemovalGrace %v: must not be negative", c.RemovalGrace))
 	}

@@ -37,14 +37,18 @@
 //     name fails; [Manager.Unfenced] returns that cluster without a fence. mcmanager.LocalCluster and GetLocalManager
 //     return the manager's own cluster, without a fence, too. Ask for the cluster in each reconcile: the caches of one
 //     that was kept stand still once the shard has left.
-//   - Every key of a shard is enqueued when the shard becomes active, behind live events (I4).
-//   - Reads of a declared kind show the shard's own part: a check or a count over all objects needs the cluster's
-//     GetAPIReader. A label says to which shard an object of an owned kind belongs. Create and Apply set it, by the
-//     object's controller reference. Objects without it, such as those from before the program was sharded, aren't
-//     seen. If a Create fails since such an object is there, with the same controller, that object gets the label.
-//   - Predicates, handlers and map functions are called by the watch, one event after the other, and for all objects
-//     when a shard opens. While one runs, no other controller hears of its kind in that shard. If the controller keeps
-//     mcbuilder's For and Owns, shards that open meanwhile wait for it, in all clusters. So read nothing live in them.
+//   - Every key of a shard is enqueued when the shard becomes active, behind live events (I4). An object that is
+//     deleted while its shard moves isn't among them, as with one that is deleted while a controller restarts: where
+//     its end matters, hold it by a finalizer.
+//   - Reads of a declared kind show the shard's own part, in the form in which it is declared: typed, unstructured or
+//     metadata. Other forms are read live, and show the whole cluster, as the cluster's GetAPIReader does.
+//   - A label says to which shard an object of an owned kind belongs. Create and Apply set it, by the object's
+//     controller reference. Objects without it, such as those from before the program was sharded, aren't seen. If a
+//     Create fails since such an object is there, with the same controller, that object gets the label.
+//   - Predicates, handlers and map functions are called from several goroutines: by the watches of all shards, and for
+//     all objects of a shard when it opens. While one runs, no other controller hears of its kind in that shard. If the
+//     controller keeps mcbuilder's For and Owns, shards that open meanwhile wait for it, in all clusters. So read
+//     nothing live in them.
 //   - Other kinds are read live. Where clusters are divided, their informers and indexes are refused: they would show
 //     an arbitrary part of the objects.
 //   - A write that no precondition can protect fails with [ErrUnfenceable]: generateName, DeleteAllOf, JSON patches,
@@ -58,9 +62,10 @@
 // One replica makes five writes per [Config].LeaseDuration, whatever it holds: four renewals and a report of its load.
 // A shard costs one watch per kind at its holder. A move costs at most four writes, whatever the shard holds (I5).
 //
-// A program that keeps mcbuilder's For and Owns works too, with [Manager.Guard], if its kinds are declared. It then
-// pays for multicluster-runtime's own way of engaging, which doesn't tell backfill from live events and leaves
-// goroutines behind each time.
+// A program that keeps mcbuilder's For and Owns works too, with [Manager.Guard], if its kinds are declared and it adds
+// its controllers before Start: one that comes later is engaged with a shard only when that opens next. It pays for
+// multicluster-runtime's own way of engaging, which doesn't tell backfill from live events and leaves goroutines behind
+// each time. Nothing refuses an Owns of a primary kind there, which [Manager.Owns] does.
 //
 // The protocol is in shard/internal/ownership and shard/internal/driver. DESIGN.md in this folder has the reasons, and
 // lists the invariants (I1 and so on).

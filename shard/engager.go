@@ -188,10 +188,13 @@ func (g *engager) open(o driver.Open) {
 	g.cfg.Observer.Activated(a)
 }
 
-// engageAwares engages unmodified multicluster-runtime controllers. It doesn't block the loop, since they wait for
-// caches by polling.
+// engageAwares engages unmodified multicluster-runtime controllers, unless none can be guarded (see [Manager.Guard]).
+// It doesn't block the loop, since they wait for caches by polling.
 func (g *engager) engageAwares(e *engagement) {
 	ctx := e.beginAwares()
+	if g.roster.guards.Load() == 0 {
+		return // node.Start has said so
+	}
 	for _, a := range g.roster.allAwares() {
 		g.spawn(func() {
 			told := ""

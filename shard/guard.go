@@ -24,9 +24,14 @@ import (
 
 // Guard wraps a reconciler so that it runs only for keys of shards that this replica holds, and so that a move can
 // wait for it. Keys of other shards are dropped silently, since their holder serves them. Keys of what is no shard,
-// such as a cluster, are an error. The reconciler's context ends with the tenure. The sources of a manager whose Guard
-// was never called don't start. A reconciler with a method CountPutOff, as package telemetry makes, learns by it which
-// keys are put off because their cluster can't serve them.
+// such as a cluster, are an error. The reconciler's context ends with the tenure. Call it once for each controller: a
+// source whose controller has none doesn't start, and unmodified controllers are engaged with no shard until it was
+// called.
+//
+// If the key's cluster can't serve the reconcile (it answers 429, 502 or 503, loses the connection, refuses everything
+// or is away), the error is logged, once a minute and cluster, and becomes a RequeueAfter: the controller's rate
+// limiter and error metrics don't see it. All other errors are returned. A reconciler with a method CountPutOff, as
+// package telemetry makes, learns by it which keys are put off because their cluster can't serve them.
 func (m *Manager) Guard(
 	r reconcile.TypedReconciler[mcreconcile.Request]) reconcile.TypedReconciler[mcreconcile.Request] {
 	return newGuard(m.node.roster, m.node.log, r)
@@ -55,7 +60,7 @@ func TenureOf(ctx context.Context) (id keyspace.ShardID, epoch protocol.Epoch, o
 var errAbandoned = errors.New("the reconcile didn't return in time: the key is tried again beside it")
 
 func newGuard(roster *roster, log logr.Logger, inner reconcile.TypedReconciler[mcreconcile.Request]) *guard {
-	roster.guarded.Store(true)
+	roster.guards.Add(1)
 	g := &guard{roster: roster, log: log, told: budget.OnceAMinute(), inner: inner}
 	if c, ok := inner.(counter); ok {
 		c.CountPutOff(func() []fairqueue.Backlog { return roster.putOff(g) })
@@ -104,27 +109,32 @@ func (g *guard) Reconcile(ctx context.Context, req mcreconcile.Request) (reconci
 		result reconcile.Result
 		err    error
 	}
+	panics := true
+	defer func() {
+		if panics { // what that means is up to the worker; the key isn't one that its cluster can't serve
+			e.over(start, trial)
+			e.putOff.forget(key)
+		}
+	}()
 	ctx, asked := engage.ObeyingFor(ctx, &e.traffic.Breaker, req.Namespace)
 	ran := e.gate.Run(ctx, e.traffic, func(ctx context.Context) {
 		ended.result, ended.err = g.inner.Reconcile(context.WithValue(ctx, engagementKey{}, e), req)
 	})
-	if trial && ran != engage.Abandoned {
-		e.traffic.Breaker.Untried() // no effect if the cluster's answers have ended the trial
-	}
+	panics = false
+	e.over(start, trial && ran != engage.Abandoned)
 	if ran == engage.Refused {
 		e.putOff.forget(key)
 		return reconcile.Result{}, nil
 	}
-	e.busy.Add(int64(time.Since(start)))
 	if ran == engage.Abandoned {
 		g.log.Error(nil, "a reconcile doesn't return although its context has ended; going on without it, its writes are "+
 			"refused",
 			"shard", e.id.String(), "key", req.NamespacedName.String(), "began", start.Format(time.RFC3339), "running",
 			e.traffic.Abandoned.Load())
+		e.putOff.forget(key)
 		if e.gate.IsOpen() { // its own timeout ended it, and no other replica will serve its key
 			return reconcile.Result{}, errAbandoned
 		}
-		e.putOff.forget(key)
 		return reconcile.Result{}, nil
 	}
 	result, err := ended.result, ended.err
@@ -146,6 +156,14 @@ func (g *guard) Reconcile(ctx context.Context, req mcreconcile.Request) (reconci
 	return result, err
 }
 
+// over counts a reconcile that is over, and ends the trial that it was, if it was one.
+func (e *engagement) over(start time.Time, trial bool) {
+	if trial {
+		e.traffic.Breaker.Untried() // no effect if the cluster's answers have ended the trial
+	}
+	e.busy.Add(int64(time.Since(start)))
+}
+
 // longestAway bounds for how long a key is put off that its cluster couldn't serve. Only then does the key find out
 // that the cluster is back, which may be sooner than it asked for.
 const longestAway = engage.LongestAsked / 10
@@ -162,7 +180,7 @@ func (g *guard) failed(e *engagement, key putOffKey, err error, asked *engage.As
 	case open:
 		e.putOff.note(key)
 		after = min(max(wait, engage.FirstPause), engage.LastPause) // the breaker may close sooner
-	case notNow(err, asked.Lost(&e.traffic.Breaker)): // the longer it lasts, the fewer requests are sent
+	case notNow(err, asked, &e.traffic.Breaker): // the longer it lasts, the fewer requests are sent
 		longest := engage.LongestAsked
 		if !apierrors.IsTooManyRequests(err) { // the whole cluster said that, and may be back sooner
 			longest = longestAway
@@ -180,15 +198,14 @@ func (g *guard) failed(e *engagement, key putOffKey, err error, asked *engage.As
 	return after
 }
 
-// notNow reports whether a reconcile failed because the API server, or a proxy before it, can't serve a request at the
-// moment: by 429, 502 or 503, or, if no answer is to blame, by a connection that was lost. An answer of 504 may be the
-// fault of its object, which an admission webhook takes too long for.
-func notNow(err error, lost bool) bool {
+// notNow reports whether a reconcile failed because its cluster can't serve a request at the moment: it answered so or,
+// if no answer is to blame, a connection to it was lost. What other clusters answered is an error like any other.
+func notNow(err error, asked *engage.Asked, cluster *engage.Breaker) bool {
 	switch apierror.Code(err) {
 	case 0:
-		return lost
+		return asked.Lost(cluster)
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable:
-		return true
+		return asked.Busy(cluster)
 	}
 	return false
 }

@@ -39,7 +39,7 @@ type refuser struct {
 	served  map[string]time.Time           // by key, when it was first
 }
 
-func (r *refuser) Reconcile(_ context.Context, req mcreconcile.Request) (reconcile.Result, error) {
+func (r *refuser) Reconcile(ctx context.Context, req mcreconcile.Request) (reconcile.Result, error) {
 	if r.rests != nil && r.rests(req) {
 		return reconcile.Result{}, nil
 	}
@@ -50,11 +50,14 @@ func (r *refuser) Reconcile(_ context.Context, req mcreconcile.Request) (reconci
 	if status == 0 || r.right[req.String()] {
 		status = http.StatusCreated
 	}
-	request, err := http.NewRequest(http.MethodPost, "https://west/api/v1/namespaces/"+req.Namespace+"/pods", nil)
+	to := "https://west/api/v1/namespaces/" + req.Namespace + "/pods"
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, to, nil)
+	if err == nil {
+		_, err = engage.Unfenced(answer{code: status}, r.breaker).RoundTrip(request)
+	}
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	r.breaker.Judge(request, &http.Response{StatusCode: status}, time.Millisecond)
 	if status >= http.StatusBadRequest {
 		return reconcile.Result{}, apierrors.NewGenericServerResponse(status, "post", corev1.Resource("pods"), req.Name,
 			"refused", 0, true)
@@ -450,14 +453,60 @@ func TestWhatOneClusterAsksForIsNotObeyedForAnother(t *testing.T) {
 	})
 }
 
+// It may work with home, or with an aggregated API elsewhere.
+func TestWhatAnotherServerCanNotServeIsAnErrorLikeAnyOther(t *testing.T) {
+	for name, other := range map[string]*engage.Breaker{"home": nil, "another cluster": {}} {
+		g, west := guardingFunc(t, func(ctx context.Context, _ *engage.Breaker) (reconcile.Result, error) {
+			request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://x", nil)
+			if err == nil && other != nil {
+				_, err = engage.Unfenced(answer{code: http.StatusServiceUnavailable}, other).RoundTrip(request)
+			}
+			return reconcile.Result{}, errors.Join(err, apierrors.NewServiceUnavailable("later"))
+		})
+		answered(west, http.StatusOK, 1)
+		result, err := g.Reconcile(t.Context(), keyOf("shop", 1))
+		left := g.roster.get(keyOf("shop", 1).ClusterName).putOff.backlog("west", nil).Ready
+		if !apierrors.IsServiceUnavailable(err) || !result.IsZero() || left != 0 {
+			t.Errorf("%s: got %+v, %v; %d keys wait for west", name, result, err, left)
+		}
+	}
+}
+
+// A key was put off in an outage, and then its object makes the reconciler panic.
+func TestAKeyWhoseReconcilePanicsDoesNotWaitForItsCluster(t *testing.T) {
+	g, gate, traffic := guarding(t, keyspace.ShardID{Cluster: "west"}, reconcile.TypedFunc[mcreconcile.Request](
+		func(context.Context, mcreconcile.Request) (reconcile.Result, error) {
+			time.Sleep(time.Millisecond)
+			panic("odd object")
+		}))
+	gate.Open(1)
+	key := keyOf("shop", 1)
+	e := g.roster.get(key.ClusterName)
+	e.putOff.note(putOffKey{g, key.NamespacedName})
+	answered(&traffic.Breaker, http.StatusOK, 1)
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("the worker doesn't hear of the panic")
+			}
+		}()
+		_, _ = g.Reconcile(t.Context(), key)
+	}()
+	if left := e.putOff.backlog("west", nil).Ready; left != 0 || e.busy.Load() == 0 {
+		t.Errorf("%d keys wait for the cluster; reconciles took %d ns", left, e.busy.Load())
+	}
+}
+
 // What a cluster asks for holds until something there is served, or the cluster is reached another way.
 func TestAKeyIsNotPutOffForAsLongAsItsClusterAskedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		asked := &http.Request{URL: &url.URL{Path: "/api/v1/namespaces/shop/pods"}}
-		busy := &http.Response{StatusCode: http.StatusServiceUnavailable, Header: http.Header{"Retry-After": {"300"}}}
-		g, breaker := guardingFunc(t, func(_ context.Context, west *engage.Breaker) (reconcile.Result, error) {
+		busy := answer{code: http.StatusServiceUnavailable, after: "300"}
+		g, breaker := guardingFunc(t, func(ctx context.Context, west *engage.Breaker) (reconcile.Result, error) {
 			for range 3 {
-				west.Judge(asked, busy, 0)
+				request := (&http.Request{URL: &url.URL{Path: "/api/v1/namespaces/shop/pods"}}).WithContext(ctx)
+				if _, err := engage.Unfenced(busy, west).RoundTrip(request); err != nil {
+					return reconcile.Result{}, err
+				}
 			}
 			return reconcile.Result{}, apierrors.NewServiceUnavailable("later")
 		})
@@ -506,8 +555,8 @@ func TestAKeyWhoseReconcileIsAbandonedIsTriedAgainUnlessItsTenureIsOver(t *testi
 			if result, err := g.Reconcile(ctx, keyOf("shop", 1)); !result.IsZero() || (err == nil) != over {
 				t.Errorf("tenure over: %v: got %v, %v", over, result, err)
 			}
-			if left := e.putOff.backlog("west", nil).Ready; over && left != 0 {
-				t.Errorf("%d keys of a tenure that is over wait for their cluster", left)
+			if left := e.putOff.backlog("west", nil).Ready; left != 0 {
+				t.Errorf("tenure over: %v: %d keys wait for their cluster, which didn't hinder them", over, left)
 			}
 		})
 	}

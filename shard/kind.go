@@ -31,7 +31,8 @@ var ErrUnfenceable = engage.ErrUnfenceable
 // a shard's reconciler wasn't given, ignore the option.
 type AnswerUnread = engage.AnswerUnread
 
-// Kind is one kind of object that shards hold in their caches. [Primary], [Owned] and [Copies] declare one.
+// Kind is one kind of object that shards hold in their caches. [Primary], [Owned] and [Copies] declare one. Its
+// functions are called from several goroutines, and mustn't read a cache, which may be locked meanwhile.
 type Kind struct {
 	Object client.Object
 	// In reports whether shards of a cluster have the kind; nil means all.
@@ -49,6 +50,7 @@ type Kind struct {
 	// memory while a cache is filled, either. Managed fields are gone by then, unless ManagedFields keeps them. An Update
 	// of a cached object takes away what Transform dropped: patch it instead, by client.MergeFrom. Before Kubernetes 1.36,
 	// an Update of a custom resource's status takes the ownership of metadata that Transform dropped from field managers.
+	// It must not fail, or caches with that object can't be filled: return an object that it doesn't know as it is.
 	Transform toolscache.TransformFunc
 	// Pack returns a smaller form of a cached object, for kinds that have many objects and read few: an object is
 	// unpacked each time that it is read. Pack is given transformed objects, must not change them, and returns nil

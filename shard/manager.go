@@ -103,8 +103,8 @@ func (m *Manager) Start(ctx context.Context) error {
 			return
 		}
 		m.node.tellLeave()
-		// The driver bounds leaving itself; this bound is for a driver that never began.
-		bound := time.NewTimer(m.node.cfg.DrainTimeout + 2*m.node.cfg.LeaseDuration)
+		// The driver bounds leaving itself, by less (docs/tune.md has its sum); this bound is for one that never began.
+		bound := time.NewTimer(m.node.cfg.DrainTimeout + 2*m.node.cfg.LeaseDuration + 5*time.Second)
 		defer bound.Stop()
 		select {
 		case <-m.node.finished:

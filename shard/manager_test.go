@@ -220,6 +220,25 @@ func TestAVersionThatNoHeaderCanHaveIsRefused(t *testing.T) {
 	}
 }
 
+// A cluster of such a name would never be served, and nothing but the home cluster's refusals would say so.
+func TestAClusterNameThatNoRecordCanHaveIsRefused(t *testing.T) {
+	m := aManager(t, Config{Replica: "a", Kinds: []Kind{Primary(&corev1.ConfigMap{})}})
+	long := strings.Repeat("x", 254)
+	for name, says := range map[string]string{
+		"west": "", "team/west": "", long[1:]: "", "": "the empty name", long: "at most 253 bytes", "\xff": "valid UTF-8",
+	} {
+		cl, err := cluster.New(&rest.Config{Host: "127.0.0.1:1"})
+		must.Succeed(t, err)
+		if err := m.node.Engage(t.Context(), multicluster.ClusterName(name), cl); !tells(err, says) {
+			t.Errorf("cluster %q: got %v, want %q", name, err, says)
+		}
+		cfg := Config{Replica: "a", HomeCluster: multicluster.ClusterName(name), Kinds: m.node.cfg.Kinds}
+		if err := cfg.Validate(); name != "" && !tells(err, says) { // without a name home is no workload cluster
+			t.Errorf("HomeCluster %q: got %v, want %q", name, err, says)
+		}
+	}
+}
+
 // A share that counted as another would be given without a word.
 func TestAWeightThatThePlannerDoesNotKnowIsRefused(t *testing.T) {
 	for weight, ok := range map[int]bool{-1: false, 0: true, 1: true, plan.MaxWeight: true, plan.MaxWeight + 1: false} {

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -73,6 +74,9 @@ func (n *node) AddAware(a multicluster.Aware) { n.roster.addAware(a) }
 // Engage takes a workload cluster from the provider. It refuses one whose scheme lacks a kind: no shard of it could
 // ever be served.
 func (n *node) Engage(ctx context.Context, name multicluster.ClusterName, cl cluster.Cluster) error {
+	if err := checkName(name); err != nil {
+		return fmt.Errorf("cluster %q: %w", name, err)
+	}
 	if name == n.cfg.HomeCluster {
 		return fmt.Errorf("cluster %q: that is the home cluster's own name: rename the one or the other", name)
 	}
@@ -88,6 +92,21 @@ func (n *node) Engage(ctx context.Context, name multicluster.ClusterName, cl clu
 	}
 	return nil
 }
+
+// checkName returns why records can't have a cluster's name; nil if they can.
+func checkName(name multicluster.ClusterName) error {
+	switch {
+	case name == mcmanager.LocalCluster:
+		return errors.New("the empty name is that of the manager's own cluster: give each cluster a name")
+	case len(name) > maxClusterName || !utf8.ValidString(string(name)):
+		return fmt.Errorf("the name must be valid UTF-8 of at most %d bytes, or no record could have it: shorten it in the "+
+			"provider", maxClusterName)
+	}
+	return nil
+}
+
+// maxClusterName is the most that the CRD of Shard admits.
+const maxClusterName = 253
 
 // Runnable returns the loop that takes part in the coordination.
 func (n *node) Runnable() manager.Runnable { return n }
@@ -148,6 +167,10 @@ func (n *node) Start(ctx context.Context) error {
 	}
 	if l.entrance, err = newEntrance(n.cfg, n.kinds, n.home, scheme, n.log, l.beside.Go); err != nil {
 		return err
+	}
+	if n.roster.guards.Load() == 0 {
+		n.log.Error(nil, "no reconciler is wrapped by Manager.Guard, so a move wouldn't wait for one: no controller gets "+
+			"keys of shards; use Complete(mgr.Guard(reconciler))")
 	}
 	l.judge = newJudge(n.clusters, n.roster, n.cfg.LeaseDuration, n.log, l.mail.put, l.beside.Go)
 	n.judge.Store(l.judge)

@@ -2,6 +2,7 @@ package shard
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -20,7 +21,7 @@ import (
 type roster struct {
 	kinds           []Kind
 	clientFiltering bool
-	guarded         atomic.Bool // a reconciler is wrapped by Guard
+	guards          atomic.Int64 // how many reconcilers are wrapped by Guard
 
 	mu      sync.RWMutex // guards all below
 	sources []*kindSource
@@ -83,13 +84,22 @@ func (r *roster) remove(name multicluster.ClusterName) {
 	delete(r.engaged, name)
 }
 
-// addSource registers a source that feeds a queue, until the context ends. It returns false if the source is
-// registered already. Shards that are engaged from now on feed it.
-func (r *roster) addSource(ctx context.Context, s *kindSource, q queue) bool {
+// addSource registers a source that feeds a queue, until the context ends. Shards that are engaged from now on feed it.
+// It fails if the source is registered already, or if more controllers have sources than have guards.
+func (r *roster) addSource(ctx context.Context, s *kindSource, q queue) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if slices.Contains(r.sources, s) {
-		return false
+	queues := map[queue]bool{q: true}
+	for _, other := range r.sources {
+		if other == s {
+			return errors.New("it feeds a controller's queue already: make one for each controller")
+		}
+		queues[other.queue] = true
+	}
+	if guards := int(r.guards.Load()); guards < len(queues) {
+		return fmt.Errorf("keys of shards go to %d controller(s), and Manager.Guard was called %d time(s): without it a "+
+			"move doesn't wait for a reconcile, and two replicas reconcile a key at a time; call it for each controller: "+
+			"Complete(mgr.Guard(reconciler))", len(queues), guards)
 	}
 	s.queue = q
 	r.sources = append(r.sources, s)
@@ -99,7 +109,7 @@ func (r *roster) addSource(ctx context.Context, s *kindSource, q queue) bool {
 		// Readers hold the old slice.
 		r.sources = slices.DeleteFunc(slices.Clone(r.sources), func(other *kindSource) bool { return other == s })
 	})
-	return true
+	return nil
 }
 
 func (r *roster) allSources() []*kindSource {

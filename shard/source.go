@@ -56,7 +56,8 @@ type kindSource struct {
 // waits for no time, or has something else to be done: it is enqueued at once when it comes or changes. due must
 // depend on nothing but the object, and may be called from several goroutines.
 //
-// Events that a predicate refuses are dropped, as with controller-runtime's own sources. One thing remains of them:
+// Events that a predicate refuses are dropped, as with controller-runtime's own sources. Predicates are called from
+// several goroutines. One thing remains of them:
 // if the predicate would let the object in as new, and the change moved its due time, the new time counts.
 func (m *Manager) For(obj client.Object, due func(client.Object) time.Time,
 	only ...predicate.Predicate) source.TypedSource[mcreconcile.Request] {
@@ -91,7 +92,8 @@ func (m *Manager) Owns(obj, owner client.Object, only ...predicate.Predicate) so
 
 // Watches returns a source that enqueues the keys that keys returns for every object that comes, changes or goes. The
 // kind must be one of [Config].Kinds and, where clusters are divided, an owned one: a primary object may be in
-// another shard than the keys. keys may be called from several goroutines.
+// another shard than the keys. There keys may return only the key of the object that owns the one given: any other may
+// be of another shard, and would be reconciled here as if it didn't exist. keys may be called from several goroutines.
 func (m *Manager) Watches(obj client.Object, keys func(
 	client.Object) []types.NamespacedName) source.TypedSource[mcreconcile.Request] {
 	return &kindSource{roster: m.node.roster, log: m.node.log, obj: obj, keys: keys,
@@ -146,12 +148,8 @@ func (s *kindSource) Start(ctx context.Context, q queue) error {
 	if err := s.declared(); err != nil {
 		return err
 	}
-	if !s.roster.guarded.Load() {
-		return fmt.Errorf("source of %T: no reconciler is wrapped by Manager.Guard, so a move wouldn't wait for one, and "+
-			"two replicas would reconcile a key at a time: Complete(mgr.Guard(reconciler))", s.obj)
-	}
-	if !s.roster.addSource(ctx, s, q) {
-		return fmt.Errorf("source of %T: it feeds a controller's queue already: make one for each controller", s.obj)
+	if err := s.roster.addSource(ctx, s, q); err != nil {
+		return fmt.Errorf("source of %T: %w", s.obj, err)
 	}
 	for _, e := range s.roster.all() {
 		e.attach([]*kindSource{s}, s.log)

@@ -75,6 +75,7 @@ func holding(t *testing.T, kinds ...Kind) (*Manager, *engagement) {
 func TestASourceFeedsOneQueue(t *testing.T) {
 	m := sharing(Primary(&corev1.ConfigMap{}))
 	s := m.For(&corev1.ConfigMap{}, nil)
+	m.Guard(nil) // of the second controller
 	must.Succeed(t, s.Start(t.Context(), testQueue(t)))
 	if err := s.Start(t.Context(), testQueue(t)); !tells(err, "make one for each controller") {
 		t.Errorf("the second controller is told: %v", err)
@@ -96,9 +97,10 @@ func TestWhatIsOwnedIsDeclaredAsThat(t *testing.T) {
 		"primary, of whole clusters": {Primary(&corev1.Pod{}), true, ""},
 	} {
 		m := aManager(t, Config{Replica: "a", Kinds: []Kind{Primary(&corev1.ConfigMap{}), c.pods}, WholeClusters: c.whole})
+		q := testQueue(t)
 		for _, s := range []source.TypedSource[mcreconcile.Request]{
 			m.Owns(&corev1.Pod{}, &corev1.ConfigMap{}), m.Watches(&corev1.Pod{}, ownKey)} {
-			if err := s.Start(t.Context(), testQueue(t)); !tells(err, c.says) {
+			if err := s.Start(t.Context(), q); !tells(err, c.says) {
 				t.Errorf("%s: got %v, want %q", name, err, c.says)
 			}
 		}
@@ -132,16 +134,35 @@ func TestASourceThatCannotWorkSaysWhy(t *testing.T) {
 }
 
 // Without the guard all seems to work, until a shard moves.
-func TestASourceStartsOnlyIfAReconcilerIsGuarded(t *testing.T) {
+func TestASourceStartsOnlyIfItsReconcilerIsGuarded(t *testing.T) {
 	m := sharing(Primary(&corev1.ConfigMap{}))
-	m.node.roster.guarded.Store(false)
-	s := m.For(&corev1.ConfigMap{}, nil)
-	if err := s.Start(t.Context(), testQueue(t)); !tells(err, "mgr.Guard(") {
-		t.Errorf("got %v", err)
+	m.node.roster.guards.Store(0)
+	start := func(q queue, says string) {
+		t.Helper()
+		if err := m.For(&corev1.ConfigMap{}, nil).Start(t.Context(), q); !tells(err, says) {
+			t.Errorf("got %v, want %q", err, says)
+		}
 	}
+	one, other := testQueue(t), testQueue(t)
+	start(one, "1 controller(s), and Manager.Guard was called 0 time(s)")
 	m.Guard(nil)
-	if err := s.Start(t.Context(), testQueue(t)); err != nil {
-		t.Errorf("guarded: %v", err)
+	start(one, "")
+	start(one, "") // of the same controller
+	start(other, "2 controller(s), and Manager.Guard was called 1 time(s)")
+	m.Guard(nil)
+	start(other, "")
+}
+
+func TestAnUnmodifiedControllerIsNotEngagedIfNoReconcilerIsGuarded(t *testing.T) {
+	m, e := holding(t, Primary(&corev1.ConfigMap{}))
+	engaged := 0
+	m.node.roster.addAware(unmodified(func() error { engaged++; return nil }))
+	g := &engager{roster: m.node.roster, spawn: func(f func()) { f() }}
+	for _, guards := range []int{0, 1} {
+		m.node.roster.guards.Store(int64(guards))
+		if g.engageAwares(e); engaged != guards {
+			t.Errorf("%d reconcilers are guarded, and it is engaged %d times", guards, engaged)
+		}
 	}
 }
 

@@ -56,11 +56,12 @@ func sortShards(order []int32, shards []Shard) {
 	}
 }
 
-// compareWithinCluster compares more than the prefix so that a shard given twice doesn't make the plan depend on the
-// order of its inputs.
+// compareWithinCluster compares more than the prefix so that slots that are given twice don't make the plan depend on
+// the order of its inputs.
 func compareWithinCluster(x, y *Shard) int {
 	if order := x.ID.Prefix.Compare(y.ID.Prefix); order != 0 {
 		return order
 	}
-	return cmp.Or(cmp.Compare(x.Holder, y.Holder), cmp.Compare(x.Assignee, y.Assignee), cmp.Compare(x.Pin, y.Pin))
+	return cmp.Or(cmp.Compare(x.ID.Generation, y.ID.Generation), cmp.Compare(x.Holder, y.Holder),
+		cmp.Compare(x.Assignee, y.Assignee), cmp.Compare(x.Pin, y.Pin))
 }

@@ -41,6 +41,7 @@ func TestTheOrderOfTheInputsDoesNotMatter(t *testing.T) {
 		if len(f.shards) > 0 && rapid.Bool().Draw(t, "twice") {
 			again := f.shards[0]
 			again.Holder, again.Assignee = "", ""
+			again.ID.Generation = rapid.Uint32Range(0, 2).Draw(t, "generation")
 			f.shards = append(f.shards, again)
 		}
 		if len(f.replicas) > 0 && rapid.Bool().Draw(t, "replica twice") {

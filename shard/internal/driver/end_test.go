@@ -45,6 +45,19 @@ func TestAProcessThatLeavesWhileHomeGoesBackSealsNothing(t *testing.T) {
 
 // Every end in order leaves a lease that is dropped or sealed: the others need not wait for it to run out.
 func TestEveryOrderlyEndDropsItsLeaseOrSealsIt(t *testing.T) {
+	tooLong := func(t *testing.T) *bench {
+		b := joined(t)
+		b.served()
+		b.feed(Leave{})
+		for range 3 * 8 {
+			for _, w := range writes[ownership.WriteLease](b) {
+				b.answer(w, ownership.Committed)
+			}
+			none[Stop](b)
+			b.pass(lease / 8)
+		}
+		return b
+	}
 	stopped := func(b *bench, quiet bool) { b.feed(Stopped{find[Stop](b).Number, quiet}) }
 	for _, c := range []struct {
 		name    string
@@ -64,17 +77,15 @@ func TestEveryOrderlyEndDropsItsLeaseOrSealsIt(t *testing.T) {
 			return b
 		}, false, true, false},
 		{"leaving takes too long", func(t *testing.T) *bench {
-			b := joined(t)
-			b.served()
-			b.feed(Leave{})
-			for range 3 * 8 {
-				for _, w := range writes[ownership.WriteLease](b) {
-					b.answer(w, ownership.Committed)
-				}
-				none[Stop](b)
-				b.pass(lease / 8)
-			}
+			b := tooLong(t)
 			stopped(b, true)
+			return b
+		}, false, true, true},
+		{"that, and it is ended before its work has stopped", func(t *testing.T) *bench {
+			b := tooLong(t)
+			stop := find[Stop](b)
+			b.feed(Quit{})
+			b.feed(Stopped{stop.Number, true})
 			return b
 		}, false, true, true},
 		{"it is ended without time to leave", func(t *testing.T) *bench {

@@ -99,7 +99,9 @@ func (d *Driver) giveUp(failure error) {
 	if !d.leaving {
 		d.leaving, d.leftAt = true, d.now
 	}
-	d.failure = failure
+	if d.failure == nil { // the first tells why; the process may be stopped while it ends
+		d.failure = failure
+	}
 	if d.machine != nil {
 		d.lapse("the process ends")
 	}

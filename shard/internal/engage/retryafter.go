@@ -26,6 +26,7 @@ type askedBy struct {
 	cluster *Breaker // nil for home
 	longest time.Duration
 	lost    bool
+	busy    bool
 }
 
 // Wait returns the longest time for which a cluster asked, by Retry-After, that its requests wait; 0 if it didn't. The
@@ -35,6 +36,10 @@ func (a *Asked) Wait(cluster *Breaker) time.Duration { return a.about(cluster).l
 // Lost reports whether the connection of a request to a cluster was refused or lost. A request that is merely answered
 // too late may be the fault of its object.
 func (a *Asked) Lost(cluster *Breaker) bool { return a.about(cluster).lost }
+
+// Busy reports whether a cluster, or a proxy before it, answered that it can't serve a request at the moment: by 429,
+// 502 or 503. An answer of 504 may be the fault of its object, which an admission webhook takes too long for.
+func (a *Asked) Busy(cluster *Breaker) bool { return a.about(cluster).busy }
 
 func (a *Asked) about(cluster *Breaker) askedBy {
 	if a == nil {
@@ -50,18 +55,20 @@ func (a *Asked) about(cluster *Breaker) askedBy {
 	return askedBy{}
 }
 
-// note records what came of a request to a cluster: for how long it asked to wait, and whether its connection was lost.
-func (a *Asked) note(cluster *Breaker, wait time.Duration, lost bool) {
-	if a == nil || wait == 0 && !lost {
+// note records what came of a request to a cluster.
+func (a *Asked) note(what askedBy) {
+	if a == nil || what == (askedBy{cluster: what.cluster}) {
 		return
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	i := slices.IndexFunc(a.by, func(by askedBy) bool { return by.cluster == cluster })
+	i := slices.IndexFunc(a.by, func(by askedBy) bool { return by.cluster == what.cluster })
 	if i < 0 {
-		i, a.by = len(a.by), append(a.by, askedBy{cluster: cluster})
+		a.by = append(a.by, what)
+		return
 	}
-	a.by[i].longest, a.by[i].lost = max(a.by[i].longest, wait), a.by[i].lost || lost
+	by := &a.by[i]
+	by.longest, by.lost, by.busy = max(by.longest, what.longest), by.lost || what.lost, by.busy || what.busy
 }
 
 // askedKey is the key of an Asked in the context of the requests.
@@ -111,7 +118,7 @@ func (o obedient) WrappedRoundTripper() http.RoundTripper { return o.next }
 const longestSleep = 5 * time.Second
 
 // tellRetryAfter returns for how long an API server of a cluster, nil for home, asks to be left alone. If the request's
-// context has an Asked, the time is recorded there and taken out of the answer: otherwise the client would wait by
+// context has an Asked, the answer is recorded there, and the time taken out of it: otherwise the client would wait by
 // itself, ten times, and hold a worker. Without an Asked, the client waits, but for longestSleep at most.
 func tellRetryAfter(ctx context.Context, of *Breaker, res *http.Response) time.Duration {
 	wait := retryAfter(res)
@@ -119,7 +126,7 @@ func tellRetryAfter(ctx context.Context, of *Breaker, res *http.Response) time.D
 	switch {
 	case asked != nil:
 		res.Header.Del("Retry-After")
-		asked.note(of, wait, false)
+		asked.note(askedBy{cluster: of, longest: wait, busy: isBusy(res.StatusCode)})
 	case wait == 0:
 		res.Header.Del("Retry-After") // zero, or less: the client would try again at once, ten times
 	case wait > longestSleep:
@@ -128,6 +135,11 @@ func tellRetryAfter(ctx context.Context, of *Breaker, res *http.Response) time.D
 		}
 	}
 	return wait
+}
+
+func isBusy(status int) bool {
+	return status == http.StatusTooManyRequests || status == http.StatusBadGateway ||
+		status == http.StatusServiceUnavailable
 }
 
 // retryAfter returns for how long an API server, or a proxy before it, asks to be left alone: in seconds or until a

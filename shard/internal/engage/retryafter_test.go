@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -81,12 +82,12 @@ func TestHowLongTheAPIServerAsksToWaitIsToldAndTheClientNotMadeToWait(t *testing
 func TestWhatOneClusterAsksForIsNotSaidOfAnother(t *testing.T) {
 	ctx, asked := Obeying(t.Context())
 	west, east := &Breaker{}, &Breaker{}
-	asked.note(west, 2*time.Second, false)
-	asked.note(east, time.Minute, true)
-	asked.note(west, time.Second, false)
-	if asked.Wait(west) != 2*time.Second || asked.Wait(east) != time.Minute || asked.Lost(west) || !asked.Lost(east) {
-		t.Errorf("west asked for %v and lost a connection: %v; east %v, %v", asked.Wait(west), asked.Lost(west),
-			asked.Wait(east), asked.Lost(east))
+	asked.note(askedBy{cluster: west, longest: 2 * time.Second, busy: true})
+	asked.note(askedBy{cluster: east, longest: time.Minute, lost: true})
+	asked.note(askedBy{cluster: west, longest: time.Second})
+	want := []askedBy{{west, 2 * time.Second, false, true}, {east, time.Minute, true, false}}
+	if got := []askedBy{asked.about(west), asked.about(east)}; !slices.Equal(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
 	}
 	if AskedToWait(ctx, east) != time.Minute || AskedToWait(ctx, nil) != 0 || AskedToWait(t.Context(), east) != 0 {
 		t.Errorf("east asked for %v, home for %v, and in no reconcile for %v", AskedToWait(ctx, east), AskedToWait(ctx, nil),

@@ -152,7 +152,7 @@ func (b *Breaker) send(ctx context.Context, req *http.Request, base http.RoundTr
 		res.Body = &countedBody{ReadCloser: res.Body, heard: w.hears, broke: func() {
 			if ctx.Err() == nil { // not given up by the caller
 				b.failed()
-				askedOf(ctx).note(b, 0, true)
+				askedOf(ctx).note(askedBy{cluster: b, lost: true})
 			}
 		}}
 		disbelieve(req, res)
@@ -174,7 +174,7 @@ func (b *Breaker) send(ctx context.Context, req *http.Request, base http.RoundTr
 		if cause != nil {
 			err = fmt.Errorf("%s %s: %w", req.Method, req.URL.Path, cause)
 		} else {
-			askedOf(ctx).note(b, 0, true)
+			askedOf(ctx).note(askedBy{cluster: b, lost: true})
 		}
 	}
 	w.end()
@@ -201,7 +201,7 @@ func (b *Breaker) watch(req *http.Request, base http.RoundTripper) (*http.Respon
 		b.answered(res, nil)
 	case req.Context().Err() == nil: // not given up by the caller
 		b.failed()
-		askedOf(req.Context()).note(b, 0, true)
+		askedOf(req.Context()).note(askedBy{cluster: b, lost: true})
 	}
 	return res, err
 }
