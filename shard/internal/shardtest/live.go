@@ -12,6 +12,7 @@ import (
 type liveness struct {
 	served []bool        // per shard: a process has served it since
 	fresh  []bool        // per shard: no replica had ever held it when the faults ended
+	empty  bool          // no process that stays had joined when the faults ended
 	since  time.Duration // when the faults ended
 	last   time.Duration // as since, or later: when a longer clean exit or outage was over
 	stage  int           // 0 serving, 1 settling, 2 quiet
@@ -64,6 +65,8 @@ func (w *world) poll() {
 // of the fleet, and mostly a second more.
 //
 //   - 1: the usual case.
+//   - 1.2: no process had joined. A join whose answer was lost is repeated within a fifth of a lease duration, and only
+//     then is it seen that a holder's Lease is gone.
 //   - 2: the store's history was replaced, or a process may have to assume that. What is found is then watched for a
 //     lease duration before it is claimed.
 //   - 3.5: the shard's record may be missing, because records were deleted or the shard was never held. A new
@@ -91,6 +94,8 @@ func (w *world) deadline(shard int) time.Duration {
 		return lease*7/2 + time.Second
 	case w.schedule.replaced(), w.schedule.deletes(), w.doubted:
 		return 2 * lease
+	case w.empty:
+		return lease*6/5 + time.Second
 	}
 	return lease + time.Second
 }
@@ -113,10 +118,13 @@ func (w *world) mend() {
 		w.fresh = append(w.fresh, w.tallies[i].highest == 0)
 	}
 	alive := false
+	w.empty = true
 	for i := range w.nodes {
 		n := &w.nodes[i]
 		n.slowWarm, n.slowDrain, n.deaf = 0, 0, nil
-		alive = alive || (n.up && !n.leaving())
+		stays := n.up && !n.leaving()
+		alive = alive || stays
+		w.empty = w.empty && !(stays && n.joined)
 	}
 	if n := &w.nodes[0]; !alive && !n.up {
 		w.push(event{at: w.now, kind: evStart, node: 0})
