@@ -42,15 +42,15 @@ type question struct {
 }
 
 // newQuestion completes a command with the flags of all questions.
-func newQuestion(cmd *cobra.Command, getenv func(string) string,
+func newQuestion(cmd *cobra.Command, lookup func(string) (string, bool),
 	ask func(context.Context, *question, []string) error) *cobra.Command {
 	q := &question{}
-	q.declare(cmd, "context", getenv)
-	return q.complete(cmd, getenv, ask)
+	q.declare(cmd, "context", lookup)
+	return q.complete(cmd, lookup, ask)
 }
 
 // complete finishes the command of a question whose home flags are declared.
-func (q *question) complete(cmd *cobra.Command, getenv func(string) string,
+func (q *question) complete(cmd *cobra.Command, lookup func(string) (string, bool),
 	ask func(context.Context, *question, []string) error) *cobra.Command {
 	cmd.Flags().StringVarP(&q.output, "output", "o", "text", "output `format`: text or json")
 	complete(cmd, "output", "text", "json")
@@ -59,7 +59,7 @@ func (q *question) complete(cmd *cobra.Command, getenv func(string) string,
 		if q.output != "text" && q.output != "json" {
 			return usagef("--output %s: must be text or json", q.output)
 		}
-		q.screen = screen(cmd, getenv)
+		q.screen = screen(cmd, lookup)
 		ctx, cancel := context.WithTimeout(cmd.Context(), askTimeout)
 		defer cancel()
 		return ask(ctx, q, args)
@@ -68,14 +68,14 @@ func (q *question) complete(cmd *cobra.Command, getenv func(string) string,
 }
 
 // declare adds the flags that say where the home cluster is. contextFlag is the name of the flag for its context.
-func (q *homeFlags) declare(cmd *cobra.Command, contextFlag string, getenv func(string) string) {
-	q.declareHome(cmd, contextFlag, getenv)
+func (q *homeFlags) declare(cmd *cobra.Command, contextFlag string, lookup func(string) (string, bool)) {
+	q.declareHome(cmd, contextFlag, lookup)
 	cmd.Flags().StringVar(&q.fleet, "fleet", "", "`name` of the fleet, if it isn't the default one")
-	fromEnvironment(cmd.Flags().Lookup("fleet"), envName("fleet"), getenv)
+	fromEnvironment(cmd.Flags().Lookup("fleet"), envName("fleet"), lookup)
 }
 
 // declareHome adds those flags without the name of the fleet.
-func (q *homeFlags) declareHome(cmd *cobra.Command, contextFlag string, getenv func(string) string) {
+func (q *homeFlags) declareHome(cmd *cobra.Command, contextFlag string, lookup func(string) (string, bool)) {
 	q.contextFlag = contextFlag
 	fs := cmd.Flags()
 	fs.StringVar(&q.homeKubeconfig, "home-kubeconfig", "",
@@ -85,7 +85,7 @@ func (q *homeFlags) declareHome(cmd *cobra.Command, contextFlag string, getenv f
 		"`namespace` of the home cluster that holds Leases, Shards and kubeconfig Secrets")
 	// These commands are often run in a replica's container, which may have these variables.
 	for _, name := range []string{"home-kubeconfig", "namespace"} {
-		fromEnvironment(fs.Lookup(name), envName(name), getenv)
+		fromEnvironment(fs.Lookup(name), envName(name), lookup)
 	}
 }
 
@@ -102,11 +102,11 @@ func columns(w io.Writer) int {
 	return max(wide, 1)
 }
 
-func newStatus(getenv func(string) string) *cobra.Command {
+func newStatus(lookup func(string) (string, bool)) *cobra.Command {
 	skip := false
 	cmd := &cobra.Command{Use: "status", Short: "the fleet on one screen, and what is wrong", Args: noArguments("")}
 	cmd.Flags().BoolVar(&skip, "skip-clusters", false, "don't ask the workload clusters whether they can be used")
-	return newQuestion(cmd, getenv, func(ctx context.Context, q *question, _ []string) error {
+	return newQuestion(cmd, lookup, func(ctx context.Context, q *question, _ []string) error {
 		s, err := q.snapshot(ctx, !skip)
 		if err != nil {
 			return err
@@ -116,7 +116,7 @@ func newStatus(getenv func(string) string) *cobra.Command {
 	})
 }
 
-func newWhy(getenv func(string) string) *cobra.Command {
+func newWhy(lookup func(string) (string, bool)) *cobra.Command {
 	var namespace, cluster, kubeconfig string
 	cmd := &cobra.Command{
 		Use: "why KIND/NAME", Short: "who works on an At or a Deployment, and what it waits for",
@@ -135,7 +135,7 @@ func newWhy(getenv func(string) string) *cobra.Command {
 		"`cluster` of the object; needed for an At if there are several (default for a Deployment: home)")
 	fs.StringVar(&kubeconfig, "kubeconfig", "",
 		"kubeconfig `file` of that cluster (default: its Secret in the home cluster)")
-	return newQuestion(cmd, getenv, func(ctx context.Context, q *question, args []string) error {
+	return newQuestion(cmd, lookup, func(ctx context.Context, q *question, args []string) error {
 		object, err := console.ParseObject(args[0])
 		if err != nil {
 			return usage(err)
@@ -163,14 +163,14 @@ func newWhy(getenv func(string) string) *cobra.Command {
 	})
 }
 
-func newPlan(getenv func(string) string) *cobra.Command {
+func newPlan(lookup func(string) (string, bool)) *cobra.Command {
 	var wish console.Wish
 	cmd := &cobra.Command{
 		Use: "plan", Short: "what would move, if there were more or fewer replicas", Args: noArguments(""),
 	}
 	cmd.Flags().IntVar(&wish.Replicas, "replicas", 0, "how many `replicas` there shall be (default: as many as there are)")
 	cmd.Flags().StringArrayVar(&wish.Drain, "drain", nil, "`replica` that shall hold nothing; can be given several times")
-	return newQuestion(cmd, getenv, func(ctx context.Context, q *question, _ []string) error {
+	return newQuestion(cmd, lookup, func(ctx context.Context, q *question, _ []string) error {
 		switch {
 		case wish.Replicas == 0 && cmd.Flags().Changed("replicas"):
 			return usagef("--replicas 0: must be at least 1: without replicas nothing is served, and nothing moves")
@@ -268,10 +268,12 @@ func connection(kubeconfig, context string) (*rest.Config, error) {
 }
 
 // screen returns the screen for a command's answer.
-func screen(cmd *cobra.Command, getenv func(string) string) *console.Screen {
+func screen(cmd *cobra.Command, lookup func(string) (string, bool)) *console.Screen {
 	to := cmd.OutOrStdout()
 	wide := columns(to)
-	return &console.Screen{To: to, Columns: wide, Colour: wide > 0 && getenv("NO_COLOR") == "" && getenv("TERM") != "dumb"}
+	plain, _ := lookup("NO_COLOR")
+	terminal, _ := lookup("TERM")
+	return &console.Screen{To: to, Columns: wide, Colour: wide > 0 && plain == "" && terminal != "dumb"}
 }
 
 // show writes an answer in the format that was asked for.

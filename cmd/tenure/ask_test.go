@@ -126,7 +126,7 @@ func asked(t *testing.T, env map[string]string, args ...string) (q *question, ob
 	cmd := &cobra.Command{Use: "ask"}
 	cmd.Flags().StringVar(&cluster, "cluster", "", "")
 	root := newRoot(noEnv, nil)
-	root.AddCommand(newQuestion(cmd, func(k string) string { return env[k] },
+	root.AddCommand(newQuestion(cmd, environ(env),
 		func(_ context.Context, got *question, args []string) error {
 			q, object = got, args
 			return nil

@@ -30,7 +30,7 @@ const (
 )
 
 // newCluster is the command whose subcommands add and remove workload clusters.
-func newCluster(getenv func(string) string) *cobra.Command {
+func newCluster(lookup func(string) (string, bool)) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "cluster", Short: "add, list, check and remove workload clusters, renew their credentials",
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -41,8 +41,8 @@ func newCluster(getenv func(string) string) *cobra.Command {
 		},
 		RunE: func(*cobra.Command, []string) error { return nil },
 	}
-	cmd.AddCommand(newClusterAdd(getenv), newClusterList(getenv), newClusterCheck(getenv), newClusterRotate(getenv),
-		newClusterRemove(getenv))
+	cmd.AddCommand(newClusterAdd(lookup), newClusterList(lookup), newClusterCheck(lookup), newClusterRotate(lookup),
+		newClusterRemove(lookup))
 	return cmd
 }
 
@@ -143,7 +143,7 @@ func checkLifetime(d time.Duration) error {
 	return nil
 }
 
-func newClusterAdd(getenv func(string) string) *cobra.Command {
+func newClusterAdd(lookup func(string) (string, bool)) *cobra.Command {
 	var (
 		home   homeFlags
 		admin  adminFlags
@@ -161,7 +161,7 @@ func newClusterAdd(getenv func(string) string) *cobra.Command {
 			"It takes an admin of the workload cluster; in home, the right to write Secrets and to read Shards,\n" +
 			"Leases and events.",
 	}
-	home.declare(cmd, "home-context", getenv)
+	home.declare(cmd, "home-context", lookup)
 	admin.declare(cmd, usualDefault)
 	access.declare(cmd)
 	declareLifetime(cmd, &o.Lifetime)
@@ -209,9 +209,9 @@ func newClusterAdd(getenv func(string) string) *cobra.Command {
 		o.Dry, o.AllowHome = dry == "client", cmd.Flags().Changed("context")
 		report, err := on.Add(cmd.Context(), o)
 		if err != nil {
-			return errors.Join(showed(cmd, getenv, report), err)
+			return errors.Join(showed(cmd, lookup, report), err)
 		}
-		if err := report.Show(screen(cmd, getenv)); err != nil {
+		if err := report.Show(screen(cmd, lookup)); err != nil {
 			return err
 		}
 		switch {
@@ -226,11 +226,11 @@ func newClusterAdd(getenv func(string) string) *cobra.Command {
 }
 
 // showed shows what was done before a failure.
-func showed(cmd *cobra.Command, getenv func(string) string, r onboard.Report) error {
+func showed(cmd *cobra.Command, lookup func(string) (string, bool), r onboard.Report) error {
 	if len(r.Lines) == 0 {
 		return nil
 	}
-	return r.Show(screen(cmd, getenv))
+	return r.Show(screen(cmd, lookup))
 }
 
 // printManifests prints what add would apply. The Secret is printed as a comment: it belongs in the home cluster, and
@@ -273,14 +273,14 @@ func printManifests(cmd *cobra.Command, name, namespace string, admin *adminFlag
 	return err
 }
 
-func newClusterList(getenv func(string) string) *cobra.Command {
+func newClusterList(lookup func(string) (string, bool)) *cobra.Command {
 	skip := false
 	cmd := &cobra.Command{Use: "list", Short: "the fleet's clusters: servers, credentials, how many replicas serve them",
 		Args: noArguments("")}
 	cmd.Flags().BoolVar(&skip, "skip-clusters", false, "don't ask the workload clusters whether they can be used")
 	q := &question{}
-	q.declare(cmd, "home-context", getenv)
-	return q.complete(cmd, getenv, func(ctx context.Context, q *question, _ []string) error {
+	q.declare(cmd, "home-context", lookup)
+	return q.complete(cmd, lookup, func(ctx context.Context, q *question, _ []string) error {
 		o, err := onboarder(cmd, "", &q.homeFlags, nil)
 		if err != nil {
 			return err
@@ -297,7 +297,7 @@ func newClusterList(getenv func(string) string) *cobra.Command {
 	})
 }
 
-func newClusterCheck(getenv func(string) string) *cobra.Command {
+func newClusterCheck(lookup func(string) (string, bool)) *cobra.Command {
 	var access accessFlags
 	cmd := &cobra.Command{
 		Use: "check NAME", Short: "whether the fleet can do its work in a cluster: credentials, API, every right",
@@ -305,8 +305,8 @@ func newClusterCheck(getenv func(string) string) *cobra.Command {
 	}
 	access.declare(cmd)
 	q := &question{}
-	q.declare(cmd, "home-context", getenv)
-	return q.complete(cmd, getenv, func(ctx context.Context, q *question, args []string) error {
+	q.declare(cmd, "home-context", lookup)
+	return q.complete(cmd, lookup, func(ctx context.Context, q *question, args []string) error {
 		wish, err := access.wish()
 		if err != nil {
 			return err
@@ -323,7 +323,7 @@ func newClusterCheck(getenv func(string) string) *cobra.Command {
 	})
 }
 
-func newClusterRotate(getenv func(string) string) *cobra.Command {
+func newClusterRotate(lookup func(string) (string, bool)) *cobra.Command {
 	var (
 		home     homeFlags
 		admin    adminFlags
@@ -336,7 +336,7 @@ func newClusterRotate(getenv func(string) string) *cobra.Command {
 			"it can't. It takes the right to create tokens of that account (serviceaccounts/token) and to read namespace\n" +
 			"kube-system there; in home, to read and update Secrets.",
 	}
-	home.declare(cmd, "home-context", getenv)
+	home.declare(cmd, "home-context", lookup)
 	admin.declare(cmd, usualDefault)
 	declareLifetime(cmd, &lifetime)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -351,12 +351,12 @@ func newClusterRotate(getenv func(string) string) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return report.Show(screen(cmd, getenv))
+		return report.Show(screen(cmd, lookup))
 	}
 	return cmd
 }
 
-func newClusterRemove(getenv func(string) string) *cobra.Command {
+func newClusterRemove(lookup func(string) (string, bool)) *cobra.Command {
 	var (
 		home  homeFlags
 		admin adminFlags
@@ -369,7 +369,7 @@ func newClusterRemove(getenv func(string) string) *cobra.Command {
 			"CustomResourceDefinition, an At, or what add didn't create. The Shard records stay in home, held by nobody:\n" +
 			"their epochs go on if the cluster comes back.",
 	}
-	home.declare(cmd, "home-context", getenv)
+	home.declare(cmd, "home-context", lookup)
 	admin.declare(cmd, "(default: the cluster itself isn't touched)")
 	cmd.Flags().DurationVar(&wait, "wait", serveWithin, "how long to wait until the replicas have let go; 0 doesn't wait")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -386,9 +386,9 @@ func newClusterRemove(getenv func(string) string) *cobra.Command {
 		}
 		report, err := o.Remove(cmd.Context(), wait)
 		if err != nil {
-			return errors.Join(showed(cmd, getenv, report), err)
+			return errors.Join(showed(cmd, lookup, report), err)
 		}
-		return report.Show(screen(cmd, getenv))
+		return report.Show(screen(cmd, lookup))
 	}
 	return cmd
 }

@@ -49,10 +49,13 @@ type options struct {
 	kubeconfigs    kubeconfigFlags
 	pod            shard.Pod
 	hooks          labHooks
+	// overridden are the environment variables that have no effect, since their flags are given.
+	overridden []overridden
 }
 
 // newManager returns the command that runs a replica. Each of its flags has an environment variable.
-func newManager(getenv func(string) string, manage func(context.Context, *options, io.Writer) error) *cobra.Command {
+func newManager(lookup func(string) (string, bool),
+	manage func(context.Context, *options, io.Writer) error) *cobra.Command {
 	o := &options{sharding: true, serverFilter: true}
 	cmd := &cobra.Command{
 		Use:   "tenure",
@@ -65,6 +68,7 @@ func newManager(getenv func(string) string, manage func(context.Context, *option
 			if err := o.validate(); err != nil {
 				return usage(err)
 			}
+			o.overridden = overriddenBy(cmd.Flags())
 			err := manage(cmd.Context(), o, cmd.ErrOrStderr())
 			if errors.Is(err, syscall.EADDRINUSE) {
 				err = fmt.Errorf("%w: another process listens there; choose by --metrics-bind-address, "+
@@ -74,7 +78,7 @@ func newManager(getenv func(string) string, manage func(context.Context, *option
 		},
 	}
 	o.declare(cmd.Flags())
-	cmd.Flags().VisitAll(func(f *pflag.Flag) { fromEnvironment(f, envName(f.Name), getenv) })
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { fromEnvironment(f, envName(f.Name), lookup) })
 	for name, values := range map[string][]string{
 		"sharding": {"on", "off"}, "watch-filtering": {"server", "client"},
 		"at-security": {"restricted", "none"}, "log-level": {"debug", "info", "warn", "error"},
@@ -156,13 +160,18 @@ func envName(name string) string {
 	return "TENURE_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
 }
 
-// environment is the annotation of a flag that holds the name and the value of its environment variable.
+// environment is the annotation of a flag that holds the name of its environment variable, and the value if it is set.
 const environment = "environment"
 
-// fromEnvironment lets an environment variable set a flag that isn't given.
-func fromEnvironment(f *pflag.Flag, variable string, getenv func(string) string) {
+// fromEnvironment lets an environment variable set a flag that isn't given. One that is empty counts as set, like a
+// flag with an empty value: some flags mean something by that, and the others refuse it.
+func fromEnvironment(f *pflag.Flag, variable string, lookup func(string) (string, bool)) {
 	f.Usage += " [$" + variable + "]"
-	f.Annotations = map[string][]string{environment: {variable, getenv(variable)}}
+	about := []string{variable}
+	if value, set := lookup(variable); set {
+		about = append(about, value)
+	}
+	f.Annotations = map[string][]string{environment: about}
 }
 
 // readEnvironment sets the flags that weren't given.
@@ -170,7 +179,7 @@ func readEnvironment(fs *pflag.FlagSet) error {
 	var errs []error
 	fs.VisitAll(func(f *pflag.Flag) {
 		from := f.Annotations[environment]
-		if f.Changed || len(from) == 0 || from[1] == "" {
+		if f.Changed || len(from) < 2 {
 			return
 		}
 		if err := f.Value.Set(from[1]); err != nil {
@@ -179,6 +188,19 @@ func readEnvironment(fs *pflag.FlagSet) error {
 		}
 	})
 	return errors.Join(errs...)
+}
+
+// overridden is an environment variable that has no effect, since its flag is given another value.
+type overridden struct{ Flag, Value, Variable, Ignored string }
+
+// overriddenBy returns those among the variables of some flags.
+func overriddenBy(fs *pflag.FlagSet) (all []overridden) {
+	fs.Visit(func(f *pflag.Flag) {
+		if from := f.Annotations[environment]; len(from) == 2 && from[1] != f.Value.String() {
+			all = append(all, overridden{"--" + f.Name, f.Value.String(), from[0], from[1]})
+		}
+	})
+	return all
 }
 
 // wanted says what the values of a flag look like, where the parsers of Go's types don't.

@@ -36,7 +36,8 @@ func (k *kubeconfigFlags) declare(fs *pflag.FlagSet) {
 // refuses an empty list of servers, since that is hardly meant to allow all.
 func (k *kubeconfigFlags) validate() error {
 	if k.servers != nil && len(k.servers) == 0 {
-		return errors.New("--kubeconfig-servers: names no server: name some, or leave the flag out to allow all")
+		return errors.New("--kubeconfig-servers: names no server: name some, or leave out the flag and its variable to " +
+			"allow all")
 	}
 	if k.folder == "" {
 		return nil

@@ -42,7 +42,7 @@ func main() {
 	defer stop()
 	// A second signal ends the process at once.
 	context.AfterFunc(ctx, stop)
-	os.Exit(run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr))
+	os.Exit(run(ctx, os.Args[1:], os.LookupEnv, os.Stdout, os.Stderr))
 }
 
 // longestError is how much of an error is printed, in bytes: it may list every flag that is wrong.
@@ -52,8 +52,8 @@ const longestError = 8 * text.Note
 var errUnhealthy = errors.New("something is wrong")
 
 // run is main without the process: it returns the exit code.
-func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
-	root := newRoot(getenv, runManager)
+func run(ctx context.Context, args []string, lookup func(string) (string, bool), stdout, stderr io.Writer) int {
+	root := newRoot(lookup, runManager)
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
@@ -75,8 +75,9 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 }
 
 // newRoot is the whole command line; manage runs a replica.
-func newRoot(getenv func(string) string, manage func(context.Context, *options, io.Writer) error) *cobra.Command {
-	root := newManager(getenv, manage)
+func newRoot(lookup func(string) (string, bool),
+	manage func(context.Context, *options, io.Writer) error) *cobra.Command {
+	root := newManager(lookup, manage)
 	root.SilenceErrors, root.SilenceUsage, root.SuggestionsMinimumDistance = true, true, 2
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		if bad := (*pflag.InvalidValueError)(nil); errors.As(err, &bad) {
@@ -90,8 +91,8 @@ func newRoot(getenv func(string) string, manage func(context.Context, *options, 
 		}
 		return usage(readEnvironment(cmd.Flags()))
 	}
-	root.AddCommand(newStatus(getenv), newWhy(getenv), newPlan(getenv), newPage(getenv), newTrace(getenv),
-		newCluster(getenv), &cobra.Command{
+	root.AddCommand(newStatus(lookup), newWhy(lookup), newPlan(lookup), newPage(lookup), newTrace(lookup),
+		newCluster(lookup), &cobra.Command{
 			Use: "version", Short: "print the version", Args: noArguments(""),
 			Run: func(cmd *cobra.Command, _ []string) { fmt.Fprintln(cmd.OutOrStdout(), stamp(debug.ReadBuildInfo())) },
 		})

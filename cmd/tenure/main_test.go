@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -18,7 +19,15 @@ import (
 	"github.com/tenure-dev/tenure/test/must"
 )
 
-func noEnv(string) string { return "" }
+func noEnv(string) (string, bool) { return "", false }
+
+// environ looks up variables in a map.
+func environ(variables map[string]string) func(string) (string, bool) {
+	return func(name string) (string, bool) {
+		value, set := variables[name]
+		return value, set
+	}
+}
 
 // tenure runs a command line.
 func tenure(t *testing.T, args ...string) (code int, out, errs string) {
@@ -102,6 +111,10 @@ func TestABadCommandLineIsOneClearLineAndExitCodeTwo(t *testing.T) {
 		"a planted fault":    {args: []string{"--plant=exit"}, want: "plant"},
 		"bad environment": {env: map[string]string{"TENURE_WORKERS": "many"},
 			want: "TENURE_WORKERS: strconv.ParseInt: parsing \"many\": invalid syntax: give a whole number"},
+		"no server, by environment": {env: map[string]string{"TENURE_KUBECONFIG_SERVERS": ""},
+			want: "--kubeconfig-servers: names no server"},
+		"no number, by environment": {env: map[string]string{"TENURE_WORKERS": ""},
+			want: `invalid value "" for environment variable TENURE_WORKERS: strconv.ParseInt: parsing "": invalid syntax`},
 		"no unit":        {args: []string{"--lease-duration=10"}, want: "give a number and a unit, such as 90s"},
 		"a day":          {args: []string{"--at-active-deadline=30d"}, want: "give a number and a unit, such as 90s"},
 		"no truth value": {args: []string{"--metrics-secure=ja"}, want: "give true or false"},
@@ -116,7 +129,7 @@ func TestABadCommandLineIsOneClearLineAndExitCodeTwo(t *testing.T) {
 				args = append(args, "--replica=r1") // the host's own name may be anything
 			}
 			var out, errs strings.Builder
-			code := run(t.Context(), args, func(k string) string { return c.env[k] }, &out, &errs)
+			code := run(t.Context(), args, environ(c.env), &out, &errs)
 			if code != exitUsage {
 				t.Errorf("exit code %d, want %d", code, exitUsage)
 			}
@@ -131,7 +144,7 @@ func TestABadCommandLineIsOneClearLineAndExitCodeTwo(t *testing.T) {
 // optionsOf are what a command line gives the manager.
 func optionsOf(t *testing.T, env map[string]string, args ...string) (o *options) {
 	t.Helper()
-	root := newRoot(func(k string) string { return env[k] }, func(_ context.Context, got *options, _ io.Writer) error {
+	root := newRoot(environ(env), func(_ context.Context, got *options, _ io.Writer) error {
 		o = got
 		return nil
 	})
@@ -145,6 +158,26 @@ func TestAFlagIsTakenFromTheCommandLineElseFromTheEnvironment(t *testing.T) {
 	o := optionsOf(t, env, "--workers=5", "--replica=r1")
 	if o.leaseDuration != 7*time.Second || o.sharding || o.workers != 5 {
 		t.Errorf("lease %v, sharding %v, workers %d; want 7s, false, 5", o.leaseDuration, o.sharding, o.workers)
+	}
+	for about, c := range map[string]struct {
+		env  map[string]string
+		want string
+	}{"not set": {nil, replicaLabels}, "empty": {map[string]string{"TENURE_POD_SELECTOR": ""}, ""}} {
+		if got := optionsOf(t, c.env, "--replica=r1").pod.Peers; got != c.want {
+			t.Errorf("TENURE_POD_SELECTOR %s: Pods with labels %q are watched, want %q", about, got, c.want)
+		}
+	}
+}
+
+func TestAVariableThatAFlagOverridesIsLogged(t *testing.T) {
+	home := filepath.Join(t.TempDir(), "home.yaml")
+	must.Succeed(t, os.WriteFile(home, nil, 0o600)) // so that the replica ends at once
+	var out, errs strings.Builder
+	run(t.Context(), []string{"--replica=r1", "--home-kubeconfig=" + home, "--lease-duration=5s", "--workers=3"},
+		environ(map[string]string{"TENURE_LEASE_DURATION": "20s", "TENURE_WORKERS": "3", "TENURE_WEIGHT": "2"}), &out, &errs)
+	const want = `"flag":"--lease-duration","value":"5s","variable":"TENURE_LEASE_DURATION","ignored":"20s"`
+	if got := errs.String(); !strings.Contains(got, want) || strings.Count(got, "has no effect") != 1 {
+		t.Errorf("got %s, want one line with %s", got, want)
 	}
 }
 

@@ -46,6 +46,10 @@ func runManager(ctx context.Context, o *options, logTo io.Writer) error {
 	log := logr.FromSlogHandler(o.hooks.Handler(newLog(logTo, o.logLevel))).WithValues("replica", o.replica)
 	ctrl.SetLogger(log)
 	klog.SetLogger(log)
+	for _, v := range o.overridden {
+		log.Info("an environment variable has no effect, since its flag is given", "flag", v.Flag, "value", v.Value,
+			"variable", v.Variable, "ignored", v.Ignored)
+	}
 	clientmetrics.RequestResult = newFewHosts(clientmetrics.RequestResult)
 
 	home, err := homeConfig(o)

@@ -9,7 +9,7 @@ import (
 )
 
 // newPage is the command that opens a replica's status page until it is interrupted.
-func newPage(getenv func(string) string) *cobra.Command {
+func newPage(lookup func(string) (string, bool)) *cobra.Command {
 	var o door.Options
 	q := &homeFlags{}
 	cmd := &cobra.Command{
@@ -32,7 +32,7 @@ func newPage(getenv func(string) string) *cobra.Command {
 			})
 		},
 	}
-	q.declareHome(cmd, "context", getenv)
+	q.declareHome(cmd, "context", lookup)
 	fs := cmd.Flags()
 	fs.StringVar(&o.Pod, "pod", "", "`pod` whose page it is (default: any replica that is ready)")
 	fs.StringVar(&o.Selector, "selector", replicaLabels,

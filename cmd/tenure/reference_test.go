@@ -128,7 +128,8 @@ var (
 func writeManager(page io.Writer, root *cobra.Command) error {
 	fmt.Fprint(page, "\n## The commands\n\n### tenure\n\nRuns a replica. Each flag can be given as an environment "+
 		"variable, too: `--lease-duration` is "+
-		"`TENURE_LEASE_DURATION`.\nAn empty one counts as not given. A flag that has no default is empty, or 0.\n")
+		"`TENURE_LEASE_DURATION`.\nOne that is set but empty counts as a flag with an empty value. A flag that is given "+
+		"goes before its variable.\nA flag that has no default is empty, or 0.\n")
 	flags := flagsOf(root)
 	for _, group := range groups {
 		var its []*pflag.Flag

@@ -39,7 +39,7 @@ type traceOptions struct {
 	what      string
 }
 
-func newTrace(getenv func(string) string) *cobra.Command {
+func newTrace(lookup func(string) (string, bool)) *cobra.Command {
 	o := &traceOptions{}
 	cmd := &cobra.Command{
 		Use:   "trace ID|at/NAME|deployment/NAME|SHARD|slowest",
@@ -80,7 +80,7 @@ func newTrace(getenv func(string) string) *cobra.Command {
 	fs.DurationVar(&o.last, "since", time.Hour, "how far to look back")
 	fs.IntVar(&o.limit, "limit", 20, "print at most so many traces, the newest")
 	fs.BoolVar(&o.links, "links", false, "show which traces each span is linked to")
-	fromEnvironment(fs.Lookup("jaeger"), "TENURE_JAEGER_URL", getenv)
+	fromEnvironment(fs.Lookup("jaeger"), "TENURE_JAEGER_URL", lookup)
 	return cmd
 }
 

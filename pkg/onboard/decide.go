@@ -56,12 +56,11 @@ func holds(o *unstructured.Unstructured) bool {
 
 func ours(o *unstructured.Unstructured) bool { return o.GetLabels()[madeByLabel] == madeBy }
 
-// decide returns the steps by which a workload cluster gets what is wanted. live holds the present objects of all
-// that could be wanted, and those with our label.
+// decide returns the steps by which a workload cluster gets what is wanted. live holds what [live] finds there.
 //
-// An object that isn't wanted belongs to a role that the cluster doesn't have, or gives more than was asked for.
-// Ours is deleted, unless that would delete others with it. A binding that somebody else made is left, and
-// reported.
+// An object that isn't wanted belongs to a role that the cluster doesn't have, gives more than was asked for, or was
+// made by another version under another name. Ours is deleted, unless that would delete others with it. A binding
+// that somebody else made is left, and reported.
 func decide(live, want []*unstructured.Unstructured) ([]step, error) {
 	there := map[id]*unstructured.Unstructured{}
 	for _, o := range live {

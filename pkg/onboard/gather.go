@@ -101,8 +101,10 @@ func (o Onboarder) identify(ctx context.Context, there client.Client) (string, e
 	return uid, nil
 }
 
-// live reads what a workload cluster has of the objects that any access could need, and the RoleBindings that were
-// made there for another access.
+// live reads what a workload cluster has of the objects that any access could need. By their label it also finds what
+// add made there for other namespaces, or in a version that gave it another name. It doesn't look for namespaces and
+// CustomResourceDefinitions of other names: deleting one would delete what is in it. Of what others made, it also finds
+// the RoleBindings that give the fleet rights in other namespaces ([givesRights]).
 func live(ctx context.Context, c client.Client,
 	want []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
 	possible, err := objects(Access{Roles: Roles})
@@ -129,15 +131,26 @@ func live(ctx context.Context, c client.Client,
 			return nil, fmt.Errorf("reading %s: %w", idOf(o), err)
 		}
 	}
-	narrow := &unstructured.UnstructuredList{}
-	narrow.SetGroupVersionKind(schema.GroupVersionKind{Group: "rbac.authorization.k8s.io", Version: "v1",
-		Kind: kindBinding + "List"})
-	if err := c.List(ctx, narrow); err != nil {
-		return nil, fmt.Errorf("listing the RoleBindings of all namespaces: %w", err)
-	}
-	for i := range narrow.Items {
-		if o := &narrow.Items[i]; !seen[idOf(o)] && (ours(o) || givesRights(o)) {
-			found = append(found, o)
+	asked := map[schema.GroupVersionKind]bool{}
+	for _, o := range possible {
+		kind := o.GroupVersionKind()
+		if asked[kind] || holds(o) {
+			continue
+		}
+		asked[kind] = true
+		var which []client.ListOption
+		if o.GetKind() != kindBinding {
+			which = append(which, client.MatchingLabels{madeByLabel: madeBy})
+		}
+		all := &unstructured.UnstructuredList{}
+		all.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+		if err := c.List(ctx, all, which...); err != nil {
+			return nil, fmt.Errorf("listing the objects of kind %s of the whole cluster: %w", o.GetKind(), err)
+		}
+		for i := range all.Items {
+			if o := &all.Items[i]; !seen[idOf(o)] && (ours(o) || givesRights(o)) {
+				found = append(found, o)
+			}
 		}
 	}
 	return found, nil

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -279,6 +280,49 @@ func TestARoleBindingThatSomebodyElseMadeIsFoundAndTold(t *testing.T) {
 		left := slices.DeleteFunc(steps, func(s step) bool { return s.Action != left })
 		if len(left) != c.left {
 			t.Errorf("with rights in %s: %d bindings are told to be left, want %d", about, len(left), c.left)
+		}
+	}
+}
+
+// A binding of a former name would go on to give rights everywhere after they were narrowed to a namespace.
+func TestWhatAnotherVersionMadeUnderAnotherNameIsFoundAndDeleted(t *testing.T) {
+	var there []client.Object
+	want := objectsOf(t, Access{Roles, []string{"jobs"}})
+	former := map[id]bool{} // those that are ours
+	for _, o := range append(objectsOf(t, Access{Roles: Roles}), want...) {
+		there = append(there, asServed(o, true))
+		if holds(o) {
+			continue
+		}
+		for name, ours := range map[string]bool{"former-": true, "strange-": false} {
+			o := asServed(o, ours)
+			o.SetName(name + o.GetName())
+			there = append(there, o)
+			former[idOf(o)] = ours
+		}
+	}
+	byID := map[id]client.Object{} // what all namespaces and one have in common is there twice
+	for _, o := range there {
+		byID[idOf(o.(*unstructured.Unstructured))] = o
+	}
+	c := fake.NewClientBuilder().WithScheme(runtime.NewScheme()).WithObjects(
+		slices.Collect(maps.Values(byID))...).Build()
+	found, err := live(t.Context(), c, want)
+	must.Succeed(t, err)
+	narrowed, err := decide(found, want)
+	must.Succeed(t, err)
+	for about, steps := range map[string][]step{
+		"narrowed": narrowed,
+		"removed":  decideRemoval(found, func(*unstructured.Unstructured) string { return "" }),
+	} {
+		done := map[id]action{}
+		for _, s := range steps {
+			done[idOf(s.Object)] = s.Action
+		}
+		for o, ours := range former {
+			if want := map[bool]action{true: deleted}[ours]; done[o] != want {
+				t.Errorf("%s: %s becomes %q, want %q", about, o, done[o], want)
+			}
 		}
 	}
 }

@@ -111,6 +111,13 @@ func TestValuesDoWhatTheySayAndNothingElse(t *testing.T) {
 	if diff := cmp.Diff(pod["containers"].([]any)[0].(map[string]any)["env"], any(env)); diff != "" {
 		t.Errorf("other variables (- want, + got):\n%s", diff)
 	}
+	unnumbered, err := render(t, map[string]any{"replicas": nil, "args": []any{"--pod-selector=a=b"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, there := unnumbered[name]["spec"].(map[string]any)["replicas"]; there {
+		t.Errorf("without a number of replicas, the Deployment has %v: an upgrade would undo what an autoscaler did", n)
+	}
 	delete(changed, name)
 	delete(plain, name)
 	if diff := cmp.Diff(plain, changed); diff != "" {
@@ -123,6 +130,12 @@ func TestTheSchemaRefusesWhatIsNoValue(t *testing.T) {
 		"an unknown value":          {"replica": 3},
 		"no replicas":               {"replicas": 0},
 		"a number of replicas":      {"replicas": "three"},
+		"a port of its own":         {"args": []any{"--log-level=debug", "--metrics-bind-address=:9090"}},
+		"another port for probes":   {"args": []any{"--health-probe-bind-address", ":9090"}},
+		"another home":              {"args": []any{"--home-kubeconfig=/home.yaml"}},
+		"one name for all":          {"args": []any{"--replica=r1"}},
+		"another namespace":         {"args": []any{"--namespace=elsewhere"}},
+		"another Pod":               {"args": []any{"--pod="}},
 		"an argument that is none":  {"args": []any{"lease-duration=5s"}},
 		"a variable without a name": {"env": []any{map[string]any{"value": "b"}}},
 		"a limit of CPU":            {"memory": map[string]any{"cpu": "1"}},

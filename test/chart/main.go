@@ -87,7 +87,7 @@ func templates(rendered string) (map[string]string, error) {
 
 // places are what values.yaml sets in the Deployment.
 var places = []struct{ is, becomes string }{
-	{`(?m)^  replicas: \d+$`, `  replicas: {{ .Values.replicas }}`},
+	{`(?m)^  replicas: \d+$`, "  {{- with .Values.replicas }}\n  replicas: {{ . }}\n  {{- end }}"},
 	{`(?m)^        image: \S+$`, `        image: {{ .Values.image | quote }}`},
 	{`(?m)^(      - args:\n(?:        - --.*\n)+)`,
 		"$1        {{- with .Values.args }}\n        {{- toYaml . | nindent 8 }}\n        {{- end }}\n"},

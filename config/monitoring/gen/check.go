@@ -78,7 +78,8 @@ func ruleExpressions(path string) (map[string][]string, error) {
 	return found, nil
 }
 
-// metricNames parses every expression and lists the metrics that they use, a line each. What isn't PromQL is an error.
+// metricNames parses every expression and lists the metrics of replicas that they use, a line each. What isn't PromQL
+// is an error.
 func metricNames(dashboardJSON []byte, rules string) ([]byte, error) {
 	panels, err := dashboardExpressions(dashboardJSON)
 	if err != nil {
@@ -102,13 +103,16 @@ func metricNames(dashboardJSON []byte, rules string) ([]byte, error) {
 	return []byte(strings.Join(slices.Sorted(maps.Keys(names)), "\n") + "\n"), errors.Join(errs...)
 }
 
+// prometheusOwn is a metric that Prometheus makes itself: whether a scrape of a target succeeded.
+const prometheusOwn = "up"
+
 func collect(text string, names map[string]bool) error {
 	expr, err := parser.NewParser(parser.Options{}).ParseExpr(variables.Replace(text))
 	if err != nil {
 		return err
 	}
 	parser.Inspect(expr, func(node parser.Node, _ []parser.Node) error {
-		if v, ok := node.(*parser.VectorSelector); ok {
+		if v, ok := node.(*parser.VectorSelector); ok && v.Name != prometheusOwn {
 			names[v.Name] = true
 		}
 		return nil
