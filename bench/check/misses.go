@@ -4,7 +4,6 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"regexp"
 
 	"sigs.k8s.io/yaml"
 
@@ -30,8 +29,6 @@ type Miss struct {
 // Misses reads the list of known misses.
 func Misses() ([]Miss, error) { return parseMisses(missesFile) }
 
-var commit = regexp.MustCompile(`^[0-9a-f]{7,40}$`)
-
 func parseMisses(content []byte) ([]Miss, error) {
 	var list []Miss
 	if err := yaml.UnmarshalStrict(content, &list); err != nil {
@@ -48,7 +45,7 @@ func parseMisses(content []byte) ([]Miss, error) {
 		key := [3]string{m.Scenario, m.Size, m.Figure}
 		complain(seen[key], "is listed twice")
 		seen[key] = true
-		complain(!commit.MatchString(m.Since), "since %q is no commit", m.Since)
+		complain(!report.Commit.MatchString(m.Since), "since %q is no commit", m.Since)
 		complain(m.Why == "", "why is missing")
 		s, err := scenario.Read(m.Scenario, []string{"size=" + m.Size})
 		if err != nil {

@@ -38,8 +38,14 @@ func Publishable(reports []*report.Report) error {
 			"other programs took %.0f %% of the machine, %.0f %% are allowed: "+
 				"run it again on a quiet one", 100*deref(e.Others), 100*report.MaxOthers)
 		refuse(r.Profiled, "profiles were taken meanwhile: run it again without --profile")
-		refuse(!commit.MatchString(e.Tenure), "its revision %q is no commit: commit, `make build lab`, and run it again",
-			e.Tenure)
+		refuse(!report.Commit.MatchString(e.Tenure),
+			"its revision %q is no commit: commit, `make build lab`, and run it again", e.Tenure)
+		if slices.Contains(scenario.Names(), r.Scenario) {
+			today, err := scenario.Read(r.Scenario, settings(r.Command))
+			refuse(err != nil, "its settings can't be read again: %v", err)
+			same := asItComes(today, r.Config) && slices.Equal(today.Publish, r.Config.Publish)
+			refuse(err == nil && !same, "its settings aren't those of `%s` now: run it again", r.Command)
+		}
 		first := reports[0].Environment
 		refuse(e.Tenure != first.Tenure, "is of another commit than the first")
 		refuse(!e.SameMachine(first), "was taken on another machine than the first")
@@ -107,6 +113,10 @@ func sectionOf(p *report.Report) (string, error) {
 		}
 		row(v, "", "")
 	}
+	if rows.Len() == 0 {
+		errs = append(errs, fmt.Errorf("scenario %s has no threshold for size %s, and publishes no other figure", p.Scenario,
+			p.Config.Size))
+	}
 	e := p.Environment
 	runs := ""
 	if p.Runs > 1 {
@@ -122,13 +132,21 @@ func sectionOf(p *report.Report) (string, error) {
 // heading names a scenario with the settings that aren't its own.
 func heading(p *report.Report) string {
 	parts := []string{"## " + p.Scenario, p.Config.Size}
-	for setting := range strings.SplitSeq(p.Command, " --set ") {
-		setting, _, _ = strings.Cut(setting, " --")
-		if key, _, found := strings.Cut(setting, "="); found && key != "size" && key != "load.seed" && key != "seed" {
+	for _, setting := range settings(p.Command) {
+		if key, _, _ := strings.Cut(setting, "="); key != "size" && key != "load.seed" && key != "seed" {
 			parts = append(parts, setting)
 		}
 	}
 	return strings.Join(parts, ", ")
+}
+
+// settings are the values of --set in a report's command.
+func settings(command string) (list []string) {
+	for _, setting := range strings.Split(command, " --set ")[1:] {
+		setting, _, _ = strings.Cut(setting, " --")
+		list = append(list, setting)
+	}
+	return list
 }
 
 // replaceSection puts a section in the place of the one with the same heading, or in order among those of scenarios,

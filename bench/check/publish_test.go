@@ -70,6 +70,8 @@ func TestFiguresArePublishedOfAWitnessedRunOnAQuietMachineWithTheirIntervals(t *
 		"a figure that is missing": {one(func(r *report.Report) {
 			r.Config.Publish = append(r.Config.Publish, "results.lateness_ms.p99")
 		}), "lateness_ms.p99 was not measured"},
+		"nothing to publish": {one(func(r *report.Report) { r.Config.Thresholds, r.Config.Publish = nil, nil }),
+			"has no threshold"},
 		"a miss that isn't listed": {one(func(r *report.Report) { r.Results.Lost = 1 }), "list the miss"},
 		"four runs":                {four(func(i int, r *report.Report) { r.Results.Converge.P50 += float64(i) }), ""},
 		"four runs of two commits": {four(func(i int, r *report.Report) {
@@ -128,6 +130,38 @@ func TestFiguresArePublishedOfAWitnessedRunOnAQuietMachineWithTheirIntervals(t *
 				t.Errorf("publishing twice changes the file: %v\n%s", err, again)
 			}
 		})
+	}
+}
+
+func TestFiguresArePublishedOfAScenarioAsItIsNow(t *testing.T) {
+	const seed, count, both = "load.seed=7", "load.count=9", "size=full --set count=9 --tenure x"
+	for name, c := range map[string]struct {
+		command string
+		ran     []string
+		change  func(*scenario.Scenario)
+		want    string
+	}{
+		"as it comes":       {"noise --json x.json", nil, nil, ""},
+		"with settings":     {"noise --set " + both, []string{"size=full", "count=9"}, nil, ""},
+		"with another seed": {"noise --set " + seed, []string{seed}, nil, ""},
+		"with others":       {"noise --set " + count, []string{"load.count=8"}, nil, "run it again"},
+		"it has changed":    {"noise", nil, func(s *scenario.Scenario) { s.Fleet.Workers++ }, "run it again"},
+		"other figures":     {"noise", nil, func(s *scenario.Scenario) { s.Publish = []string{"x"} }, "run it again"},
+		"other thresholds":  {"noise", nil, func(s *scenario.Scenario) { s.Thresholds = nil }, ""},
+		"a field that was":  {"noise --set fleet.gone=9", nil, nil, "can't be read again"},
+	} {
+		r := publishable()
+		var err error
+		r.Scenario, r.Command = "noise", "bench run "+c.command
+		r.Config, err = scenario.Read("noise", c.ran)
+		must.Succeed(t, err)
+		if c.change != nil {
+			c.change(&r.Config)
+		}
+		if err := Publishable([]*report.Report{r}); (err == nil) != (c.want == "") ||
+			err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
 	}
 }
 

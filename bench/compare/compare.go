@@ -49,11 +49,25 @@ func Compare(a, b *report.Report) (*Comparison, error) {
 	if a.Results == nil || b.Results == nil {
 		return nil, errors.New("one of them has no results")
 	}
+	if len(a.Config.Load.Rates)+len(b.Config.Load.Rates) > 0 {
+		return nil, errors.New("their rounds are of different rates (load.rates) and have no mean: compare the knees")
+	}
 	c := &Comparison{Scenario: a.Scenario}
 	for name, r := range map[string]*report.Report{"A": a, "B": b} {
-		if !r.Valid {
-			c.Notices = append(c.Notices, name+" is not valid: "+fmt.Sprint(r.Reasons))
+		doubt := func(wrong bool, what string) {
+			if wrong {
+				c.Notices = append(c.Notices, name+" "+what)
+			}
 		}
+		others := r.Environment.Others
+		doubt(!r.Valid, "is not valid: "+fmt.Sprint(r.Reasons))
+		doubt(others == nil, "was taken on a machine of which it isn't known how busy it was")
+		doubt(others != nil && *others > report.MaxOthers, "was taken on a busy machine")
+		doubt(r.Profiled, "was taken while profiles were")
+		doubt(!report.Commit.MatchString(r.Environment.Tenure), fmt.Sprintf("is of no commit: %q", r.Environment.Tenure))
+	}
+	if a.Environment.Tenure == b.Environment.Tenure {
+		c.Notices = append(c.Notices, "their revisions are the same")
 	}
 	if a.Config.Size != b.Config.Size || !reflect.DeepEqual(a.Config.Fleet, b.Config.Fleet) ||
 		!reflect.DeepEqual(a.Config.Load, b.Config.Load) {

@@ -1,6 +1,7 @@
 package compare
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -43,11 +44,12 @@ func TestARatioIsOfBOverAAndSaysOnlyWhatItsIntervalAllows(t *testing.T) {
 }
 
 func TestWhatCanNotBeComparedIsRefused(t *testing.T) {
-	other := reportOf(1, 2, 3)
-	other.Scenario = "crash"
+	other, rates := reportOf(1, 2, 3), reportOf(1, 2, 3)
+	other.Scenario, rates.Config.Load.Rates = "crash", []float64{40, 60}
 	for name, pair := range map[string][2]*report.Report{
 		"other scenario": {reportOf(1, 2, 3), other},
 		"no results":     {reportOf(1, 2, 3), {Scenario: "at-burst"}},
+		"rising rates":   {rates, rates},
 		"no rounds":      {reportOf(1, 2, 3), reportOf()},
 	} {
 		if _, err := Compare(pair[0], pair[1]); err == nil {
@@ -57,14 +59,33 @@ func TestWhatCanNotBeComparedIsRefused(t *testing.T) {
 }
 
 func TestWhatStandsAgainstAComparisonIsSaid(t *testing.T) {
-	b := reportOf(1, 2, 3)
-	b.Valid, b.Config.Fleet.Replicas, b.Environment.CPUs = false, 7, 64
-	c, err := Compare(reportOf(1, 2, 3), b)
-	must.Succeed(t, err)
-	all := strings.Join(c.Notices, "\n")
-	for _, want := range []string{"B is not valid", "fleets or loads differ", "different machines", "in turns"} {
-		if !strings.Contains(all, want) {
-			t.Errorf("no notice about %q in %q", want, all)
+	const always = "they were not taken in turns: what the machine did meanwhile is in the ratios"
+	for name, c := range map[string]struct {
+		change func(*report.Report)
+		want   []string // in order
+	}{
+		"nothing":       {func(*report.Report) {}, nil},
+		"not valid":     {func(r *report.Report) { r.Valid = false }, []string{"B is not valid"}},
+		"another fleet": {func(r *report.Report) { r.Config.Fleet.Replicas = 7 }, []string{"their fleets or loads differ"}},
+		"another machine": {func(r *report.Report) { r.Environment.CPUs = 64 },
+			[]string{"they were taken on different machines"}},
+		"a busy machine":        {func(r *report.Report) { r.Environment.Others = new(0.2) }, []string{"B was taken on a b"}},
+		"nobody knows how busy": {func(r *report.Report) { r.Environment.Others = nil }, []string{"B was taken on a m"}},
+		"profiled":              {func(r *report.Report) { r.Profiled = true }, []string{"B was taken while profiles were"}},
+		"the same commit": {func(r *report.Report) { r.Environment.Tenure = "0123456789abcdef" },
+			[]string{"their revisions are the same"}},
+		"no commit": {func(r *report.Report) { r.Environment.Tenure = "unknown" }, []string{`B is of no commit: "unknown"`}},
+	} {
+		a, b := reportOf(1, 2, 3), reportOf(1, 2, 3)
+		a.Environment = report.Environment{Tenure: "0123456789abcdef", Others: new(0.1)}
+		b.Environment = report.Environment{Tenure: "fedcba9876543210", Others: new(0.1)}
+		c.change(b)
+		got, err := Compare(a, b)
+		must.Succeed(t, err)
+		want := append(c.want, always)
+		slices.Sort(want)
+		if !slices.EqualFunc(got.Notices, want, strings.HasPrefix) {
+			t.Errorf("%s: %q, want %q", name, got.Notices, want)
 		}
 	}
 }

@@ -172,6 +172,11 @@ func TestCallsAreCountedByUserAndOutcome(t *testing.T) {
 	must.Succeed(t, os.WriteFile(file, []byte(log), 0o600))
 	calls, err := CallsIn(file, "us")
 	must.Succeed(t, err)
+	empty := filepath.Join(t.TempDir(), "audit.log")
+	must.Succeed(t, os.WriteFile(empty, nil, 0o600))
+	if none, err := CallsIn(empty, "us"); err == nil {
+		t.Errorf("an empty log has the calls %+v", none)
+	}
 	want := Calls{
 		ByVerb:   map[string]int{"update ats/status": 1, "create pods": 1, "update leases": 1, "watch ats": 1},
 		AtWrites: 2, Conflicts: 1, Created: 1,

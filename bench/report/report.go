@@ -2,6 +2,7 @@ package report
 
 import (
 	"maps"
+	"regexp"
 	"slices"
 	"time"
 
@@ -97,6 +98,9 @@ type Environment struct {
 	// Others is the share of the machine's CPU time that other programs took during the run; absent if not known.
 	Others *float64 `json:"others_cpu_share,omitempty"`
 }
+
+// Commit is what the name of a commit looks like. A revision with changes beside it is none.
+var Commit = regexp.MustCompile(`^[0-9a-f]{7,40}$`)
 
 // SameMachine reports whether two runs were taken on the same machine, as far as this says.
 func (e Environment) SameMachine(o Environment) bool {
@@ -204,6 +208,8 @@ type Generator struct {
 	Offered  float64          `json:"offered_per_s,omitempty"`
 	Achieved float64          `json:"achieved_per_s,omitempty"`
 	Lateness *stats.Quantiles `json:"lateness_ms,omitempty"`
+	// Changes is the lateness of the changes beside the load.
+	Changes *stats.Quantiles `json:"changes_lateness_ms,omitempty"`
 }
 
 // Series is a figure over time, in seconds since the start of the load.

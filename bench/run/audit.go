@@ -15,8 +15,9 @@ import (
 )
 
 // addAudit adds what the API servers' audit logs say: the requests per object, whether any invariant was broken, and
-// for how long keys that were due waited at the moves of a time.
-func (f *fleet) addAudit(out *report.Results, from, to time.Time) error {
+// for how long keys that were due waited at the rounds' moves.
+func (t *tally) addAudit(out *report.Results) error {
+	f := t.fleet
 	if f.site.foreign != nil {
 		return nil // we have no access to their audit logs
 	}
@@ -38,6 +39,13 @@ func (f *fleet) addAudit(out *report.Results, from, to time.Time) error {
 		out.WritesPerCopy = new(float64(copying) / float64(all.Copies+all.Drifts))
 		out.WritesPerSource = new(float64(home) / float64(all.Objects))
 	}
+	serving := calls.AtWrites
+	if f.load.Kind == scenario.Deployments {
+		serving = copying
+	}
+	if complaint := judgeWrites(out.Objects-out.Lost, serving); complaint != "" {
+		t.missing = append(t.missing, complaint)
+	}
 	out.APICalls, out.Conflicts = calls.ByVerb, &calls.Conflicts
 	// Ats that waited throughout took no writes and would make the mean look better.
 	objects := calls.Created
@@ -54,7 +62,7 @@ func (f *fleet) addAudit(out *report.Results, from, to time.Time) error {
 	if err != nil {
 		return fmt.Errorf("judging the audit logs: %w", err)
 	}
-	handoffs, crashes := unserved(judged.Handoffs, from, to)
+	handoffs, crashes := unserved(judged.Handoffs, t.from, t.to)
 	out.HandoffUnserved, out.CrashUnserved = handoffs.Quantiles(), crashes.Quantiles()
 	violations := judged.Count()
 	if err := judged.Err(); err != nil {

@@ -2,6 +2,7 @@ package run
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -15,26 +16,33 @@ import (
 // is beyond would be the generator's and not the fleet's.
 const maxLateness = 50 * time.Millisecond
 
-// judgeGenerator marks the run as not valid if the generator didn't keep its schedule. Bursts and closed loads have
-// no schedule.
+// judgeGenerator marks the run as not valid if the generator didn't keep its schedule with the load, or with the
+// changes beside it. Bursts and closed loads have no schedule.
 func (r *runner) judgeGenerator(name string, results *report.Results) {
 	l := r.scenario.Load
 	g := results.Generator
-	switch {
-	case l.Arrivals == scenario.Nothing, g == nil:
+	if g == nil {
 		return
-	case l.Arrivals == scenario.Burst && l.Due == scenario.DueNow, l.Arrivals == scenario.Closed:
-		return
-	case g.Lateness == nil:
-		r.invalid("%s: the generator's lateness is not known", name)
+	}
+	punctual := func(what string, lateness *stats.Quantiles) {
+		if lateness == nil {
+			r.invalid("%s: the lateness of the generator's %s is not known", name, what)
+		} else if lateness.P99 > float64(maxLateness.Milliseconds()) {
+			r.invalid("%s: the generator fell behind with its %s: %.0f ms late at its 99th percentile, %v allowed", name, what,
+				lateness.P99, maxLateness)
+		}
+	}
+	if l.Changes > 0 {
+		punctual("changes", g.Changes)
+	}
+	if l.Arrivals == scenario.Nothing || l.Arrivals == scenario.Burst && l.Due == scenario.DueNow ||
+		l.Arrivals == scenario.Closed {
 		return
 	}
 	if l.Arrivals != scenario.Burst && len(l.Rates) == 0 {
 		g.Offered = l.Rate
 	}
-	if late := g.Lateness.P99; late > float64(maxLateness.Milliseconds()) {
-		r.invalid("%s: the generator fell behind: %.0f ms late at its 99th percentile, %v allowed", name, late, maxLateness)
-	}
+	punctual("load", g.Lateness)
 }
 
 // judgeChanges returns a complaint if the changes can't support a ratio of a fleet that is sent them to one that
@@ -47,6 +55,42 @@ func judgeChanges(as scenario.Reference, changes, reconciles int) string {
 		return looked + ": none was to reach this fleet"
 	case as != scenario.Unserved && reconciles*2 < changes:
 		return looked + ": too few reached the fleet"
+	}
+	return ""
+}
+
+// judgeWrites returns a complaint if objects are done and no write was seen that served them. Figures of writes per
+// object would then keep every bound.
+func judgeWrites(done, writes int) string {
+	if done > 0 && writes == 0 {
+		return report.Count(done, "done object") + ", and the audit logs show no write that served one"
+	}
+	return ""
+}
+
+// maxRepeats is by how much the reconciles per object may differ within a sweep.
+const maxRepeats = 0.05
+
+// judgeRepeats returns a complaint if a fleet of a sweep reconciled its objects more or less often than the smallest
+// one. The capacity counts reconciles, and those that were repeated serve nobody.
+func judgeRepeats(sweep []report.SweepPoint) string {
+	var first float64
+	for _, p := range sweep {
+		reconciles := 0
+		for _, n := range p.Results.ReconcilesPerReplica {
+			reconciles += n
+		}
+		if reconciles == 0 || p.Results.Objects == 0 {
+			continue // there is no capacity then
+		}
+		per := float64(reconciles) / float64(p.Results.Objects)
+		if first == 0 {
+			first = per
+		}
+		if math.Abs(per/first-1) > maxRepeats {
+			return fmt.Sprintf("%s took %.2f reconciles per object, the smallest fleet %.2f: the capacity counts repeats",
+				report.Count(p.Replicas, "replica"), per, first)
+		}
 	}
 	return ""
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -13,7 +14,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/tenure-dev/tenure/bench/load"
+	"github.com/tenure-dev/tenure/bench/record"
 	"github.com/tenure-dev/tenure/bench/report"
+	"github.com/tenure-dev/tenure/bench/samples"
 	"github.com/tenure-dev/tenure/bench/scenario"
 	"github.com/tenure-dev/tenure/bench/stats"
 	"github.com/tenure-dev/tenure/bench/witness"
@@ -72,6 +76,71 @@ func TestEfficiencyIsCapacityOverNTimesTheSmallestFleet(t *testing.T) {
 	}
 }
 
+func TestReconcilesThatAreRepeatedAreNoCapacity(t *testing.T) {
+	point := func(objects int, reconciles ...int) report.SweepPoint {
+		return report.SweepPoint{Replicas: len(reconciles),
+			Results: &report.Results{Objects: objects, ReconcilesPerReplica: reconciles}}
+	}
+	for name, c := range map[string]struct {
+		last report.SweepPoint
+		want string
+	}{
+		"as many":           {point(200, 300, 310), ""},
+		"a fifth more":      {point(200, 300, 420), "2 replicas took 3.60 reconciles per object, the smallest fleet 3.00"},
+		"a fifth fewer":     {point(200, 300, 180), "2 replicas took 2.40"},
+		"none was measured": {point(200, 0, 0), ""},
+	} {
+		if got := judgeRepeats([]report.SweepPoint{point(100, 300), c.last}); !strings.HasPrefix(got, c.want) ||
+			(got == "") != (c.want == "") {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+func TestObjectsThatNoWriteServedHaveNoFigureOfWrites(t *testing.T) {
+	for _, c := range []struct {
+		done, writes int
+		want         string
+	}{{0, 0, ""}, {2, 6, ""}, {2, 0, "2 done objects, and the audit logs show no write that served one"}} {
+		if got := judgeWrites(c.done, c.writes); got != c.want {
+			t.Errorf("%d done with %d writes: %q, want %q", c.done, c.writes, got, c.want)
+		}
+	}
+}
+
+// A replica that enqueues live keys behind the others would otherwise hide them from the figure that judges that.
+func TestAKeyIsLiveUnlessItsShardBecameActiveMeanwhileWhateverItsReplicaSays(t *testing.T) {
+	began := time.Unix(1000, 0).UTC()
+	at := func(ms int) time.Time { return began.Add(time.Duration(ms) * time.Millisecond) }
+	dir := t.TempDir()
+	p := &process{samples: filepath.Join(dir, "samples")}
+	var err error
+	p.Replica, err = lab.StartProgram(lab.Program{Name: "r1", Binary: "/bin/sh", LogPath: filepath.Join(dir, "log"),
+		Args: func([]string) []string {
+			return []string{"-c", `echo '{"msg":"shard active","time":"` + at(100).Format(time.RFC3339Nano) + `"}'`}
+		}})
+	must.Succeed(t, err)
+	must.Succeed(t, p.Wait(10*time.Second))
+	lives := record.Lives{Ats: map[uint64]load.Arrival{}}
+	file, err := samples.Create(p.samples)
+	must.Succeed(t, err)
+	for key, sent := range []int{90, 110, 120} {
+		lives.Ats[uint64(key)] = load.Arrival{Sent: at(sent)}
+		ready := at(sent + 5)
+		first := samples.Sample{Key: uint64(key), Ready: ready, Start: ready.Add(300 * time.Millisecond), Backfill: key < 2}
+		again := first
+		again.Start, again.Backfill = first.Start.Add(time.Second), true
+		file.Add(first)
+		file.Add(again)
+	}
+	must.Succeed(t, file.Err())
+	tally := newTally(&fleet{as: ours, processes: []*process{p}})
+	must.Succeed(t, tally.addSamples(&round{}, lives, map[string]float64{}))
+	if live, others := tally.queue.Quantiles(), tally.backfill.Quantiles(); live.N != 2 || others.N != 4 {
+		t.Errorf("%+v are live and %+v are not; want two that arrived later, and what was repeated", live, others)
+	}
+}
+
 func TestWatchCostIsPerObjectAndAgainstTheShare(t *testing.T) {
 	point := func(own []int, bytes ...float64) report.SweepPoint {
 		all := 0
@@ -113,24 +182,33 @@ func TestFiguresThatARoundLacksAreNotCompared(t *testing.T) {
 
 func TestARunWhoseGeneratorFellBehindIsNotValid(t *testing.T) {
 	steady := scenario.Load{Arrivals: scenario.Constant, Rate: 10}
+	changing := steady
+	changing.Changes = 100
+	onTime, late := quantiles(10*time.Millisecond, 100), quantiles(80*time.Millisecond, 100)
 	cases := map[string]struct {
-		load scenario.Load
-		late *stats.Quantiles
-		want string // in the reason; "" is valid
+		load          scenario.Load
+		late, changes *stats.Quantiles
+		want          string // in the reason; "" is valid
 	}{
-		"on time":   {steady, quantiles(10*time.Millisecond, 100), ""},
-		"late":      {steady, quantiles(80*time.Millisecond, 100), "fell behind: 80 ms"},
-		"not known": {steady, nil, "not known"},
+		"on time":   {steady, onTime, nil, ""},
+		"late":      {steady, late, nil, "fell behind with its load: 80 ms"},
+		"not known": {steady, nil, nil, "not known"},
 		"a burst has no schedule": {scenario.Load{Arrivals: scenario.Burst, Due: scenario.DueNow},
-			quantiles(time.Second, 9), ""},
+			quantiles(time.Second, 9), nil, ""},
 		"a herd has to be in time": {scenario.Load{Arrivals: scenario.Burst, Due: scenario.DueTogether},
-			quantiles(time.Second, 1), "fell behind"},
-		"nothing was to arrive": {scenario.Load{Arrivals: scenario.Nothing}, nil, ""},
+			quantiles(time.Second, 1), nil, "fell behind"},
+		"nothing was to arrive":     {scenario.Load{Arrivals: scenario.Nothing}, nil, nil, ""},
+		"both on time":              {changing, onTime, onTime, ""},
+		"changes on time, load not": {changing, late, onTime, "fell behind with its load"},
+		"load on time, changes not": {changing, onTime, late, "fell behind with its changes"},
+		"changes not known":         {changing, onTime, nil, "changes is not known"},
+		"late changes, beside a burst": {scenario.Load{Arrivals: scenario.Burst, Due: scenario.DueNow, Changes: 9}, nil, late,
+			"fell behind with its changes"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			r := &runner{scenario: scenario.Scenario{Load: c.load}, report: &report.Report{}}
-			r.judgeGenerator("tenure", &report.Results{Generator: &report.Generator{Lateness: c.late}})
+			r.judgeGenerator("tenure", &report.Results{Generator: &report.Generator{Lateness: c.late, Changes: c.changes}})
 			got := strings.Join(r.report.Reasons, "\n")
 			if c.want == "" && got != "" || !strings.Contains(got, c.want) {
 				t.Errorf("got %q, want %q", got, c.want)

@@ -27,7 +27,7 @@ type tally struct {
 	out   report.Results
 
 	queue, backfill, event, work, converge, late, live, repair stats.Latencies
-	generator                                                  stats.Latencies
+	generator, changes                                         stats.Latencies
 	seconds                                                    float64
 	reads                                                      float64
 	arrivals                                                   int
@@ -100,8 +100,8 @@ func (t *tally) add(r *round) error {
 		t.arrivals += r.generator.Arrivals
 		t.sent += r.generator.End.Sub(r.generator.Start)
 	}
-	if r.changes != nil { // changes must be as punctual as the load
-		t.generator.Merge(&r.changes.Lateness)
+	if r.changes != nil {
+		t.changes.Merge(&r.changes.Lateness)
 	}
 	t.addUse(r, lives.Objects, figures)
 	if err := t.addMetrics(r, lives.Objects, figures); err != nil && !slices.Contains(t.missing, err.Error()) {
@@ -211,6 +211,7 @@ func (t *tally) addSamples(r *round, lives record.Lives, figures map[string]floa
 	first, sampled := map[uint64]time.Time{}, map[uint64]bool{}
 	var ends []time.Time
 	var queue stats.Latencies
+	var low []samples.Sample
 	others := 0 // reconciles of other objects than the round's
 	for _, p := range t.fleet.all() {
 		if p.samples == "" {
@@ -240,10 +241,21 @@ func (t *tally) addSamples(r *round, lives record.Lives, figures map[string]floa
 			switch {
 			case s.ReadyUnknown:
 			case s.Backfill:
-				t.backfill.Add(s.Start.Sub(s.Ready))
+				low = append(low, s)
 			default:
 				queue.Add(s.Start.Sub(s.Ready))
 			}
+		}
+	}
+	active, err := t.activated()
+	if err != nil {
+		return err
+	}
+	for _, s := range low {
+		if first[s.Key].Equal(s.Start) && active != nil && !activeBetween(active, lives.Ats[s.Key].Sent, s.Start) {
+			queue.Add(s.Start.Sub(s.Ready)) // a live key, whatever its replica says
+		} else {
+			t.backfill.Add(s.Start.Sub(s.Ready))
 		}
 	}
 	// A replica whose disk is full writes no more samples, and what is left is no fair sample of them.
@@ -265,6 +277,27 @@ func (t *tally) addSamples(r *round, lives record.Lives, figures map[string]floa
 		figures["reconciles_per_s"] = rate
 	}
 	return t.addTurns(r, ends)
+}
+
+// activated returns when shards became active, sorted; nil if the fleet isn't sharded.
+func (t *tally) activated() ([]time.Time, error) {
+	if !t.fleet.sharded() {
+		return nil, nil
+	}
+	lines, err := t.fleet.activations()
+	times := []time.Time{}
+	for _, l := range lines {
+		times = append(times, l.Time)
+	}
+	slices.SortFunc(times, time.Time.Compare)
+	return times, err
+}
+
+// activeBetween reports whether some shard became active between two times. A key that arrived at the first one may
+// then have been enqueued with what the shard holds, behind all live keys.
+func activeBetween(active []time.Time, from, to time.Time) bool {
+	i, _ := slices.BinarySearchFunc(active, from, time.Time.Compare)
+	return i < len(active) && active[i].Before(to)
 }
 
 // addTurns adds what a round showed of turns.
@@ -321,7 +354,7 @@ func (t *tally) results() (*report.Results, error) {
 		out.TimeToHeld = &held
 	}
 	out.Servers = t.servers
-	out.Generator = &report.Generator{Lateness: t.generator.Quantiles()}
+	out.Generator = &report.Generator{Lateness: t.generator.Quantiles(), Changes: t.changes.Quantiles()}
 	if seconds := t.sent.Seconds(); seconds > 0 {
 		out.Generator.Achieved = float64(t.arrivals) / seconds
 	}

@@ -157,11 +157,11 @@ func (r *runner) stage(ctx context.Context, s scenario.Scenario,
 		if err != nil {
 			return nil, err
 		}
+		if err := t.addAudit(results); err != nil {
+			return nil, err
+		}
 		for _, reason := range t.missing {
 			r.invalid("%s: %s", f.as, reason)
-		}
-		if err := f.addAudit(results, t.from, t.to); err != nil {
-			return nil, err
 		}
 		r.judgeWitness(string(f.as), results)
 		profiles = append(profiles, f.taken(results.CPUPerObject))
@@ -279,6 +279,9 @@ func (r *runner) finish() {
 	p.Ratios, p.Intervals = report.AllRatios([]*report.Report{p}, samples.Untraced, rng), report.Intervals(p, rng)
 	p.Knee = knee(r.scenario.Load, p.Results.Rounds)
 	p.ScaleOut, p.WatchCost = scaleOut(r.scenario.Load, p.Sweep), watchCost(p.Sweep)
+	if complaint := judgeRepeats(p.Sweep); p.ScaleOut != nil && complaint != "" {
+		r.invalid("%s", complaint)
+	}
 	maps.Copy(p.Intervals, sweepIntervals(p))
 	for _, f := range p.Fleets() {
 		r.judgeGenerator(f.Name, f.Results)

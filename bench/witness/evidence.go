@@ -194,6 +194,18 @@ func (l *ledger) judgeUnheard() {
 	}
 }
 
+// judgeEmpty reports folders whose logs have no line at all: whatever is looked for in them would seem not to have
+// happened.
+func (l *ledger) judgeEmpty(logs []audit.Log) {
+	for i, log := range logs {
+		folder := filepath.Dir(log.Path)
+		if l.heard[folder] == nil && (i == 0 || filepath.Dir(logs[i-1].Path) != folder) {
+			l.found.add(Violation{Kind: MissingFile, Detail: "the log of " + log.Cluster + " (" + folder +
+				") has no line at all: put it back, or take the folder away"})
+		}
+	}
+}
+
 // judgeEvidence reports what the logs should have and lack.
 func (l *ledger) judgeEvidence(ats AtStats) {
 	absent := func(missing bool, kind Kind, detail string) {

@@ -29,7 +29,6 @@ func (l *ledger) judge() *Report {
 	slices.SortStableFunc(history.handoffs, func(a, b Handoff) int { return a.Time.Compare(b.Time) })
 	r.Handoffs = append([]Handoff{}, history.handoffs...)
 	r.Coordination = l.coordination()
-	r.API = l.use(lives, keyOf)
 	r.Ats, r.Fenced = ats, l.fenced
 	objects := make(map[int32]bool)
 	for _, w := range l.writes {

@@ -42,7 +42,6 @@ type ledger struct {
 	agents   map[string]agent
 
 	writes   []write
-	refused  []write
 	atFacts  []atFact
 	podFacts []podFact
 	// swept are deletions of whole collections, of Pods or of Ats. The log doesn't show which objects they deleted.
@@ -63,8 +62,6 @@ type ledger struct {
 	suspects   map[string]*suspect
 	stats      WriteStats
 	fenced     Fenced
-	calls      map[string]int
-	atReads    int // our reads of Ats and Pods
 	recordsNay int // refused writes to records
 	from, to   int64
 	reads      int64 // when the logs were read
@@ -98,7 +95,7 @@ type span struct{ start, end int64 }
 
 type place struct{ file, line int32 }
 
-// write is one committed or refused request that carried a shard and an epoch.
+// write is one committed request that carried a shard and an epoch.
 type write struct {
 	span
 	epoch   uint64
@@ -166,7 +163,7 @@ func newLedger(facts Facts, rules Rules) *ledger {
 		records: make(map[Shard][]recordWrite), recordUnknown: make(map[string][]recordWrite),
 		leases: make(map[string]*leaseLife), copyWrites: make(map[string][]int64),
 		clusters: make(map[string]*clusterLog), heard: make(map[string]map[int64]bool), suspects: make(map[string]*suspect),
-		calls: make(map[string]int), reads: math.MaxInt64,
+		reads: math.MaxInt64,
 	}
 }
 
@@ -213,13 +210,10 @@ func (l *ledger) add(e *Event) {
 	if !e.Ended() {
 		return
 	}
-	a := l.agent(e)
-	if a.Tenure {
-		l.count(e)
-	}
 	if !e.Mutating() {
 		return
 	}
+	a := l.agent(e)
 	l.attribute(e, a)
 	l.tell(e, a)
 	l.link(e, a)
@@ -271,7 +265,6 @@ func (l *ledger) addObject(e *Event, a agent) {
 		l.writes = append(l.writes, w)
 		l.checkShard(e, a, w)
 	case audit.Rejected:
-		l.refused = append(l.refused, w)
 		l.fenced.add(e)
 	case audit.Unknown:
 		l.stats.Unknown++
@@ -330,17 +323,6 @@ func (f *Fenced) add(e *Event) {
 		f.Invalid++
 	default:
 		f.Other++
-	}
-}
-
-// count counts our requests that the server answered with success.
-func (l *ledger) count(e *Event) {
-	if e.Outcome() != audit.Committed || e.DryRun || e.Resource == "" {
-		return
-	}
-	l.calls[e.What()]++
-	if !e.Mutating() && (e.IsAt() || e.IsPod()) {
-		l.atReads++
 	}
 }
 

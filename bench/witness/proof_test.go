@@ -540,7 +540,7 @@ func TestConcurrentAndFencedWritesAreCounted(t *testing.T) {
 		40-41 west/@1:a update at:a code=422 message=epoch
 		5-6 west/@1:a update at:a code=409
 		50-51 west/@2:b create pod:a-pod code=409`)), Facts{}, few)
-	if diff := gocmp.Diff(Fenced{Conflict: 1, AlreadyExists: 1, EpochRule: 1, Stale: 1}, r.Fenced); diff != "" {
+	if diff := gocmp.Diff(Fenced{Conflict: 1, AlreadyExists: 1, EpochRule: 1}, r.Fenced); diff != "" {
 		t.Errorf("fenced (-want +got):\n%s", diff)
 	}
 	if r.Writes.ConcurrentKeys != 1 || r.Writes.ConcurrentShards != 1 || !r.OK {

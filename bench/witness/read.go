@@ -53,6 +53,7 @@ func Read(dir string, o Options) (*Report, error) {
 			return nil, err
 		}
 	}
+	l.judgeEmpty(logs)
 	if o.Complete {
 		l.judgeUnheard()
 	}

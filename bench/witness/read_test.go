@@ -219,6 +219,9 @@ func TestReadNamesBadInput(t *testing.T) {
 		{"JSON that is no audit event",
 			map[string]string{"west/audit.log": "{\"level\":\"info\",\"msg\":\"started\"}\n"},
 			"audit.log:1: unreadable line: not an audit event"},
+		{"an empty log beside another cluster's", map[string]string{"west/audit.log": good, "east/audit.log": ""},
+			"missing-file: the log of east"},
+		{"a new file that is empty", map[string]string{"west/audit.log": "", "west/" + now: good}, ""},
 		{"no logs at all", map[string]string{"west/apiserver.log": good}, "no audit logs found below"},
 		{"a file that is not gzip", map[string]string{"west/audit-1.log.gz": good}, "audit-1.log.gz:1: unpacking"},
 		{"empty lines are skipped", map[string]string{"west/audit.log": good + "\n" + good}, ""},
@@ -311,14 +314,8 @@ func TestAClusterOfWhichThereIsNoLogIsMissing(t *testing.T) {
 	if found := missing(); len(found) > 0 {
 		t.Errorf("all logs are there: %q", found)
 	}
-	want := func(what string) {
-		t.Helper()
-		if found := missing(); len(found) != 1 || !strings.Contains(found[0], "shards of east had holders") {
-			t.Errorf("%s: %q", what, found)
-		}
-	}
-	files["east/audit.log"] = ""
-	want("an empty log")
 	delete(files, "east/audit.log")
-	want("no log")
+	if found := missing(); len(found) != 1 || !strings.Contains(found[0], "shards of east had holders") {
+		t.Errorf("no log: %q", found)
+	}
 }

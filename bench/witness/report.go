@@ -147,7 +147,6 @@ type Report struct {
 	Moves        MoveStats    `json:"moves"`
 	Handoffs     []Handoff    `json:"handoffs"`
 	Coordination Coordination `json:"coordination"`
-	API          APIUse       `json:"api"`
 }
 
 // Count returns the number of violations of all kinds.
@@ -243,8 +242,6 @@ type Fenced struct {
 	EpochRule     int `json:"epochRule"`
 	Invalid       int `json:"invalid"`
 	Other         int `json:"other"`
-	// Stale counts those that began after a write of a higher epoch to the same key.
-	Stale int `json:"stale"`
 }
 
 // Spread sums up a set of durations, in milliseconds.
@@ -345,17 +342,4 @@ type Coordination struct {
 	// PerSecond is writes per second and replica in steady state; nil if that lasted for too short a time.
 	PerSecond    *float64 `json:"writesPerSecondPerReplica"`
 	MaxPerSecond *float64 `json:"maxWritesPerSecondOfAReplica"`
-}
-
-// APIUse counts our requests.
-type APIUse struct {
-	// Calls counts "verb resource" of requests that were answered with success.
-	Calls map[string]int `json:"calls"`
-	// WritesPerAt is committed writes to Ats, their status and Pods, divided by the number of Ats that were written to.
-	WritesPerAt float64 `json:"writesPerAt"`
-	// WritesPerDoneAt is the same for Ats that are DONE and whose creation is in the logs.
-	WritesPerDoneAt    float64 `json:"writesPerDoneAt"`
-	MaxWritesPerDoneAt int     `json:"maxWritesPerDoneAt"`
-	// ReadsPerAt counts the reads of Ats and Pods that the audit policy logs. A watch is one read, once it has ended.
-	ReadsPerAt float64 `json:"readsPerAt"`
 }

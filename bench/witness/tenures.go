@@ -38,7 +38,6 @@ func (l *ledger) judgeTenures(keyOf []int32) map[tenure]*tenureWrites {
 	s.pass(order, byObject, FallingEpoch, true, 0)
 	l.stats.ConcurrentKeys = s.pass(order, byKey, InterleavedKey, false, 0)
 	l.stats.ConcurrentShards = s.pass(order, byCluster, InterleavedShard, false, l.rules.Skew.Microseconds())
-	l.fenced.Stale = l.countStale(keyOf, overlaps)
 
 	tenures := l.tenures()
 	l.judgeHolders(tenures, overlaps)
@@ -172,32 +171,6 @@ func (s *sweep) report(kind Kind, lo, hi int32) {
 		Detail: fmt.Sprintf("epoch %d wrote after epoch %d had (%s)", w.epoch, h.epoch, l.objects.list[h.object]),
 		First:  l.line(h), Second: l.line(w),
 	})
-}
-
-// countStale counts refused writes that began after a write of a higher epoch to the same key: the fence at work.
-func (l *ledger) countStale(keyOf []int32, overlaps [][]int32) (stale int) {
-	if len(l.refused) == 0 {
-		return 0
-	}
-	wanted := make(map[int32][]int32)
-	for i, w := range l.refused {
-		wanted[keyOf[w.object]] = append(wanted[keyOf[w.object]], int32(i))
-	}
-	isStale := make([]bool, len(l.refused))
-	for _, h := range l.writes {
-		for _, i := range wanted[keyOf[h.object]] {
-			w := l.refused[i]
-			if h.epoch > w.epoch && w.start > h.end && slices.Contains(overlaps[w.shard], h.shard) {
-				isStale[i] = true
-			}
-		}
-	}
-	for _, s := range isStale {
-		if s {
-			stale++
-		}
-	}
-	return stale
 }
 
 func (l *ledger) tenures() map[tenure]*tenureWrites {

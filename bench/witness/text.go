@@ -87,8 +87,8 @@ func (r *Report) textFigures(b *bufio.Writer) {
 		w.Judged, w.Objects, w.Shards, w.Tenures, w.ConcurrentKeys, w.ConcurrentShards)
 	f := r.Fenced
 	row("fenced",
-		"at the server: %d conflicts, %d already exist, %d by the epoch rule, %d invalid, %d other; %d of them stale",
-		f.Conflict, f.AlreadyExists, f.EpochRule, f.Invalid, f.Other, f.Stale)
+		"at the server: %d conflicts, %d already exist, %d by the epoch rule, %d invalid, %d other",
+		f.Conflict, f.AlreadyExists, f.EpochRule, f.Invalid, f.Other)
 	a := r.Ats
 	row("ats", "%d seen, %d done, %d not due, %d settling; lost %d", a.Seen, a.Done, a.NotDue, a.Settling,
 		r.Counts[LostAt])
@@ -113,8 +113,6 @@ func (r *Report) textFigures(b *bufio.Writer) {
 	c := r.Coordination
 	row("coordination", "%d writes by %d replicas; steady %s a second and replica, at most %s (%d replica-seconds)",
 		c.Writes, c.Replicas, rate(c.PerSecond), rate(c.MaxPerSecond), c.SteadySeconds)
-	row("api", "%.2f writes an At (%.2f for a DONE one, at most %d), %.3f reads",
-		r.API.WritesPerAt, r.API.WritesPerDoneAt, r.API.MaxWritesPerDoneAt, r.API.ReadsPerAt)
 }
 
 func rate(v *float64) string {

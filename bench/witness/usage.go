@@ -3,8 +3,6 @@ package witness
 import (
 	"slices"
 	"time"
-
-	"github.com/tenure-dev/tenure/bench/audit"
 )
 
 // SpreadOf sums up durations, which it sorts. Percentiles are by nearest rank, not interpolated.
@@ -76,39 +74,4 @@ func (l *ledger) coordination() Coordination {
 		c.PerSecond = new(float64(total) / float64(c.SteadySeconds))
 	}
 	return c
-}
-
-// use counts requests per At.
-func (l *ledger) use(lives []*atLife, keyOf []int32) APIUse {
-	u := APIUse{Calls: l.calls}
-	perKey := make(map[int32]int)
-	for _, w := range l.writes {
-		key := keyOf[w.object]
-		if o := l.objects.list[key]; o.group == audit.AtGroup && o.resource == "ats" {
-			perKey[key]++
-		}
-	}
-	total := 0
-	for _, n := range perKey {
-		total += n
-	}
-	if len(perKey) > 0 {
-		u.WritesPerAt = float64(total) / float64(len(perKey))
-		u.ReadsPerAt = float64(l.atReads) / float64(len(perKey))
-	}
-	perName := make(map[int32]int)
-	for _, life := range lives {
-		perName[life.object]++
-	}
-	done, sum := 0, 0
-	for _, life := range lives {
-		// If a name was used twice, its figure mixes two Ats' writes.
-		if n := perKey[life.object]; life.done != nil && life.created && perName[life.object] == 1 {
-			done, sum, u.MaxWritesPerDoneAt = done+1, sum+n, max(u.MaxWritesPerDoneAt, n)
-		}
-	}
-	if done > 0 {
-		u.WritesPerDoneAt = float64(sum) / float64(done)
-	}
-	return u
 }

@@ -89,7 +89,8 @@ func (a *account) idle() error {
 		switch {
 		case f.Hits >= max(1, f.Of):
 		case f.Rule != "":
-			errs = append(errs, fmt.Errorf("idle fault: %s hit no request (rule: %s)", f, f.Rule))
+			errs = append(errs, fmt.Errorf("idle fault: %s hit no request, or not on every connection (%d of %d; rule: %s)", f,
+				f.Hits, max(1, f.Of), f.Rule))
 		case f.Sign != "":
 			errs = append(errs, fmt.Errorf("idle fault: %s had no effect, or not everywhere (%s: %d of %d)", f, f.Sign,
 				f.Hits, max(1, f.Of)))

@@ -9,6 +9,7 @@ import (
 	"github.com/tenure-dev/tenure/bench/witness"
 	"github.com/tenure-dev/tenure/shard/protocol"
 	"github.com/tenure-dev/tenure/test/lab"
+	"github.com/tenure-dev/tenure/test/lab/faultproxy"
 )
 
 var day = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -70,6 +71,16 @@ func TestEachMissIsFoundAndASoundAccountHasNone(t *testing.T) {
 		"quota of moves missed":  {func(a *account) { a.quotas[1].got = 9 }, "quota: 9 of 10 planned moves"},
 		"a network fault hit nothing": {func(a *account) { a.faults[2].Hits = 0 },
 			"idle fault: partition, home, r3 to home"},
+		"a fault of all replicas hit two of three": {func(a *account) {
+			a.faults[2].Hits = 0
+			a.faults[2].hit([]int{7, 0, 1})
+		}, "not on every connection (2 of 3"},
+		"one hit all three": {func(a *account) {
+			a.faults[2].Hits = 0
+			a.faults[2].hit([]int{7, 2, 1})
+		}, ""},
+		"a fault of nobody": {func(a *account) { a.faults[2] = fault{}; a.faults[2].missed(faultproxy.Rule{}) },
+			"idle fault: , nobody"},
 		"a replica was killed that held nothing": {func(a *account) { a.faults[1].Tenures = nil },
 			"its victim held no shard"},
 		"one that held nothing left": {func(a *account) { a.faults[1].Kind, a.faults[1].Tenures = "SIGTERM", nil },

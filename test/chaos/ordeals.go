@@ -94,7 +94,7 @@ func (r *run) epochs(ctx context.Context) (map[string]int64, error) {
 	return all, err
 }
 
-// impose has a rule in force on connections for a while.
+// impose has a rule in force on connections for a while, and until it has hit a request on each of them.
 func (r *run) impose(ctx context.Context, f *fault, victim string, rule faultproxy.Rule, d time.Duration,
 	proxies ...*faultproxy.Proxy) {
 	f.Victim, f.Rule = victim, fmt.Sprintf("%+v", rule)
@@ -103,9 +103,28 @@ func (r *run) impose(ctx context.Context, f *fault, victim string, rule faultpro
 		all = append(all, p.Inject(rule))
 	}
 	sleep(ctx, d)
+	unhurt := func(i *faultproxy.Injection) bool { return i.Hits() == 0 }
+	for end := time.Now().Add(quietFor); slices.ContainsFunc(all, unhurt) && time.Now().Before(end) && ctx.Err() == nil; {
+		sleep(ctx, 50*time.Millisecond)
+	}
+	var hits []int
 	for _, injected := range all {
 		injected.End()
-		f.Hits += injected.Hits()
+		hits = append(hits, injected.Hits())
+	}
+	f.hit(hits)
+}
+
+// hit notes the requests that were hit on each connection. On several, those count on which any was: a fault of all
+// replicas that one alone felt isn't the fault that was to be tested.
+func (f *fault) hit(requests []int) {
+	if len(requests) == 1 {
+		f.Hits = requests[0]
+		return
+	}
+	f.Of = len(requests)
+	for _, n := range requests {
+		f.Hits += min(n, 1)
 	}
 }
 
@@ -115,6 +134,7 @@ func (r *run) cutOff(ctx context.Context, f *fault, most int, rule faultproxy.Ru
 	if most == 1 {
 		v := r.victim()
 		if v == nil {
+			f.missed(rule)
 			return
 		}
 		// A replica may hold shards of the other cluster alone, and sends this one nothing then.
@@ -142,8 +162,13 @@ func (r *run) hurtHome(ctx context.Context, f *fault, rule faultproxy.Rule, d ti
 func (r *run) deafen(ctx context.Context, f *fault, rule faultproxy.Rule) {
 	if v := r.victim(); v != nil {
 		r.impose(ctx, f, v.Name+" to home", rule, 3*r.lease, r.fleet.HomeProxy(v.Name))
+	} else {
+		f.missed(rule)
 	}
 }
+
+// missed notes that no replica was alive to suffer a rule, so the fault counts as idle.
+func (f *fault) missed(rule faultproxy.Rule) { f.Victim, f.Rule = "nobody", fmt.Sprintf("%+v", rule) }
 
 // passedOn counts the replicas' requests so far to one of home's API servers: 0 is the first one, 1 the second.
 func (r *run) passedOn(server int) (n int) {

@@ -42,16 +42,24 @@ func (r *run) rest(ctx context.Context) {
 }
 
 // restless reports what moved while the fleet should have been at rest, or what isn't settled. If a replica lapsed
-// meanwhile, which is judged elsewhere, moves follow from that, and the fleet has time to settle.
+// meanwhile, which is judged elsewhere, moves follow from that, and the fleet has time to settle. Replicas that end by
+// themselves are judged elsewhere, too, but excuse nothing.
 func (r *run) restless(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return nil // the run was ended
 	}
-	lines, err := lab.Activations(r.last)
-	if err != nil {
-		return err
+	var lines []lab.Line
+	for _, replica := range r.last {
+		all, err := replica.Log.Lines()
+		if err != nil {
+			return err
+		}
+		for _, l := range all {
+			if l.Time.After(r.rested) && (l.Activation() || l.Lapse()) {
+				lines = append(lines, l)
+			}
+		}
 	}
-	lines = slices.DeleteFunc(lines, func(l lab.Line) bool { return !l.Time.After(r.rested) })
 	if err := churn(lines); err != nil {
 		return err
 	}
@@ -61,13 +69,24 @@ func (r *run) restless(ctx context.Context) error {
 	return r.fleet.Unsettled(ctx)
 }
 
-// churn returns an error if moves were planned and no replica had ended before.
+// churn returns an error if shards moved at rest though no replica lapsed, or by plan alone. lines are activations and
+// lapses.
 func churn(lines []lab.Line) error {
-	if slices.ContainsFunc(lines, func(l lab.Line) bool { return l.Kind != protocol.Planned }) || len(lines) == 0 {
+	var moves []lab.Line
+	lapsed, unplanned := false, false
+	for _, l := range lines {
+		switch {
+		case l.Lapse():
+			lapsed = true
+		case l.Activation():
+			moves, unplanned = append(moves, l), unplanned || l.Kind != protocol.Planned
+		}
+	}
+	if len(moves) == 0 || lapsed && unplanned {
 		return nil
 	}
-	return fmt.Errorf("at rest, nothing is to move, and %d moves were planned, the first of shard %s at %s", len(lines),
-		lines[0].Shard, lines[0].Time.Format(time.TimeOnly))
+	return fmt.Errorf("at rest, nothing is to move, and shards became active %d times, the first %s (%s) at %s",
+		len(moves), moves[0].Shard, moves[0].Kind, moves[0].Time.Format(time.TimeOnly))
 }
 
 // catchUp waits until all Ats are DONE. A storm may leave more of them than the machine does in a minute; but they must

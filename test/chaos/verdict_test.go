@@ -65,12 +65,17 @@ func TestAnArgumentThatIsNoFlagIsRefused(t *testing.T) {
 	}
 }
 
-func TestMovesThatArePlannedAtRestAreChurnUnlessAReplicaEnded(t *testing.T) {
-	planned, crash := lab.Line{Kind: protocol.Planned, Shard: "west/0"}, lab.Line{Kind: protocol.Crash}
+func TestMovesAtRestAreChurnUnlessAReplicaLapsed(t *testing.T) {
+	planned := lab.Line{Msg: "shard active", Kind: protocol.Planned, Shard: "west/0"}
+	crash, lapse := planned, lab.Line{Msg: "incarnation lapsed: stopping everything it held"}
+	crash.Kind = protocol.Crash
 	for _, c := range []struct {
 		lines []lab.Line
 		churn bool
-	}{{nil, false}, {[]lab.Line{planned}, true}, {[]lab.Line{crash}, false}, {[]lab.Line{planned, crash}, false}} {
+	}{
+		{nil, false}, {[]lab.Line{planned}, true}, {[]lab.Line{crash}, true}, {[]lab.Line{planned, crash}, true},
+		{[]lab.Line{lapse}, false}, {[]lab.Line{lapse, crash, planned}, false}, {[]lab.Line{lapse, planned}, true},
+	} {
 		if err := churn(c.lines); (err != nil) != c.churn {
 			t.Errorf("%v: %v", c.lines, err)
 		}

@@ -67,6 +67,9 @@ func TestASuiteFailsOverItsBudgetAndWhenACommandFails(t *testing.T) {
 		suite suite
 		fault string
 	}{
+		"it writes to both": {suite{budget: time.Minute, steps: []step{
+			command("sh", "-c", "seq 9999 & seq 9999 >&2; wait"),
+		}}, ""},
 		"in time":       {suite{budget: time.Minute, steps: []step{command("true")}}, ""},
 		"over budget":   {suite{budget: time.Nanosecond}, "over its budget"},
 		"a bad command": {suite{budget: time.Minute, steps: []step{command("false")}}, "false: exit status 1"},

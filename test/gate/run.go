@@ -117,21 +117,24 @@ func (s step) run(ctx context.Context, r *result, log io.Writer, out *printer) e
 	c.Env = slices.Concat(os.Environ(), []string{
 		lab.BinariesVariable + "=" + built, rights.Variable + "=" + used, "GORACE=halt_on_error=1",
 	}, s.env)
-	pipe, err := c.StdoutPipe()
-	if err != nil {
-		return err
-	}
 	tail := &tail{}
-	c.Stderr = io.MultiWriter(log, tail)
+	both := io.MultiWriter(log, tail)
+	c.Stderr = both
+	var results io.Reader
+	if s.tests {
+		if results, err = c.StdoutPipe(); err != nil {
+			return err
+		}
+	} else {
+		c.Stdout = both // since it is the same writer, only one goroutine writes to it
+	}
 	if err := localplane.StartChild(c); err != nil { // it ends with us, and has a process group of its own
 		return fmt.Errorf("starting %s: %w", s.args[0], err)
 	}
 	defer func() { _ = group(syscall.SIGKILL) }() // nothing of it is left, unless it was stopped
 	verdicts := &reader{log: log, out: out, suite: r.suite.name, packages: map[string]*pkg{}}
 	if s.tests {
-		err = verdicts.read(pipe)
-	} else {
-		_, err = io.Copy(io.MultiWriter(log, tail), pipe)
+		err = verdicts.read(results)
 	}
 	failed := c.Wait()
 	r.processor += c.ProcessState.UserTime() + c.ProcessState.SystemTime()

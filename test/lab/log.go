@@ -59,7 +59,8 @@ func Millis(ms float64) time.Duration { return time.Duration(ms * float64(time.M
 // Crashed reports whether the line shows a panic, a fatal error or a data race.
 func (l Line) Crashed() bool {
 	return strings.HasPrefix(l.Text, "panic:") || strings.HasPrefix(l.Text, "fatal error:") ||
-		strings.Contains(l.Text, "DATA RACE") || strings.Contains(l.Msg, "panic")
+		strings.Contains(l.Text, "http: panic serving") || strings.Contains(l.Text, "DATA RACE") ||
+		strings.Contains(l.Msg, "panic")
 }
 
 // Log reads a replica's log as it grows. It is safe for concurrent use.

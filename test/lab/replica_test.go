@@ -127,6 +127,7 @@ func TestLinesOfALog(t *testing.T) {
 		{`{"msg":"incarnation lapsed: stopping everything it held","incarnation":"r2-x"}`, false, true, false},
 		{`{"msg":"Observed a panic"}`, false, false, true},
 		{"panic: boom", false, false, true},
+		{"2030/01/02 03:04:05 http: panic serving 127.0.0.1:4711: boom", false, false, true},
 		{"WARNING: DATA RACE", false, false, true},
 		{`{"shard":7}`, false, false, false},
 	} {
