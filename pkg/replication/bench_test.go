@@ -77,6 +77,8 @@ type bench struct {
 	asked  time.Duration // what each target asks for
 	// acting is set while the subject acts; what the test itself writes isn't counted.
 	acting bool
+	// crashed is set by a fault that ends the process.
+	crashed bool
 }
 
 type fakeCluster struct {
@@ -276,7 +278,9 @@ func (b *bench) write(what string, commit func() error) error {
 	if b.fault == nil {
 		return counted()
 	}
-	return b.fault(b.sent, counted)
+	err := b.fault(b.sent, counted)
+	b.crashed = b.crashed || errors.Is(err, errCrash)
+	return err
 }
 
 // restart is a new process, which may be configured otherwise: the memory is gone.
@@ -345,7 +349,8 @@ func (b *bench) live() {
 	for range 60 {
 		before := b.sent
 		_, err := b.reconcile()
-		if errors.Is(err, errCrash) {
+		if b.crashed {
+			b.crashed = false
 			b.restart()
 		}
 		b.clock.Step(3 * time.Second)

@@ -206,8 +206,9 @@ func invalid(err error, record record) appsv1.DeploymentCondition {
 const statusEvery = time.Second
 
 // update sets the times of a condition that differs from the old one. It returns whether to write it now, or otherwise
-// after which delay; (false, 0) means not at all.
-func update(old *appsv1.DeploymentCondition, next *appsv1.DeploymentCondition, now time.Time) (bool, time.Duration) {
+// after which delay; (false, 0) means not at all. pause is for how long nothing is written because status and reason
+// have changed often.
+func update(old, next *appsv1.DeploymentCondition, pause time.Duration, now time.Time) (bool, time.Duration) {
 	next.LastUpdateTime = metav1.NewTime(now)
 	next.LastTransitionTime = next.LastUpdateTime
 	if old == nil {
@@ -216,17 +217,24 @@ func update(old *appsv1.DeploymentCondition, next *appsv1.DeploymentCondition, n
 	if old.Status == next.Status {
 		next.LastTransitionTime = old.LastTransitionTime
 	}
-	if old.Status != next.Status || old.Reason != next.Reason {
-		return true, 0
-	}
-	if old.Message == next.Message {
+	switch {
+	case !flips(old, next) && old.Message == next.Message:
 		return false, 0
+	case pause > 0:
+		return false, pause
+	case flips(old, next):
+		return true, 0
 	}
 	// The API keeps whole seconds only, so this may wait a second longer than needed.
 	if wait := old.LastUpdateTime.Add(statusEvery).Sub(now); wait > 0 && wait <= statusEvery {
 		return false, wait
 	}
 	return true, 0
+}
+
+// flips reports whether a condition gets another status or reason.
+func flips(old, next *appsv1.DeploymentCondition) bool {
+	return old.Status != next.Status || old.Reason != next.Reason
 }
 
 func findCondition(source *appsv1.Deployment) *appsv1.DeploymentCondition {

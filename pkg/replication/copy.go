@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -180,11 +181,12 @@ func (c *copyActor) note(set func(*copyNote)) { c.r.notes.change(c.id(), c.r.now
 
 // noAnswer reports whether an error leaves open whether the cluster works at all.
 func noAnswer(err error) bool {
+	var request *url.Error // an HTTP client's for a request without an answer, such as one whose stream was reset
 	var network *net.OpError
 	var timeout net.Error
 	switch {
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF),
-		errors.As(err, &network), errors.As(err, &timeout) && timeout.Timeout():
+		errors.As(err, &request), errors.As(err, &network), errors.As(err, &timeout) && timeout.Timeout():
 		return true
 	}
 	code := apierror.Code(err)

@@ -428,24 +428,29 @@ func TestUpdateWritesNewsAtOnceAndFiguresNotTooOften(t *testing.T) {
 		LastUpdateTime: metav1.NewTime(epoch), LastTransitionTime: metav1.NewTime(epoch.Add(-time.Hour))}
 	for name, c := range map[string]struct {
 		old            *appsv1.DeploymentCondition
+		pause          time.Duration
 		status, reason string
 		message        string
 		write          bool
 		wait           time.Duration
 		transition     time.Time
 	}{
-		"there was none": {nil, "False", "Progressing", "1/3", true, 0, now},
-		"nothing is new": {&was, "False", "Progressing", "1/3", false, 0, was.LastTransitionTime.Time},
-		"a figure is new": {&was, "False", "Progressing", "2/3", false, 700 * time.Millisecond,
+		"there was none": {nil, 0, "False", "Progressing", "1/3", true, 0, now},
+		"nothing is new": {&was, time.Second, "False", "Progressing", "1/3", false, 0, was.LastTransitionTime.Time},
+		"a figure is new": {&was, 0, "False", "Progressing", "2/3", false, 700 * time.Millisecond,
 			was.LastTransitionTime.Time},
-		"the reason is new": {&was, "False", "ClusterAway", "1/3", true, 0, was.LastTransitionTime.Time},
-		"the status is new": {&was, "True", "Replicated", "3/3", true, 0, now},
-		"a figure, after a while": {&appsv1.DeploymentCondition{Status: "False", Reason: "Progressing"}, "False",
+		"a figure is new, and status or reason were often": {&was, time.Minute, "False", "Progressing", "2/3", false,
+			time.Minute, was.LastTransitionTime.Time},
+		"the reason is new": {&was, 0, "False", "ClusterAway", "1/3", true, 0, was.LastTransitionTime.Time},
+		"the reason is new, as it was often": {&was, time.Minute, "False", "ClusterAway", "1/3", false, time.Minute,
+			was.LastTransitionTime.Time},
+		"the status is new": {&was, 0, "True", "Replicated", "3/3", true, 0, now},
+		"a figure, after a while": {&appsv1.DeploymentCondition{Status: "False", Reason: "Progressing"}, 0, "False",
 			"Progressing", "2/3", true, 0, time.Time{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			next := appsv1.DeploymentCondition{Status: corev1.ConditionStatus(c.status), Reason: c.reason, Message: c.message}
-			write, wait := update(c.old, &next, now)
+			write, wait := update(c.old, &next, c.pause, now)
 			if write != c.write || wait != c.wait || !next.LastTransitionTime.Time.Equal(c.transition) {
 				t.Errorf("write %v, wait %s, transition %s", write, wait, next.LastTransitionTime)
 			}

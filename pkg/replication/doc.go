@@ -122,7 +122,8 @@
 //
 //	W1  source: finalizer and list of clusters, one patch, before any copy
 //	W2  each target: create the copy (and its namespace, where that is missing and may be made)
-//	W3  source/status: the condition, when it changes; mere figures at most once a second
+//	W3  source/status: the condition, when it changes; mere figures at most once a second; after twenty changes of status or
+//	    reason of one generation, all of it about once in twenty seconds
 //	W4  each target that has drifted or whose source has changed: one apply
 //	W5  each target that has to go: one delete; then the source: list shortened, or finalizer removed
 //
@@ -136,9 +137,11 @@
 // conditions of the Deployment controller stay. A Deployment's condition has no generation, so the message names the
 // generation that it is about: kubectl wait right after an edit may still see the previous condition.
 //
-// An event is sent when status or reason change: one for all clusters, however many replicas find the same. Text from
-// elsewhere (a server's messages, names, values) is cleaned and shortened. A message has at most 1024 bytes, and names
-// the worst clusters if it can't name all.
+// An event is sent when status or reason change: one for all clusters, however many replicas find the same. A replica
+// sends ten events of one reason in a namespace at once, then one a minute, which says how many were left out.
+//
+// Text from elsewhere (a server's messages, names, values) is cleaned and shortened. A message has at most 1024 bytes,
+// and names the worst clusters if it can't name all.
 //
 // # What is watched
 //

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
@@ -21,17 +22,16 @@ import (
 	"github.com/tenure-dev/tenure/pkg/text"
 )
 
-// fanOut brings all copies further, each cluster independently of the others. trouble joins unforeseen errors of single
-// clusters; err concerns the whole source.
+// fanOut brings all copies further, each cluster independently of the others. An error concerns the whole source.
 func (a *actor) fanOut(ctx context.Context, wish wish, known, targets []multicluster.ClusterName,
-	record record) (_ []outcome, trouble, err error) {
+	record record) (_ []outcome, err error) {
 	if a.uid, err = a.identify(ctx); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	a.targets = targets
 	base, err := newTemplate(a.source, a.name, a.uid)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	shares := wish.shares(wish.weighed(targets, record.Copies, a.name), record.GivenUp)
 	clusters := union(targets, record.Copies)
@@ -55,14 +55,13 @@ func (a *actor) fanOut(ctx context.Context, wish wish, known, targets []multiclu
 		case wanted:
 			if c.want, err = base.want(shares[name], wish.Overrides[name]); err != nil {
 				_ = group.Wait()
-				return nil, nil, err
+				return nil, err
 			}
 		}
 		group.Go(func() error {
 			defer func() { // nothing else recovers it, and each holder of the source would end in turn
 				if p := recover(); p != nil {
-					outcomes[i].become(c.away("can't be used", 0))
-					failures[i] = fmt.Errorf("cluster %s: the work on the copy panicked: %v\n%s", name, p, debug.Stack())
+					outcomes[i].become(c.failed(ctx, fmt.Errorf("the work on the copy panicked: %v\n%s", p, debug.Stack())))
 				}
 			}()
 			var o outcome
@@ -72,11 +71,10 @@ func (a *actor) fanOut(ctx context.Context, wish wish, known, targets []multiclu
 		})
 	}
 	_ = group.Wait() // failures has the errors of all
-	trouble = errors.Join(failures...)
-	if ctx.Err() != nil || errors.Is(trouble, errStale) || errors.Is(trouble, errHome) {
-		return nil, nil, errors.Join(ctx.Err(), trouble)
+	if err := errors.Join(append(failures, ctx.Err())...); err != nil {
+		return nil, err
 	}
-	return outcomes, trouble, nil
+	return outcomes, nil
 }
 
 // strayLook bounds one look into a cache, which waits until the cache is filled.
@@ -170,8 +168,8 @@ func (c *copyActor) absent(wanted bool) outcome {
 	return o
 }
 
-// run brings one copy as far as it can be brought now. A known kind of failure of the cluster is an outcome. An error
-// is about the source, about this process, or unforeseen.
+// run brings one copy as far as it can be brought now. A failure of the cluster is an outcome. An error is about the
+// source or about this process.
 func (c *copyActor) run(ctx context.Context) (outcome, error) {
 	ok, since := c.r.config.Targets.Usable(c.target)
 	switch {
@@ -231,8 +229,21 @@ func (c *copyActor) run(ctx context.Context) (outcome, error) {
 	case isRefusal(err):
 		return c.refused(err), nil
 	}
-	return c.away("can't be used", 0), fmt.Errorf("cluster %s: %w", c.target, err)
+	return c.failed(ctx, err), nil
 }
+
+// failed returns the outcome after an unforeseen error, which is logged. If it were the reconcile's error, the source
+// would lose the timers of its other copies.
+func (c *copyActor) failed(ctx context.Context, err error) outcome {
+	o := c.away("can't be used", 0)
+	c.note(func(n *copyNote) { o.After = n.hold(holdFailed, "", c.r.now()) })
+	ctrl.LoggerFrom(ctx).Error(err, "the work on a copy failed; it is tried again", "target", c.target, "in",
+		o.After.String())
+	return o
+}
+
+// holdFailed is the key of the hold after an unforeseen error. It only spaces the tries that no event causes.
+const holdFailed = "failed"
 
 // limitedAgain is the delay after our own limits of requests, or of slow writes, to a cluster left no time for a try.
 const limitedAgain = 5 * time.Second

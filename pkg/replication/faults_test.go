@@ -2,18 +2,26 @@ package replication
 
 import (
 	"context"
+	"encoding/pem"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
 	"github.com/tenure-dev/tenure/test/must"
@@ -255,24 +263,87 @@ func TestTheConditionGoesWithTheLabelWhereNothingWasCopied(t *testing.T) {
 	}
 }
 
-// Whatever is wrong with one copy, it mustn't end the process, and each holder of the source after it.
-func TestAPanicInTheWorkOnOneCopyHoldsUpNoOther(t *testing.T) {
-	b := newBench(t, aSource())
-	b.putOff = func(name multicluster.ClusterName) (time.Duration, bool) {
-		if name == "west" {
-			panic("a defect")
-		}
-		return 0, false
+// Whatever is wrong with one copy, it mustn't end the process, nor hold up the source's other copies.
+func TestAFailureInTheWorkOnOneCopyHoldsUpNoOther(t *testing.T) {
+	for name, c := range map[string]struct {
+		hurt func(b *bench, broken bool)
+		says string
+	}{
+		"a panic": {func(b *bench, broken bool) {
+			b.putOff = func(name multicluster.ClusterName) (time.Duration, bool) {
+				if broken && name == "west" {
+					panic("a defect")
+				}
+				return 0, false
+			}
+		}, "the work on the copy panicked: a defect"},
+		"an unforeseen error": {func(b *bench, broken bool) {
+			b.clusters["west"].refuses = nil
+			if broken {
+				b.clusters["west"].refuses = errors.New("a riddle")
+			}
+		}, "a riddle"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, aSource(annotated(AnnotationClusters, "west,east,north")))
+			b.clusters["north"] = b.newCluster("north")
+			b.clusters["north"].refuses = fmt.Errorf("giving up: %w", context.DeadlineExceeded)
+			c.hurt(b, true)
+			logged := ""
+			ctx := ctrl.LoggerInto(t.Context(), funcr.New(func(_, args string) { logged += args }, funcr.Options{}))
+			var last time.Duration
+			for range 12 { // the silent target is tried every 15 s in the end
+				result, err := b.subject.Reconcile(ctx, testRequest)
+				must.Succeed(t, err)
+				last = result.RequeueAfter
+				b.clock.Step(last)
+			}
+			if last == 0 || last > longestSilence {
+				t.Errorf("it comes back after %v, want the %v of the silent target at most", last, longestSilence)
+			}
+			if !strings.Contains(logged, c.says) || !strings.Contains(logged, `"target"="west"`) {
+				t.Errorf("logged: %s", logged)
+			}
+			if copies := b.copies(); copies != "east" {
+				t.Errorf("copies in %q, want only east", copies)
+			}
+			b.clusters["north"].refuses = nil
+			for range 3 {
+				b.clock.Step(longestSilence)
+				b.mustReconcile()
+				b.rollOut("east")
+				b.rollOut("north")
+			}
+			if b.comesBack(1, longestDelay); b.copies() != "east,north" { // for west alone
+				t.Errorf("copies in %q, want all but west", b.copies())
+			}
+			c.hurt(b, false)
+			b.live()
+			b.wantReason("", ReasonReplicated)
+		})
 	}
-	_, err := b.subject.Reconcile(t.Context(), testRequest)
-	for range 3 { // the finalizer and the record come first
-		_, err = b.subject.Reconcile(t.Context(), testRequest)
+}
+
+// A server's HTTP/2 stream may be reset, by a proxy that restarts, say.
+func TestABrokenStreamIsNoAnswer(t *testing.T) {
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		panic(http.ErrAbortHandler)
+	}))
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	defer server.Close()
+	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	asking, err := rest.UnversionedRESTClientFor(&rest.Config{Host: server.URL,
+		TLSClientConfig: rest.TLSClientConfig{CAData: authority}, ContentConfig: rest.ContentConfig{
+			NegotiatedSerializer: scheme.Codecs.WithoutConversion(),
+		}})
+	must.Succeed(t, err)
+	err = asking.Patch(types.ApplyYAMLPatchType).AbsPath("/x").Body([]byte("{}")).Do(t.Context()).Error()
+	if err == nil || !strings.Contains(err.Error(), "stream error") {
+		t.Fatalf("got %v, want a stream that was reset", err)
 	}
-	if err == nil || !strings.Contains(err.Error(), "cluster west: the work on the copy panicked: a defect") {
-		t.Errorf("got %v", err)
-	}
-	if copies := b.copies(); copies != "east" {
-		t.Errorf("copies in %q, want only east", copies)
+	if !noAnswer(err) {
+		t.Errorf("%T %v is an answer", err, err)
 	}
 }
 

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
@@ -127,6 +129,72 @@ func TestWhatAServerSaysIsShownInBoundedWords(t *testing.T) {
 	if message := b.message(); len(message) > 2*maxText+200 || text.Line(message, text.Note) != message ||
 		!strings.Contains(message, "[2Jno very long") {
 		t.Errorf("%d bytes: %q", len(message), message)
+	}
+}
+
+// TestATargetThatComesAndGoesCostsFewWrites has a target go and come back all the time, and then stay away.
+func TestATargetThatComesAndGoesCostsFewWrites(t *testing.T) {
+	b := settled(t)
+	b.events()
+	b.written = nil
+	toggle := func() {
+		if _, down := b.down["west"]; down {
+			delete(b.down, "west")
+		} else {
+			b.down["west"] = b.clock.Now()
+		}
+	}
+	toggle()
+	b.mustReconcile()
+	b.wantReason("at the first change", ReasonAway)
+	const minutes = 30
+	for range minutes * 6 {
+		b.clock.Step(10 * time.Second)
+		toggle()
+		b.mustReconcile()
+	}
+	most := freeFlips + int(minutes*time.Minute/flipEvery)
+	if n := b.wrote("status home"); n < minutes || n > most {
+		t.Errorf("%d writes in %d minutes, want %d at most", n, minutes, most)
+	}
+	if n := len(b.told()); n < minutes/2 || n > 2*(eventBudget.Burst+minutes) { // of two reasons
+		t.Errorf("%d events in %d minutes", n, minutes)
+	}
+	for _, want := range []string{ReasonAway, ReasonReplicated} { // whatever the last one is, it is written in the end
+		if _, down := b.down["west"]; down != (want == ReasonAway) {
+			b.clock.Step(time.Second)
+			toggle()
+		}
+		b.comesBack(1, flipEvery)
+		b.clock.Step(flipEvery)
+		b.mustReconcile()
+		b.wantReason("after a while", want)
+	}
+	b.change(image("web:2")) // an edit is news at once
+	b.wantReason("rolled out", ReasonReplicated)
+	if message := b.message(); !strings.HasPrefix(message, "generation 2: 2 of 2") {
+		t.Error(message)
+	}
+}
+
+func TestEventsOfOneReasonInANamespaceAreFew(t *testing.T) {
+	b := settled(t)
+	b.events()
+	a := &actor{r: b.subject, home: b.clusters["home"], source: b.get("home"), key: key}
+	for range 3 * eventBudget.Burst {
+		a.tell(nil, corev1.EventTypeWarning, ReasonAway, "one")
+	}
+	a.tell(nil, corev1.EventTypeWarning, ReasonForeign, "another")
+	b.clock.Step(eventBudget.Every)
+	a.tell(nil, corev1.EventTypeWarning, ReasonAway, strings.Repeat("long ", text.Note))
+	told := b.told()
+	if len(told) != eventBudget.Burst+2 || !strings.Contains(told[len(told)-2], ReasonForeign) {
+		t.Fatalf("%d events: %q", len(told), told)
+	}
+	last := told[len(told)-1]
+	if !strings.HasSuffix(last, "(and 20 more like this in the namespace: see the conditions of its Deployments)") ||
+		len(last) > text.Note+len("Warning "+ReasonAway+" ") {
+		t.Errorf("%d bytes: %s", len(last), last)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -195,7 +196,17 @@ type sourceNote struct {
 	// finished reports whether the source was released: no copy of it may be left.
 	finished bool
 	written  time.Time
+	// flips bounds how often its condition gets another status or reason while the source is of one generation.
+	flips      *rate.Limiter
+	generation int64
 }
+
+// freeFlips changes of status or reason are written at once, as many as a day with several incidents has. After that
+// there is one a flipEvery: a target that comes and goes all the time mustn't cost two writes each time for every source.
+const (
+	freeFlips = 20
+	flipEvery = 20 * time.Second
+)
 
 func (n *notes) recall(id copyID) copyNote {
 	n.mu.Lock()
@@ -243,6 +254,32 @@ func (n *notes) replaced(source *appsv1.Deployment, finished bool, now time.Time
 	note.written = now
 	n.sources[source.UID] = note
 	n.sweep(now)
+}
+
+// pause returns for how long a source's condition isn't written because status and reason have changed often.
+func (n *notes) pause(source *appsv1.Deployment, now time.Time) time.Duration {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	note := n.sources[source.UID]
+	if note.flips == nil || note.generation != source.Generation { // an edit is news, however often it comes
+		return 0
+	}
+	return time.Duration(max(0, 1-note.flips.TokensAt(now)) * float64(flipEvery))
+}
+
+// flipped records that a source's condition got another status or reason. It has been written just now.
+func (n *notes) flipped(source *appsv1.Deployment, now time.Time) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	note, known := n.sources[source.UID]
+	if !known { // the write has changed nothing
+		return
+	}
+	if note.flips == nil || note.generation != source.Generation {
+		note.flips, note.generation = rate.NewLimiter(rate.Every(flipEvery), freeFlips), source.Generation
+	}
+	note.flips.ReserveN(now, 1) // also if a bit is missing of the one that pause has waited for
+	n.sources[source.UID] = note
 }
 
 // finished reports whether this process released the source of that UID.

@@ -15,6 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
+
+	"github.com/tenure-dev/tenure/pkg/budget"
 )
 
 // Clusters finds clusters: that of a request, and targets by their own names. A multicluster-runtime manager is one.
@@ -124,6 +126,7 @@ type Reconciler struct {
 	spaces      spaces
 	identities  identities
 	slow        turns
+	events      *budget.Budget // by namespace and reason
 	began       time.Time
 }
 
@@ -132,7 +135,7 @@ func NewReconciler(config Config) (*Reconciler, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
-	return &Reconciler{config: config.withDefaults(), began: config.Clock.Now()}, nil
+	return &Reconciler{config: config.withDefaults(), began: config.Clock.Now(), events: budget.New(eventBudget)}, nil
 }
 
 // NewRateLimiter is the backoff that the controller of a Reconciler should use: a quarter of a second after the first

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
+	"github.com/tenure-dev/tenure/pkg/budget"
 	"github.com/tenure-dev/tenure/pkg/text"
 )
 
@@ -110,7 +111,7 @@ func (a *actor) replicate(ctx context.Context, wanted bool) (ctrl.Result, error)
 		}
 		record = next
 	}
-	outcomes, trouble, err := a.fanOut(ctx, wish, known, targets, record)
+	outcomes, err := a.fanOut(ctx, wish, known, targets, record)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -125,11 +126,7 @@ func (a *actor) replicate(ctx context.Context, wanted bool) (ctrl.Result, error)
 		}
 	}
 	record.Copies = union(record.Copies, left) // a stray may be left that the record didn't name
-	result, err := a.conclude(ctx, record.after(gone, wanted), outcomes, wanted, after)
-	if err == nil && trouble != nil {
-		return ctrl.Result{}, trouble
-	}
-	return result, err
+	return a.conclude(ctx, record.after(gone, wanted), outcomes, wanted, after)
 }
 
 // conclude writes the record and the condition that follow from the outcomes.
@@ -219,16 +216,18 @@ func (a *actor) remember(ctx context.Context, record record) error {
 func (a *actor) report(ctx context.Context, condition appsv1.DeploymentCondition,
 	after time.Duration) (ctrl.Result, error) {
 	old := findCondition(a.source)
-	write, wait := update(old, &condition, a.r.now())
+	write, wait := update(old, &condition, a.r.notes.pause(a.source, a.r.now()), a.r.now())
 	if !write {
 		return ctrl.Result{RequeueAfter: sooner(after, wait)}, nil
 	}
-	news := old == nil || old.Status != condition.Status || old.Reason != condition.Reason ||
-		condition.Reason == ReasonInvalidAnnotation
+	flipped := old == nil || flips(old, &condition)
 	if err := a.writeConditions(ctx, &condition); err != nil {
 		return ctrl.Result{}, err
 	}
-	if news {
+	if flipped {
+		a.r.notes.flipped(a.source, a.r.now())
+	}
+	if flipped || condition.Reason == ReasonInvalidAnnotation {
 		a.tellCondition(condition)
 	}
 	return ctrl.Result{RequeueAfter: after}, nil
@@ -301,8 +300,19 @@ func (a *actor) tellCondition(condition appsv1.DeploymentCondition) {
 	}
 }
 
+// eventBudget bounds the events of one reason in one namespace. The condition of each source says the same.
+var eventBudget = budget.Config{Burst: 10, Every: time.Minute, PerSecond: 5}
+
 // tell sends an event about the source and, unless it is nil, about a copy.
 func (a *actor) tell(copy runtime.Object, kind, reason, message string) {
+	left, ok := a.r.events.Take(a.key.Namespace+" "+reason, a.r.now())
+	if !ok {
+		return
+	}
+	also := ""
+	if left > 0 {
+		also = fmt.Sprintf(" (and %d more like this in the namespace: see the conditions of its Deployments)", left)
+	}
 	a.home.GetEventRecorder(FieldManager).Eventf(a.source, copy, kind, reason, "Replicate", "%s",
-		text.Line(message, text.Note))
+		text.Line(message, text.Note-len(also))+also)
 }

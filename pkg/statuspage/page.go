@@ -148,6 +148,9 @@ func (p *Page) serveView(w http.ResponseWriter, r *http.Request) {
 // stream sends a view each time there is a new one.
 func (p *Page) stream(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
+	if r.Method == http.MethodHead {
+		return // nothing of the stream would be sent, so nobody would notice that the reader went away
+	}
 	out := http.NewResponseController(w)
 	end := time.NewTimer(streamFor)
 	defer end.Stop()

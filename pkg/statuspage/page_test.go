@@ -47,6 +47,7 @@ func TestThePageIsReadOnlyAndServesItsPartsOnly(t *testing.T) {
 	}{
 		{"GET", "/status", 200, "text/html; charset=utf-8"},
 		{"HEAD", "/status", 200, "text/html; charset=utf-8"},
+		{"HEAD", "/status/events", 200, "text/event-stream"},
 		{"GET", "/status/", 302, ""},
 		{"GET", "/status/page.js", 200, "text/javascript; charset=utf-8"},
 		{"GET", "/status/style.css", 200, "text/css; charset=utf-8"},

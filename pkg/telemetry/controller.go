@@ -131,25 +131,16 @@ type traced struct {
 }
 
 // Reconcile implements reconcile.TypedReconciler.
-func (r *traced) Reconcile(ctx context.Context, req mcreconcile.Request) (reconcile.Result, error) {
+func (r *traced) Reconcile(ctx context.Context, req mcreconcile.Request) (result reconcile.Result, err error) {
 	t := r.inHand(req)
 	start := time.Now()
 	f := flightIn(t)
-	if f == nil {
-		result, err := r.inner.Reconcile(ctx, req)
-		r.ended(req, &t, start, resultOf(result, err), trace.SpanContext{})
-		return result, err
-	}
-	return r.record(ctx, req, &t, f, start)
-}
-
-// record is Reconcile for a reconcile with a flight.
-func (r *traced) record(
-	ctx context.Context, req mcreconcile.Request, t *fairqueue.Taken, f *flight, start time.Time,
-) (result reconcile.Result, err error) {
-	f.start = start
-	if epoch := r.telemetry.cfg.Epoch; epoch != nil {
-		f.epoch = epoch(ctx)
+	if f != nil {
+		f.start = start
+		if epoch := r.telemetry.cfg.Epoch; epoch != nil {
+			f.epoch = epoch(ctx)
+		}
+		ctx = f.into(ctx)
 	}
 	returned := false
 	defer func() {
@@ -158,13 +149,13 @@ func (r *traced) record(
 			name, failed = resultError, "panic" // the panic goes on to controller-runtime, which handles it
 		}
 		var kept trace.SpanContext
-		if f.land(time.Now(), name, result.RequeueAfter, failed) {
+		if f != nil && f.land(time.Now(), name, result.RequeueAfter, failed) {
 			kept = f.context()
 			r.telemetry.pipeline.submit(f, 2+len(f.calls))
 		}
-		r.ended(req, t, start, name, kept)
+		r.ended(req, &t, start, name, kept)
 	}()
-	result, err = r.inner.Reconcile(f.into(ctx), req)
+	result, err = r.inner.Reconcile(ctx, req)
 	returned = true
 	return result, err
 }

@@ -282,18 +282,29 @@ func TestAFloodOfFailuresIsNotKeptWhole(t *testing.T) {
 }
 
 func TestAPanicIsToldAndGoesOn(t *testing.T) {
-	r := newRig(t, Config{Settings: always()})
-	r.queue.Add(testKey)
-	func() {
-		defer func() {
-			if recover() == nil {
-				t.Error("the panic was swallowed")
+	for name, settings := range map[string]Settings{"traced": always(), "tracing is off": {}} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, Config{Settings: settings})
+			r.queue.Add(testKey)
+			func() {
+				defer func() {
+					if recover() == nil {
+						t.Error("the panic was swallowed")
+					}
+				}()
+				r.reconcile(t, func(context.Context) (reconcile.Result, error) { panic("ouch") })
+			}()
+			failed, waited := observed(t, r.controller.took[resultError]), observed(t, r.controller.wait)
+			if failed != 1 || waited != 1 {
+				t.Errorf("%d failures and %d waits are counted, want one of each", failed, waited)
 			}
-		}()
-		r.reconcile(t, func(context.Context) (reconcile.Result, error) { panic("ouch") })
-	}()
-	if root := find(t, r.sent(t), "reconcile At"); attributes(root)["error.type"] != "panic" {
-		t.Errorf("root %v", attributes(root))
+			if !settings.Enabled {
+				return
+			}
+			if root := find(t, r.sent(t), "reconcile At"); attributes(root)["error.type"] != "panic" {
+				t.Errorf("root %v", attributes(root))
+			}
+		})
 	}
 }
 

@@ -140,10 +140,11 @@ func verb(method string, named bool) string {
 
 // errorKind names the kind of an error, in words that can't hold a secret. An error's own text may quote anything.
 func errorKind(err error) string {
+	if err == nil {
+		return "" // before anything is allocated
+	}
 	var timeout interface{ Timeout() bool }
 	switch reason := apierrors.ReasonForError(err); {
-	case err == nil:
-		return ""
 	case reason != metav1.StatusReasonUnknown:
 		return string(reason)
 	case errors.Is(err, context.Canceled):

@@ -59,6 +59,14 @@ func value(t testing.TB, m prometheus.Metric) float64 {
 	return out.GetCounter().GetValue()
 }
 
+// observed is how many observations a histogram has.
+func observed(t testing.TB, o prometheus.Observer) uint64 {
+	t.Helper()
+	var out dto.Metric
+	must.Succeed(t, o.(prometheus.Metric).Write(&out))
+	return out.GetHistogram().GetSampleCount()
+}
+
 // answering is an API server that takes no time.
 type answering struct{ res *http.Response }
 

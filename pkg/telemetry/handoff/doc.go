@@ -26,7 +26,7 @@
 //
 // After a crash "claim" takes the place of the old holder's part. These traces are always kept, whatever the sampler
 // says. A new holder that never gets to serve the shard sends a failed root when it gives it away. If it dies between
-// taking over and its first reconcile, the root is missing.
+// taking over and its first reconcile, the root is missing. Steps are forgotten if nothing follows them for an hour.
 //
 // # Considerations
 //

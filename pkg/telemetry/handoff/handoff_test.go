@@ -200,13 +200,14 @@ func TestShardsThatComeAndGoLeaveNothingBehind(t *testing.T) {
 	}
 }
 
-// Nobody tells of a move that was called off before the shard came here.
+// Nobody tells of a move that was called off before the shard came here, nor of a claim whose shard was retired before
+// it was served.
 func TestMovesThatAreCalledOffLeaveNothingBehind(t *testing.T) {
 	s := &story{t: t, id: shardID(t, "west/01")}
 	w := s.watcher()
 	for i := range 1000 { // one a minute, of clusters that nobody has heard of before
 		s.id.Cluster = keyspace.ClusterName(fmt.Sprint("cluster-", i))
-		s.step(w, shard.StepWarm, 0, "")
+		s.step(w, []shard.StepName{shard.StepWarm, shard.StepClaim}[i%2], 1, "")
 		s.clock += time.Minute
 		w.Renewed(time.Second)
 	}
@@ -217,6 +218,9 @@ func TestMovesThatAreCalledOffLeaveNothingBehind(t *testing.T) {
 	w.Renewed(time.Second)
 	if w.open.Load() != 0 {
 		t.Error("reconciles still have to ask")
+	}
+	if w.Flush(); len(s.spans) > 0 {
+		t.Errorf("%d spans of what is long over", len(s.spans))
 	}
 }
 

@@ -19,8 +19,8 @@ import (
 // patience is how long a move's root span stays open for a first reconcile. A shard without work has none.
 const patience = 10 * time.Second
 
-// calledOff is after how long the steps of a shard that was warmed or drained are forgotten. No call reports that a
-// move was called off.
+// calledOff is after how long the steps of a shard that was claimed, warmed or drained are forgotten. No call reports
+// that a move was called off, or that a claimed shard was retired before it was served.
 const calledOff = time.Hour
 
 // Watcher is a [shard.Observer] that makes traces and metrics of what it observes. It is safe for concurrent use.
@@ -285,7 +285,7 @@ func (w *Watcher) flush(before time.Time) {
 		}
 	}
 	for name, p := range w.steps {
-		if p.claim == nil && w.now().Sub(p.last()) > calledOff {
+		if w.now().Sub(p.last()) > calledOff {
 			w.drop(name)
 		}
 	}
