@@ -122,8 +122,8 @@
 //
 //	W1  source: finalizer and list of clusters, one patch, before any copy
 //	W2  each target: create the copy (and its namespace, where that is missing and may be made)
-//	W3  source/status: the condition, when it changes; mere figures at most once a second; after twenty changes of status or
-//	    reason of one generation, all of it about once in twenty seconds
+//	W3  source/status: the condition, when it changes; mere figures at most once a second; all of it about once in
+//	    twenty seconds after twenty changes of status or reason of one generation
 //	W4  each target that has drifted or whose source has changed: one apply
 //	W5  each target that has to go: one delete; then the source: list shortened, or finalizer removed
 //

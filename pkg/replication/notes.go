@@ -202,7 +202,8 @@ type sourceNote struct {
 }
 
 // freeFlips changes of status or reason are written at once, as many as a day with several incidents has. After that
-// there is one a flipEvery: a target that comes and goes all the time mustn't cost two writes each time for every source.
+// there is one a flipEvery: a target that comes and goes all the time mustn't cost two writes each time, for every
+// source.
 const (
 	freeFlips = 20
 	flipEvery = 20 * time.Second
