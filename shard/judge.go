@@ -34,6 +34,9 @@ const (
 	// troubleKept is for how long the verdict on a cluster that can't be used outlives it. If the cluster comes back at
 	// once, the driver may not see that it was gone, and only another look tells it that the cluster can be used.
 	troubleKept = time.Minute
+	// heardOf is by when the driver knows that a cluster is gone. If the cluster is back by then, the driver may never
+	// have missed it, and wait for an answer to its question.
+	heardOf = 2 * time.Second
 	// looksPerSecond bounds how often this process looks at all clusters together. With more clusters than that allows,
 	// each is looked at less often.
 	looksPerSecond = 50
@@ -149,11 +152,20 @@ func (j *clusterJudge) verdict(name keyspace.ClusterName, way uint64) *clusterVe
 	return v
 }
 
-// look asks a cluster concurrently, unless a look is under way, and reports the result to the driver.
+// look asks a cluster concurrently, unless a look is under way, and reports the result to the driver. One that isn't
+// there is asked if it is back within heardOf.
 func (j *clusterJudge) look(ctx context.Context, name keyspace.ClusterName) {
 	c, traffic := j.clusters.get(name)
 	if c.Cluster == nil {
-		return // the driver knows that it is gone
+		j.spawn(func() {
+			if !sleep(ctx, heardOf) {
+				return
+			}
+			if back, _ := j.clusters.known(name); back.Cluster != nil {
+				j.look(ctx, name)
+			}
+		})
+		return
 	}
 	j.mu.Lock()
 	v := j.verdict(name, c.way)

@@ -110,6 +110,24 @@ func TestAClusterThatComesBackIsLookedAtIfItCouldNotBeUsed(t *testing.T) {
 	}
 }
 
+// The driver asks about a cluster that goes in that moment, and is back before the driver hears of it.
+func TestAClusterThatIsAskedForAsItGoesIsAskedWhenItIsBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clusters, roster := newClusterSet(logr.Discard(), 0, kubeconfig.Limits{}), newRoster(Config{})
+		var told atomic.Int64
+		j := newJudge(clusters, roster, 20*time.Second, logr.Discard(), func(driver.Event) { told.Add(1) },
+			func(do func()) { go do() })
+		for _, name := range []keyspace.ClusterName{"west", "gone"} {
+			j.look(t.Context(), name)
+		}
+		addCluster(t.Context(), t, clusters, "west", rest.Config{Host: "https://a", Transport: &fakeServer{uid: "w"}})
+		time.Sleep(2 * heardOf)
+		if n := told.Load(); n != 1 {
+			t.Errorf("the driver got %d answers, want that about west", n)
+		}
+	})
+}
+
 func TestWhoeverWantsToKnowGetsOneVerdict(t *testing.T) {
 	var asked, code atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -32,7 +32,7 @@ func (f *filter) wrap(inner toolscache.ListerWatcher) toolscache.ListerWatcher {
 	lw, watched := toolscache.ToListerWatcherWithContext(inner), &past{}
 	return listed{&toolscache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
-			watched.heard.Store(false)
+			watched.forget()
 			list, err := f.list(ctx, lw, opts)
 			if f.optional && apierrors.IsForbidden(err) && !cas.ByProxy(err) {
 				_ = sleep(ctx, wait.Jitter(forbiddenPause, 0.5)) // whether it ends early or not, the error counts
@@ -64,7 +64,7 @@ func Live(inner toolscache.ListerWatcher, pause time.Duration, tell func(error))
 	return listed{&toolscache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 			opts.ResourceVersion, opts.ResourceVersionMatch = "", ""
-			watched.heard.Store(false)
+			watched.forget()
 			between := apart(pause)
 			for {
 				bounded, cancel := context.WithTimeout(ctx, listLost)
@@ -184,9 +184,15 @@ type attempts struct {
 type past struct {
 	// heard reports whether anything has come since the last list. If nothing ever comes, silence proves nothing.
 	heard atomic.Bool
-	// lost says that a stream was reset, or was silent for too long, after something had come by it or by an earlier
+	// lost says that a stream was cut, or was silent for too long, after something had come by it or by an earlier
 	// one: a watch that is resumed from a later version than that of a restored cluster is silent from the beginning.
 	lost atomic.Bool
+}
+
+// forget is called before each list, which shows what there is now.
+func (p *past) forget() {
+	p.heard.Store(false)
+	p.lost.Store(false)
 }
 
 // pastKey is the key of a past in the context of a request to watch.

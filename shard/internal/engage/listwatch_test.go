@@ -350,7 +350,7 @@ func TestAClusterWhoseWatchesEndedInOrderIsListedAnewIfItIsSilentThen(t *testing
 		server := &balanced{held: podList("9", "kept@9", "lost@8")}
 		store := watched(t, server)
 		time.Sleep(time.Second)
-		server.say(t, `{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"9"}}}`)
+		server.say(t, bookmark(9))
 		server.restore(nil)
 		time.Sleep(time.Hour)
 		server.mu.Lock()
@@ -359,6 +359,41 @@ func TestAClusterWhoseWatchesEndedInOrderIsListedAnewIfItIsSilentThen(t *testing
 			t.Errorf("listed %d times in an hour, want once; the cache (-want +got):\n%s", server.lists, diff)
 		}
 	})
+}
+
+// The connection to it, or to a load balancer before it, may end in many ways. client-go resumes after some of them.
+func TestAClusterWhoseWatchWasCutIsListedAnew(t *testing.T) {
+	op := func(err error) error { return &net.OpError{Op: "read", Net: "tcp", Err: err} }
+	for end, lists := range map[error]int{
+		io.EOF: 0, io.ErrUnexpectedEOF: 1, op(syscall.ECONNRESET): 1, op(syscall.ETIMEDOUT): 1,
+		op(os.ErrDeadlineExceeded): 1, errors.New("http2: client connection lost"): 1,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			server := &balanced{held: podList("9", "kept@9", "lost@8")}
+			watched(t, server)
+			time.Sleep(time.Second)
+			server.say(t, bookmark(9))
+			time.Sleep(time.Second)
+			server.mu.Lock()
+			server.held, server.lists = podList("5", "kept@4", "new@5"), 0
+			must.Succeed(t, server.now.CloseWithError(end))
+			server.mu.Unlock()
+			for v := 10; v < 20; v++ { // it has caught up at once, so the resumed watch isn't silent
+				time.Sleep(time.Minute)
+				server.say(t, bookmark(v))
+			}
+			server.mu.Lock()
+			defer server.mu.Unlock()
+			if server.lists != lists {
+				t.Errorf("%v: listed %d times, want %d", end, server.lists, lists)
+			}
+		})
+	}
+}
+
+func bookmark(version int) string {
+	return fmt.Sprintf(`{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"%d"}}}`,
+		version)
 }
 
 // watched is a shard's cache of Pods, filled through its fence until the test's end.

@@ -67,11 +67,13 @@ type objects struct {
 	*streamed
 }
 
-// Decode replaces an object of the kind that is given. Its managed fields are decoded only if it had some.
+// Decode replaces an object of the kind that is given, unless it fails. Its managed fields are decoded only if it had
+// some.
 func (o *objects) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object,
 	*schema.GroupVersionKind, error) {
 	start := slices.IndexFunc(o.starts[:], func(start []byte) bool { return bytes.HasPrefix(data, start) })
 	object, managed, err := into, o.managed, error(nil)
+	var fresh runtime.Object // replaces into in the end
 	switch {
 	case into == nil && start < 0: // client-go makes it
 	case into == nil:
@@ -81,14 +83,15 @@ func (o *objects) Decode(data []byte, defaults *schema.GroupVersionKind, into ru
 	default:
 		m, is := into.(metav1.Object)
 		managed = !is || len(m.GetManagedFields()) > 0
-		reflect.ValueOf(into).Elem().SetZero()
+		fresh, err = o.example()
+		object = fresh
 	}
 	if err != nil {
 		return nil, &o.kind, err
 	}
 	kind := &o.kind
 	if start < 0 {
-		object, kind, err = o.Decoder.Decode(data, defaults, into)
+		object, kind, err = o.Decoder.Decode(data, defaults, object)
 	} else {
 		if !managed {
 			data = withoutManaged(data, len(o.starts[start]))
@@ -101,6 +104,10 @@ func (o *objects) Decode(data []byte, defaults *schema.GroupVersionKind, into ru
 	}
 	if m, is := object.(metav1.Object); is && !managed { // those that couldn't be left out
 		m.SetManagedFields(nil)
+	}
+	if fresh != nil && object == fresh { // not an answer of another kind
+		reflect.ValueOf(into).Elem().Set(reflect.ValueOf(fresh).Elem())
+		object = into
 	}
 	return object, kind, nil
 }

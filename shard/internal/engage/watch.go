@@ -2,14 +2,13 @@ package engage
 
 import (
 	"context"
+	"errors"
 	"io"
 	"math"
 	"net/http"
 	"strconv"
 	"sync/atomic"
 	"time"
-
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
 const (
@@ -88,6 +87,7 @@ type watchBody struct {
 	cancel context.CancelFunc
 	quiet  *time.Timer // fires when the stream was silent for too long; nil if it may be
 	silent atomic.Bool
+	closed atomic.Bool // by the reader
 	past   *past
 }
 
@@ -97,7 +97,7 @@ func (w *watchBody) Read(p []byte) (int, error) {
 		w.past.heard.Store(true)
 		w.hears()
 	}
-	if err != nil && w.past.heard.Load() && (w.silent.Load() || utilnet.IsConnectionReset(err)) {
+	if err != nil && w.past.heard.Load() && (w.silent.Load() || w.isCut(err)) {
 		w.past.lost.Store(true)
 	}
 	if err != nil && w.silent.Load() {
@@ -106,7 +106,14 @@ func (w *watchBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// isCut reports whether the stream ended neither in order nor because of the reader.
+func (w *watchBody) isCut(err error) bool {
+	return !errors.Is(err, io.EOF) && !w.closed.Load() && !errors.Is(err, context.Canceled) &&
+		!errors.Is(err, context.DeadlineExceeded)
+}
+
 func (w *watchBody) Close() error {
+	w.closed.Store(true)
 	defer w.end()
 	return w.ReadCloser.Close()
 }
