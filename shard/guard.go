@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -201,13 +200,10 @@ func (g *guard) failed(e *engagement, key putOffKey, err error, asked *engage.As
 // notNow reports whether a reconcile failed because its cluster can't serve a request at the moment: it answered so or,
 // if no answer is to blame, a connection to it was lost. What other clusters answered is an error like any other.
 func notNow(err error, asked *engage.Asked, cluster *engage.Breaker) bool {
-	switch apierror.Code(err) {
-	case 0:
-		return asked.Lost(cluster)
-	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable:
-		return asked.Busy(cluster)
+	if code := apierror.Code(err); code != 0 {
+		return engage.IsBusy(code) && asked.Busy(cluster)
 	}
-	return false
+	return asked.Lost(cluster)
 }
 
 // spread makes a wait up to a quarter longer, and a second at most, so that keys that were put off together don't

@@ -153,7 +153,7 @@ func (j *clusterJudge) verdict(name keyspace.ClusterName, way uint64) *clusterVe
 }
 
 // look asks a cluster concurrently, unless a look is under way, and reports the result to the driver. One that isn't
-// there is asked if it is back within heardOf.
+// there is asked after heardOf, if it is back by then.
 func (j *clusterJudge) look(ctx context.Context, name keyspace.ClusterName) {
 	c, traffic := j.clusters.get(name)
 	if c.Cluster == nil {

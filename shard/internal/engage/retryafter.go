@@ -37,8 +37,7 @@ func (a *Asked) Wait(cluster *Breaker) time.Duration { return a.about(cluster).l
 // too late may be the fault of its object.
 func (a *Asked) Lost(cluster *Breaker) bool { return a.about(cluster).lost }
 
-// Busy reports whether a cluster, or a proxy before it, answered that it can't serve a request at the moment: by 429,
-// 502 or 503. An answer of 504 may be the fault of its object, which an admission webhook takes too long for.
+// Busy reports whether a cluster, or a proxy before it, gave an answer that is busy by [IsBusy].
 func (a *Asked) Busy(cluster *Breaker) bool { return a.about(cluster).busy }
 
 func (a *Asked) about(cluster *Breaker) askedBy {
@@ -126,7 +125,7 @@ func tellRetryAfter(ctx context.Context, of *Breaker, res *http.Response) time.D
 	switch {
 	case asked != nil:
 		res.Header.Del("Retry-After")
-		asked.note(askedBy{cluster: of, longest: wait, busy: isBusy(res.StatusCode)})
+		asked.note(askedBy{cluster: of, longest: wait, busy: IsBusy(res.StatusCode)})
 	case wait == 0:
 		res.Header.Del("Retry-After") // zero, or less: the client would try again at once, ten times
 	case wait > longestSleep:
@@ -137,7 +136,9 @@ func tellRetryAfter(ctx context.Context, of *Breaker, res *http.Response) time.D
 	return wait
 }
 
-func isBusy(status int) bool {
+// IsBusy reports whether the code of an answer says that a server, or a proxy before it, can't serve the request at the
+// moment. 504 doesn't: it may be the fault of an object, which an admission webhook takes too long for.
+func IsBusy(status int) bool {
 	return status == http.StatusTooManyRequests || status == http.StatusBadGateway ||
 		status == http.StatusServiceUnavailable
 }
