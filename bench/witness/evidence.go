@@ -43,6 +43,7 @@ type link struct {
 	rv, base uint64
 	place    place
 	loose    bool // the log doesn't show the version that it made: unknown outcome, a deletion, no body
+	other    bool // somebody else's write to a Lease, which may be one of ours
 }
 
 // suspect is a service account that isn't known to be ours, with its writes that carry no shard and epoch.
@@ -127,11 +128,11 @@ func (l *ledger) link(e *Event, a agent) {
 			Detail: e.What() + " is logged without the object as stored: the audit policy needs level RequestResponse for it",
 		})
 	}
-	if !chained || e.Outcome() == audit.Rejected || e.Name == "" {
+	if !chained && !e.IsLease() || e.Outcome() == audit.Rejected || e.Name == "" {
 		return
 	}
 	k := link{span: span{e.Received, e.Completed}, object: l.objects.id(l.objectOf(e)), base: e.Base,
-		place: l.place(e), loose: !plain || !told}
+		place: l.place(e), loose: !plain || !told, other: !chained}
 	if told {
 		k.rv = e.Body.ResourceVersion
 	}
@@ -263,9 +264,12 @@ func (l *ledger) judgeLinks() {
 		anywhere[shown{l.objects.list[k.object].anyEra(), k.rv}] = true
 	}
 	for links := range runs(l.links, func(a, b link) bool { return a.object == b.object }) {
-		versions := make(map[uint64]bool)
+		versions, ours := make(map[uint64]bool), false
 		for _, k := range links {
-			versions[k.rv] = true
+			versions[k.rv], ours = true, ours || !k.other
+		}
+		if !ours {
+			continue
 		}
 		object := l.objects.list[links[0].object]
 		c, written := l.clusters[object.cluster], first[object.cluster][object.era]

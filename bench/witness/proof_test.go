@@ -411,6 +411,12 @@ func TestWhatTheLogShouldHoldAndDoesNotIsAViolation(t *testing.T) {
 			with("0-1 s create api:apiserver-x server=1\n7-8 s update api:apiserver-x server=2\n" +
 				"9-10 - create at:b due=99 uid=u2 rv=8\n" +
 				"12-13 - update at:a due=0 uid=u1 phase=DONE base=9 rv=11"), Rules{}, map[Kind]int{MissingLine: 1}},
+		{"a Lease that somebody edits",
+			with("8-9 - patch lease:a base=1 rv=8\n10-11 ~a patch lease:a base=8 rv=10"), Rules{}, map[Kind]int{}},
+		{"an edited Lease, and no line of who did it",
+			with("10-11 ~a patch lease:a base=8 rv=10"), Rules{}, map[Kind]int{MissingLine: 1}},
+		{"a Lease of another program, and a line that is missing",
+			with("8-9 - patch api:scheduler base=5 rv=7\n10-11 - patch api:scheduler base=8 rv=10"), Rules{}, map[Kind]int{}},
 		{"nothing for two minutes in one log, and nothing at the end of the other",
 			with("120000-120001 - create map:x"), Rules{}, map[Kind]int{MissingFile: 2}},
 		{"nothing for half a minute", with("30000-30001 - create map:x"), Rules{}, map[Kind]int{}},

@@ -108,15 +108,7 @@ func (d *Driver) Handle(now ownership.Instant, e Event) []Request {
 	case Seen:
 		if e.By == "" || e.By == d.id { // else it is what an earlier incarnation was shown
 			d.look(e.What)
-			switch gone := e.What.(type) {
-			case ownership.LeadGone:
-				d.confirmLead()
-			case ownership.LayoutGone:
-				d.confirm(Subject{Layout: gone.Cluster})
-			default:
-				d.step(e.What)
-				d.watched(e.What)
-			}
+			d.shown(e.What)
 		}
 	case Reconnected:
 		d.doubtAll()
@@ -169,6 +161,26 @@ func (d *Driver) Handle(now ownership.Instant, e Event) []Request {
 	}
 	d.advance()
 	return d.out
+}
+
+// shown handles what a watch shows. A deletion after which the machine would stop is read live first: an API server may
+// lag, and a record that lost the labels by which the watch selects is still there.
+func (d *Driver) shown(what ownership.Input) {
+	switch gone := what.(type) {
+	case ownership.LeadGone:
+		d.confirmLead()
+		return
+	case ownership.LayoutGone:
+		d.confirm(Subject{Layout: gone.Cluster})
+		return
+	case ownership.LeaseGone:
+		if gone.ID == d.id && d.machine != nil {
+			d.confirm(Subject{Lease: d.id})
+			return
+		}
+	}
+	d.step(what)
+	d.watched(what)
 }
 
 // step feeds the machine and carries out its effects.

@@ -939,8 +939,25 @@ func TestWhatAnEarlierIncarnationWasShownCountsNoMore(t *testing.T) {
 	b := joined(t)
 	b.feed(Seen{By: "a-0", What: ownership.LeaseGone{ID: "a-1"}})
 	none[Stop](b)
+	none[Read](b)
 	b.feed(Seen{By: "a-1", What: ownership.LeaseGone{ID: "a-1"}})
+	b.feed(Found{Number: find[Read](b).Number, What: ownership.LeaseGone{ID: "a-1"}})
 	find[Stop](b)
+}
+
+// A Lease that somebody relabels leaves the watch, and is still there.
+func TestAnIncarnationEndsOnlyIfALiveReadFindsNoLeaseEither(t *testing.T) {
+	b := joined(t)
+	b.feed(Seen{What: ownership.LeaseGone{ID: "a-1"}})
+	b.feed(Found{Number: find[Read](b).Number}) // the read failed
+	none[Stop](b)
+	b.pass(confirmEvery)
+	own := b.d.machine.NewestLease("a-1")
+	b.feed(Found{Number: find[Read](b).Number,
+		What: ownership.LeaseSeen{Lease: ownership.Lease{ID: "a-1", Duration: lease, Renewal: 1, Version: own + 1}}})
+	none[Stop](b)
+	b.pass(confirmEvery)
+	none[Read](b)
 }
 
 func TestAReadFromBeforeTheCoordinatorsRecordWasMadeIsNoDeletion(t *testing.T) {

@@ -8,10 +8,13 @@ import (
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/pkg/at"
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/faultproxy"
@@ -153,7 +156,7 @@ func TestRepliesThatGetLostAfterTheCommit(t *testing.T) {
 	r.podsMade("east", 10*len(tests))
 }
 
-func TestAHomeClusterThatIsAwayBrieflyIsLateOrRefusesMakesNobodyLapse(t *testing.T) {
+func TestAHomeClusterThatIsAwayBrieflyIsLateRefusesOrIsEditedMakesNobodyLapse(t *testing.T) {
 	renewals := faultproxy.Match{Verbs: []string{"patch"}, Resources: []string{"leases"}}
 	writes := faultproxy.Match{Verbs: []string{"create", "patch", "update", "delete"}}
 	requests := faultproxy.Match{Verbs: []string{"get", "list", "create", "patch", "update", "delete"}}
@@ -190,9 +193,49 @@ func TestAHomeClusterThatIsAwayBrieflyIsLateOrRefusesMakesNobodyLapse(t *testing
 			injected[i].End()
 		}
 	}
+	r.unlabelLeases(replicas)
+	lapsed(t, replicas...)
 	if m := moved(before, r.holders()); len(m) > 0 {
 		t.Errorf("shards moved: %v", m)
 	}
+}
+
+// unlabelLeases takes the label by which replicas watch Leases from those of these replicas, and waits until each has
+// put it back.
+func (r *rig) unlabelLeases(of []*lab.Replica) {
+	home := r.Client(lab.Home)
+	ours := []client.ListOption{client.InNamespace(lab.Namespace), client.HasLabels{tenurev1alpha1.RoleLabel}}
+	names := make(map[string]bool, len(of))
+	for _, replica := range of {
+		names[replica.Name] = true
+	}
+	leases, taken := &coordinationv1.LeaseList{}, map[string]bool{}
+	must.Succeed(r.t, home.List(r.t.Context(), leases, ours...))
+	for i := range leases.Items {
+		if l := &leases.Items[i]; names[l.Labels[tenurev1alpha1.ReplicaLabel]] {
+			patch := fmt.Sprintf(`{"metadata":{"labels":{%q:null}}}`, tenurev1alpha1.RoleLabel)
+			must.Succeed(r.t, home.Patch(r.t.Context(), l, client.RawPatch(types.MergePatchType, []byte(patch))))
+			taken[l.Name] = true
+		}
+	}
+	if len(taken) != len(of) {
+		r.t.Fatalf("%d Leases had the label, want %d", len(taken), len(of))
+	}
+	r.eventually("the Leases have their labels again", func() error {
+		back := 0
+		if err := home.List(r.t.Context(), leases, ours...); err != nil {
+			return err
+		}
+		for _, l := range leases.Items {
+			if taken[l.Name] {
+				back++
+			}
+		}
+		if back < len(taken) {
+			return fmt.Errorf("%d of %d have", back, len(taken))
+		}
+		return nil
+	})
 }
 
 func TestWhileTheHomeClusterIsAwayForLongNobodyActsAndThenAllGoOn(t *testing.T) {
