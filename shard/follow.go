@@ -146,6 +146,8 @@ type follower struct {
 	pods  *pods.Watch // nil where they aren't watched
 	log   logr.Logger
 	put   func(driver.Event)
+	// changed is called before the event of a change of a Shard record, also if there is none: it may be odd.
+	changed func()
 }
 
 // follow begins to put events about the records, and Listed once the first lists are in. The returned function ends
@@ -162,12 +164,14 @@ func (f *follower) follow(ctx context.Context, spawn func(func())) (unfollow fun
 		return nil, err
 	}
 	shards, err := f.watch(ctx, &tenurev1alpha1.Shard{}, func(obj client.Object) (ownership.Input, error) {
+		f.changed()
 		shard := obj.(*tenurev1alpha1.Shard)
 		if record.OfAnother(f.fleet, shard) {
 			return nil, nil
 		}
 		return record.Seen(f.fleet, shard)
 	}, func(obj client.Object) {
+		f.changed()
 		if e := f.deleted(obj.(*tenurev1alpha1.Shard)); e != nil {
 			f.put(e)
 		}

@@ -156,6 +156,7 @@ func (l *loop) handle(e driver.Event) {
 	}
 	_, changed := e.(driver.Clusters)
 	if changed {
+		l.report.touch()
 		l.known = l.knownClusters() // in their present state: two changes may be put in the wrong order
 		e = l.known
 	}
@@ -281,7 +282,8 @@ func (l *loop) begin(b driver.Begin) {
 	if l.report.teller == nil {
 		l.report.teller = newTeller(l.writer.client, l.cfg, l.log, l.beside.Go)
 	}
-	f := &follower{by: b.ID, fleet: l.cfg.Fleet, cache: l.records, pods: l.pods, log: log, put: l.mail.put}
+	f := &follower{by: b.ID, fleet: l.cfg.Fleet, cache: l.records, pods: l.pods, log: log, put: l.mail.put,
+		changed: l.report.touch}
 	last := l.unfollow // ended last: what the watch shows between two incarnations counts, too
 	if l.unfollow, err = f.follow(l.ctx, l.beside.Go); err != nil {
 		l.fail(err)

@@ -54,7 +54,7 @@ func TestTheLoopDoesNotWaitForTheFirstListOfRecords(t *testing.T) {
 		report: &report{status: &atomic.Pointer[Status]{}}, shards: &engager{roster: newRoster(cfg)},
 		clusters: newClusterSet(logr.Discard(), 0, kubeconfig.Limits{}),
 	}
-	f := &follower{cache: records, log: logr.Discard(), put: func(driver.Event) {}}
+	f := &follower{cache: records, log: logr.Discard(), put: func(driver.Event) {}, changed: func() {}}
 	if _, err := f.follow(t.Context(), func(func()) {}); err != nil {
 		t.Fatal(err)
 	}

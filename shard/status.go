@@ -110,7 +110,10 @@ type report struct {
 	odd                     []inspect.Odd
 	lost                    int
 	there                   map[string]types.UID // the records of the last survey
-	teller                  *teller              // nil until the first incarnation begins
+	changed                 atomic.Bool          // a record or the clusters changed since the last survey began
+	peers                   map[protocol.Incarnation]peer
+	led, calm               bool    // it ran in the coordinator; it found nothing
+	teller                  *teller // nil until the first incarnation begins
 }
 
 // publish publishes the present state after requests were carried out, and once a second for what changes otherwise.
@@ -148,18 +151,30 @@ func (r *report) wait(now time.Time) time.Duration {
 	return least - now.Sub(r.published)
 }
 
+// touch says that a record or the clusters have changed. It is safe for concurrent use.
+func (r *report) touch() { r.changed.Store(true) }
+
 // survey looks through all records for shards without a live holder, unfinished moves and odd records. It is for
 // people and alerts; the protocol doesn't depend on it. The caches must be filled, otherwise survey waits for them.
+// There may be tens of thousands of records. So where the last survey found nothing, and nothing that it goes by has
+// changed, it isn't made again.
 func (r *report) survey(ctx context.Context, records client.Reader, cfg Config, d *driver.Driver,
 	clusters map[keyspace.ClusterName]realCluster) {
+	changed := r.changed.Swap(false) // first: a change that comes while it reads counts for the next one
 	// They are only read, so there is no need to copy them.
+	leases, err := member.List(ctx, records, cfg.Namespace, cfg.Fleet, client.UnsafeDisableDeepCopy)
+	peers := peersOf(leases)
+	if err == nil && !changed && r.calm && r.led == d.Leads() && maps.Equal(peers, r.peers) {
+		return
+	}
+	r.calm = false
 	all, err := inspect.Read(ctx, records, cfg.Namespace, cfg.Fleet, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return // what the last survey found stays
 	}
 	now := time.Now()
 	counting, odd, missing := all.Sort()
-	unserved, moving := unservedAndMoving(counting, alive(all.Leases), r.unserved, r.moving, now)
+	unserved, moving := unservedAndMoving(counting, peers, r.unserved, r.moving, now)
 	for _, id := range missing {
 		unserved[id] = since(r.unserved, id, now)
 	}
@@ -172,7 +187,9 @@ func (r *report) survey(ctx context.Context, records client.Reader, cfg Config, 
 	r.odd = odd
 	gone, there := lost(r.there, all)
 	r.lost, r.there = r.lost+len(gone), there
-	if r.teller == nil || !d.Leads() {
+	r.peers, r.led = peers, d.Leads()
+	r.calm = len(unserved)+len(moving)+len(odd)+len(gone) == 0
+	if r.teller == nil || !r.led {
 		return
 	}
 	for name, served := range d.Aliases() {
@@ -184,7 +201,9 @@ func (r *report) survey(ctx context.Context, records client.Reader, cfg Config, 
 	}
 	r.teller.tellAll(ctx, slices.Concat(odd, gone), now)
 	// These members joined although they don't fit: at the same moment, or because their version doesn't check.
-	for _, m := range append(member.MisfitsAmong(all.Leases, r.kinds), tooOld(all)...) {
+	misfits := append(member.MisfitsAmong(all.Leases, r.kinds), tooOld(all)...)
+	r.calm = r.calm && len(odd)+len(misfits) == 0
+	for _, m := range misfits {
 		r.teller.tellOf(ctx, about(m), misfitReplica, m.Why, now)
 	}
 }

@@ -15,14 +15,20 @@ import (
 	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
-// alive returns the incarnations whose Lease is there, can be read and isn't sealed.
-func alive(leases []coordinationv1.Lease) map[protocol.Incarnation]bool {
-	all := map[protocol.Incarnation]bool{}
+// peer is what a survey goes by in a Lease.
+type peer struct {
+	alive    bool // the Lease can be read and isn't sealed
+	kinds    string
+	protocol int
+}
+
+func peersOf(leases []coordinationv1.Lease) map[protocol.Incarnation]peer {
+	all := make(map[protocol.Incarnation]peer, len(leases))
 	for i := range leases {
 		if seen, err := member.Seen(&leases[i]); err == nil {
 			// A live owner's next renewal makes a Lease readable again.
-			if l, ok := seen.(ownership.LeaseSeen); ok && !l.Lease.Sealed && !l.Lease.Unreadable {
-				all[l.Lease.ID] = true
+			if l, ok := seen.(ownership.LeaseSeen); ok {
+				all[l.Lease.ID] = peer{!l.Lease.Sealed && !l.Lease.Unreadable, l.Lease.Kinds, l.Lease.Protocol}
 			}
 		}
 	}
@@ -76,13 +82,13 @@ func tooOld(records inspect.Records) (misfits []member.Misfit) {
 
 // unservedAndMoving returns which shards are unserved and which have an unfinished move, each with the time since when.
 // It leaves the maps of the last survey as they are, since readers may hold them.
-func unservedAndMoving(shards []*tenurev1alpha1.Shard, alive map[protocol.Incarnation]bool,
+func unservedAndMoving(shards []*tenurev1alpha1.Shard, peers map[protocol.Incarnation]peer,
 	unservedBefore, movingBefore map[keyspace.ShardID]time.Time,
 	now time.Time) (unserved, moving map[keyspace.ShardID]time.Time) {
 	unserved, moving = map[keyspace.ShardID]time.Time{}, map[keyspace.ShardID]time.Time{}
 	for _, s := range shards {
 		holder := s.Status.Holder
-		orphan := holder == "" || !alive[protocol.Incarnation(holder)]
+		orphan := holder == "" || !peers[protocol.Incarnation(holder)].alive
 		if !orphan && (s.Spec.Assignee == "" || s.Spec.Assignee == holder) {
 			continue // as almost all are: it needn't be parsed
 		}

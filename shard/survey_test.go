@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/shard/inspect"
@@ -53,7 +55,7 @@ func TestALookTellsWhatIsUnservedAndWhatMovesAndSinceWhen(t *testing.T) {
 	for i := range shards {
 		all = append(all, &shards[i])
 	}
-	unserved, moving := unservedAndMoving(all, map[protocol.Incarnation]bool{"a": true, "b": true},
+	unserved, moving := unservedAndMoving(all, map[protocol.Incarnation]peer{"a": {alive: true}, "b": {alive: true}},
 		map[keyspace.ShardID]time.Time{id("west/10"): began, id("west/00"): began}, nil, now)
 	if diff := cmp.Diff(map[keyspace.ShardID]time.Time{id("west/10"): began, id("west/11"): now}, unserved); diff != "" {
 		t.Errorf("unserved (-want +got):\n%s", diff)
@@ -68,13 +70,18 @@ func TestAHolderCountsAsAliveWhileItsLeaseCanBeReadAndIsNotSealed(t *testing.T) 
 		return coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: "1", Annotations: annotations}}
 	}
 	duration := tenurev1alpha1.LeaseDurationAnnotation
-	got := alive([]coordinationv1.Lease{
+	got := peersOf([]coordinationv1.Lease{
 		lease("live", map[string]string{duration: "10s"}),
 		lease("sealed", map[string]string{duration: "10s", tenurev1alpha1.SealedAnnotation: "now"}),
 		lease("edited", map[string]string{duration: "ten"}), // a live owner's next renewal mends it
 	})
-	if diff := cmp.Diff(map[protocol.Incarnation]bool{"live": true}, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+	for id, p := range got {
+		if p.alive != (id == "live") {
+			t.Errorf("%s is alive: %v", id, p.alive)
+		}
+	}
+	if len(got) != 3 {
+		t.Errorf("%d peers, want 3", len(got))
 	}
 }
 
@@ -105,6 +112,56 @@ func TestWhatIsUnservedHasNoRecordOrNoHolderInAClusterThatIsKnown(t *testing.T) 
 	slices.Sort(unserved)
 	if diff := cmp.Diff([]string{"west/0", "west/1"}, unserved); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestRecordsAreLookedThroughAgainOnlyAfterAChangeOrWhileSomethingIsWrong(t *testing.T) {
+	id := keyspace.ShardID{Cluster: "west"}
+	meta := func(name string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: DefaultNamespace, Name: name}
+	}
+	layout := &tenurev1alpha1.Shard{ObjectMeta: meta(keyspace.LayoutName("", "west")), Spec: tenurev1alpha1.ShardSpec{
+		Cluster: "west", Generation: 1, Layout: &tenurev1alpha1.ShardLayout{Generation: 1, Prefixes: []string{""}}}}
+	shard := &tenurev1alpha1.Shard{ObjectMeta: meta(id.RecordName("")), Spec: tenurev1alpha1.ShardSpec{Cluster: "west",
+		Generation: 1, Assignee: "a-1"}, Status: tenurev1alpha1.ShardStatus{Holder: "a-1", Phase: tenurev1alpha1.ShardHeld}}
+	lease := &coordinationv1.Lease{ObjectMeta: meta("a-1")}
+	lease.Labels = map[string]string{tenurev1alpha1.RoleLabel: tenurev1alpha1.RoleMember}
+	lease.Annotations = map[string]string{tenurev1alpha1.LeaseDurationAnnotation: "10s"}
+
+	reads := 0
+	records := fake.NewClientBuilder().WithScheme(recordScheme(t)).WithObjects(layout, shard, lease).
+		WithInterceptorFuncs(interceptor.Funcs{
+			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+				if _, ok := list.(*tenurev1alpha1.ShardList); ok {
+					reads++
+				}
+				return c.List(ctx, list, opts...)
+			}}).Build()
+	cfg := Config{Replica: "a"}.withDefaults()
+	d := driver.New(driver.Config{Protocol: ownership.DefaultConfig("", "a", cfg.LeaseDuration)})
+	r := &report{status: &atomic.Pointer[Status]{}}
+	look := func(after string, want int) {
+		t.Helper()
+		reads = 0
+		for range 3 {
+			r.survey(t.Context(), records, cfg, d, map[keyspace.ClusterName]realCluster{"west": {}})
+		}
+		if reads != want {
+			t.Errorf("%s: 3 surveys read the records %d times, want %d: unserved %v, moving %v, odd %v", after, reads, want,
+				r.unserved, r.moving, r.odd)
+		}
+	}
+	look("at first", 1)
+	r.touch()
+	look("after a change", 1)
+	lease.Annotations[tenurev1alpha1.RenewalAnnotation] = "7"
+	must.Succeed(t, records.Update(t.Context(), lease))
+	look("after a renewal", 0)
+	lease.Annotations[tenurev1alpha1.SealedAnnotation] = "b-1"
+	must.Succeed(t, records.Update(t.Context(), lease))
+	look("since its holder's Lease was sealed", 3)
+	if _, unserved := r.unserved[id]; !unserved {
+		t.Error("it isn't unserved")
 	}
 }
 

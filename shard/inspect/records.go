@@ -3,6 +3,7 @@ package inspect
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -29,16 +30,15 @@ type Records struct {
 // Read lists the records of a fleet in a namespace of the home cluster. The options apply to both lists.
 func Read(ctx context.Context, from client.Reader, namespace string, fleet keyspace.Fleet,
 	opts ...client.ListOption) (Records, error) {
-	opts = append(opts, client.InNamespace(namespace))
-	shards, leases := &tenurev1alpha1.ShardList{}, &coordinationv1.LeaseList{}
-	if err := from.List(ctx, shards, opts...); err != nil {
+	shards := &tenurev1alpha1.ShardList{}
+	if err := from.List(ctx, shards, slices.Concat(opts, []client.ListOption{client.InNamespace(namespace)})...); err != nil {
 		return Records{}, fmt.Errorf("listing the Shard records in namespace %s: %w", namespace, err)
 	}
-	ofFleet := client.MatchingLabelsSelector{Selector: member.Selector(fleet)}
-	if err := from.List(ctx, leases, append(opts, ofFleet)...); err != nil {
-		return Records{}, fmt.Errorf("listing the Leases in namespace %s: %w", namespace, err)
+	leases, err := member.List(ctx, from, namespace, fleet, opts...)
+	if err != nil {
+		return Records{}, err
 	}
-	r := Records{Leases: leases.Items, Shards: shards.Items[:0]} // in place, since there may be tens of thousands
+	r := Records{Leases: leases, Shards: shards.Items[:0]} // in place, since there may be tens of thousands
 	for _, s := range shards.Items {
 		switch {
 		case record.OfAnother(fleet, &s):

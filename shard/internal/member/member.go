@@ -177,10 +177,16 @@ func (s *Store) List(ctx context.Context) (leases []ownership.Lease, lead owners
 }
 
 func (s *Store) list(ctx context.Context) ([]coordinationv1.Lease, error) {
+	return List(ctx, s.client, s.namespace, s.fleet)
+}
+
+// List lists all Leases of a fleet, the coordinators' among them.
+func List(ctx context.Context, from client.Reader, namespace string, fleet keyspace.Fleet,
+	opts ...client.ListOption) ([]coordinationv1.Lease, error) {
 	list := &coordinationv1.LeaseList{}
-	if err := s.client.List(ctx, list, client.InNamespace(s.namespace),
-		client.MatchingLabelsSelector{Selector: Selector(s.fleet)}); err != nil {
-		return nil, fmt.Errorf("listing leases: %w", err)
+	ofFleet := client.MatchingLabelsSelector{Selector: Selector(fleet)}
+	if err := from.List(ctx, list, append(opts, client.InNamespace(namespace), ofFleet)...); err != nil {
+		return nil, fmt.Errorf("listing the Leases in namespace %s: %w", namespace, err)
 	}
 	return list.Items, nil
 }
