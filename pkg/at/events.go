@@ -2,6 +2,7 @@ package at
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -27,8 +28,9 @@ func FinishedPod(obj client.Object) bool {
 // AtEvents passes the events of Ats that may need action. It suppresses two that this Reconciler causes itself: its
 // claim, after which it makes the Pod or tries again later, and an end after which nothing is left to do.
 //
-// A deletion passes, so that the timer of a waiting At leaves the queue. The deletion of a RUNNING At doesn't: in a
-// cache of unfinished Ats, an At that this process brought to its end looks deleted.
+// A deletion passes, so that the timer of a waiting At leaves the queue, and the delay of one whose Pod was refused: an
+// At of the same name may be made next. Other deletions of RUNNING Ats don't: in a cache of unfinished Ats, an At that
+// this process brought to its end looks deleted.
 func (r *Reconciler) AtEvents() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool { return !r.isOver(e.Object) },
@@ -38,7 +40,8 @@ func (r *Reconciler) AtEvents() predicate.Predicate {
 		DeleteFunc: func(e event.DeleteEvent) bool {
 			r.notes.forget(e.Object.GetUID())
 			at, ok := e.Object.(*cnatv1alpha1.At)
-			return !ok || at.Status.Phase != cnatv1alpha1.AtRunning
+			return !ok || at.Status.Phase != cnatv1alpha1.AtRunning ||
+				meta.FindStatusCondition(at.Status.Conditions, cnatv1alpha1.ConditionBlocked) != nil
 		},
 	}
 }

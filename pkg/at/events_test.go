@@ -144,6 +144,12 @@ func TestWhichEventsOfAnAtAreActedOn(t *testing.T) {
 	if r.reconciler.AtEvents().Delete(event.DeleteEvent{Object: claimed}) {
 		t.Error("an At that leaves the watch because it is over is looked at once more")
 	}
+	refused := with(claimed, func(at *cnatv1alpha1.At) {
+		at.Status.Conditions = []metav1.Condition{{Type: cnatv1alpha1.ConditionBlocked, Reason: ReasonPodRefused}}
+	})
+	if !r.reconciler.AtEvents().Delete(event.DeleteEvent{Object: refused}) {
+		t.Error("an At of the same name waits as long as the refused one would have")
+	}
 }
 
 // The event of a renewed claim would bring its key back at once, whatever the delay after the failure.

@@ -66,21 +66,27 @@ type namespace[T comparable] struct {
 	keys    int // that the queue knows, in any state
 	ready   readyHeap[T]
 	running int
+	in      *line      // where it stands; nil if no key is ready
 	unheld  bool       // a key is ready and none is running
-	seat    *ring.Ring // in its cluster's turn while a key of it is ready
-	seated  bool
+	seat    *ring.Ring // in the line's turn
+}
+
+// line is where namespaces of a cluster wait for their turn.
+type line struct {
+	turn   *ring.Ring // the next one is first
+	unheld int        // namespaces of which no worker has a key
 }
 
 // cluster with its namespaces.
 type cluster[T comparable] struct {
 	name       string
 	namespaces map[string]*namespace[T]
-	most       int        // namespaces at a time, since the map was made
-	turn       *ring.Ring // namespaces with a ready key; the next one is first
-	ready      int        // keys in namespaces' heaps
+	most       int  // namespaces at a time, since the map was made
+	usual      line // namespaces with a ready key
+	low        line // those of which every ready key has a low priority
+	ready      int  // keys in namespaces' heaps
 	parked     int
 	running    int
-	unheld     int        // namespaces with a ready key and none running
 	seat       *ring.Ring // in the book's turn while a key of it may be taken
 	seated     bool
 }
@@ -207,6 +213,7 @@ func (b *book[T]) add(i *item[T], now, at time.Duration, priority int, why Trigg
 		}
 		if i.state == ready {
 			heap.Fix(&i.of.ready, i.place)
+			i.of.stand()
 		}
 	}
 }
@@ -236,22 +243,34 @@ func (b *book[T]) line(i *item[T]) {
 	i.state = ready
 	heap.Push(&n.ready, i)
 	n.cluster.ready++
-	if !n.seated {
-		n.cluster.turn, n.seated = seat(n.cluster.turn, n.seat), true
-	}
-	n.recount()
+	n.stand()
 }
 
-// recount updates the cluster's count of namespaces with a ready key and none running, after this one has changed.
-func (n *namespace[T]) recount() {
-	unheld := len(n.ready) > 0 && n.running == 0
+// stand puts the namespace where it belongs after its keys have changed.
+func (n *namespace[T]) stand() {
+	var in *line
 	switch {
-	case unheld && !n.unheld:
-		n.cluster.unheld++
-	case !unheld && n.unheld:
-		n.cluster.unheld--
+	case len(n.ready) == 0:
+	case n.ready[0].priority < 0:
+		in = &n.cluster.low
+	default:
+		in = &n.cluster.usual
 	}
-	n.unheld = unheld
+	if n.unheld {
+		n.in.unheld--
+	}
+	if in != n.in {
+		if n.in != nil {
+			n.in.turn = unseat(n.in.turn, n.seat)
+		}
+		if in != nil {
+			in.turn = seat(in.turn, n.seat)
+		}
+		n.in = in
+	}
+	if n.unheld = in != nil && n.running == 0; n.unheld {
+		in.unheld++
+	}
 }
 
 // busy reports whether a cluster has keys that are ready, parked or running.
@@ -269,7 +288,7 @@ func (b *book[T]) settle(c *cluster[T], wasBusy bool) {
 	case !busy && wasBusy:
 		b.active--
 	}
-	more := c.unheld > 0 && c.running-b.perCluster < b.extra
+	more := c.usual.unheld+c.low.unheld > 0 && c.running-b.perCluster < b.extra
 	switch may := c.ready > 0 && (!b.full(c) || more); {
 	case may && !c.seated:
 		b.turn, c.seated = seat(b.turn, c.seat), true
@@ -306,22 +325,23 @@ func (b *book[T]) take(now time.Duration) *item[T] {
 		return nil
 	}
 	b.turn = c.seat.Next()
-	n := c.turn.Value.(*namespace[T])
-	if b.full(c) { // settle has seen that there is one; each that is passed over has a worker, so there are few
+	full, l := b.full(c), &c.usual
+	if l.turn == nil || full && l.unheld == 0 {
+		l = &c.low
+	}
+	n := l.turn.Value.(*namespace[T])
+	if full { // settle has seen that there is one; each that is passed over has a worker, so there are few
 		for !n.unheld {
 			n = n.seat.Next().Value.(*namespace[T])
 		}
 	}
-	c.turn = n.seat.Next()
+	l.turn = n.seat.Next()
 	i := heap.Pop(&n.ready).(*item[T])
-	if len(n.ready) == 0 {
-		c.turn, n.seated = unseat(c.turn, n.seat), false
-	}
 	b.ready--
 	c.ready--
 	c.running++
 	n.running++
-	n.recount()
+	n.stand()
 	i.state, i.takenAt, i.slot = nowhere, now, len(b.taken)
 	b.taken = append(b.taken, i)
 	i.hand = b.spareTaken.get()
@@ -384,7 +404,7 @@ func (b *book[T]) done(key T, now time.Duration) (took time.Duration, ok bool) {
 		c.parked--
 		b.line(i)
 	} else {
-		i.of.recount()
+		i.of.stand()
 	}
 	b.settle(c, true)
 	if i.state == nowhere {
@@ -419,13 +439,21 @@ func (b *book[T]) unfinished(now time.Duration) (total, longest time.Duration) {
 }
 
 func (b *book[T]) backlogs(now time.Duration) (all []Backlog) {
+	again := map[*namespace[T]]Waiting{} // of keys that are parked
+	for _, i := range b.taken {
+		if i.state == parked {
+			w := again[i.of]
+			again[i.of] = Waiting{Ready: w.Ready + 1, Wait: max(w.Wait, now-i.readyAt)}
+		}
+	}
 	for _, c := range b.clusters {
 		if !c.busy() {
 			continue
 		}
 		one := Backlog{Cluster: c.name, Ready: c.ready + c.parked, Running: c.running}
 		for _, n := range c.namespaces {
-			w := Waiting{Namespace: n.name, Ready: len(n.ready)}
+			w := again[n]
+			w.Namespace, w.Ready = n.name, w.Ready+len(n.ready)
 			for _, i := range n.ready {
 				w.Wait = max(w.Wait, now-i.readyAt)
 			}

@@ -102,8 +102,11 @@ func TestClustersAndNamespacesTakeTurnsAndPriorityOrdersWithin(t *testing.T) {
 	q.AddWithOpts(priorityqueue.AddOpts{Priority: &low}, "west/shop/old")
 	q.AddWithOpts(priorityqueue.AddOpts{}, "west/shop/1", "west/shop/2", "west/shop/3", "west/bank/1", "east/shop/1")
 	q.AddWithOpts(priorityqueue.AddOpts{Priority: &high}, "west/shop/urgent")
+	q.AddWithOpts(priorityqueue.AddOpts{Priority: &low}, "west/club/old", "west/zoo/new")
+	q.Add("west/zoo/new")
 	want := []string{
-		"west/shop/urgent", "east/shop/1", "west/bank/1", "west/shop/1", "west/shop/2", "west/shop/3", "west/shop/old",
+		"west/shop/urgent", "east/shop/1", "west/bank/1", "west/zoo/new", "west/shop/1", "west/shop/2", "west/shop/3",
+		"west/club/old", "west/shop/old",
 	}
 	if diff := cmp.Diff(want, take(q)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -256,6 +259,21 @@ func TestTheNamespacesThatWaitLongestAreNamed(t *testing.T) {
 			if want := (Waiting{fmt.Sprintf("n%02d", i), 2, time.Duration(2*MostNamespaces-i) * time.Second}); w != want {
 				t.Errorf("%+v, want %+v", w, want)
 			}
+		}
+	})
+}
+
+func TestAKeyThatWaitsForItsOwnWorkerWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(t, 0, 0)
+		q.Add("west/shop/hangs")
+		take(q)
+		q.Add("west/shop/hangs")
+		time.Sleep(time.Minute)
+		shop := []Waiting{{"shop", 1, time.Minute}}
+		want := []Backlog{{Cluster: "west", Ready: 1, Running: 1, Wait: time.Minute, Longest: shop}}
+		if diff := cmp.Diff(want, q.Backlogs()); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
 		}
 	})
 }
@@ -561,9 +579,10 @@ func TestItsMetricsAreControllerRuntimes(t *testing.T) {
 
 // oracle is a simple statement of what a queue owes, checked at every step of random ones.
 type oracle struct {
-	ready   map[string]time.Duration // when it may be taken at the earliest
-	running map[string]bool
-	passed  map[string]int // keys of others taken since a cluster could have had one more
+	ready    map[string]time.Duration // when it may be taken at the earliest
+	priority map[string]int           // the highest of its additions
+	running  map[string]bool
+	passed   map[string]int // keys of others taken since a cluster could have had one more
 }
 
 func TestRandomStepsAgainstAnOracle(t *testing.T) {
@@ -571,7 +590,7 @@ func TestRandomStepsAgainstAnOracle(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		workers, perCluster := r.IntN(30), r.IntN(12)
 		b := newBook[string](workers, perCluster)
-		o := oracle{map[string]time.Duration{}, map[string]bool{}, map[string]int{}}
+		o := oracle{map[string]time.Duration{}, map[string]int{}, map[string]bool{}, map[string]int{}}
 		now := time.Duration(0)
 		for step := range 400 {
 			now += time.Duration(r.IntN(3))
@@ -581,11 +600,16 @@ func TestRandomStepsAgainstAnOracle(t *testing.T) {
 			switch r.IntN(3) {
 			case 0:
 				at := now + time.Duration(max(0, r.IntN(20)-10))
-				if old, known := o.ready[key]; !known || at < old {
+				priority := r.IntN(3) - 1
+				old, known := o.ready[key]
+				if !known || at < old {
 					o.ready[key] = at
 				}
+				if !known || priority > o.priority[key] {
+					o.priority[key] = priority
+				}
 				cluster, namespace := tenant(key)
-				b.add(b.item(key, cluster, namespace), now, at, r.IntN(3)-1, ByEvent)
+				b.add(b.item(key, cluster, namespace), now, at, priority, ByEvent)
 			case 1:
 				if _, ok := b.done(key, now); ok != o.running[key] {
 					t.Fatalf("seed %d, step %d: %s done %v, a worker had it %v", seed, step, key, ok, o.running[key])
@@ -620,7 +644,7 @@ func TestRandomStepsAgainstAnOracle(t *testing.T) {
 // take lets a worker take a key, which must be one that it may have.
 func (o *oracle) take(t *testing.T, b *book[string], now time.Duration, when string) {
 	t.Helper()
-	running, could := map[string]int{}, map[string]bool{}
+	running, could, usual := map[string]int{}, map[string]bool{}, map[string]bool{}
 	for key := range o.running {
 		running[key[:2]]++
 		running[key[:5]]++
@@ -636,6 +660,7 @@ func (o *oracle) take(t *testing.T, b *book[string], now time.Duration, when str
 	for key, at := range o.ready {
 		if at <= now && !o.running[key] && may(key) {
 			could[key[:2]] = true
+			usual[key[:2]] = usual[key[:2]] || o.priority[key] >= 0
 		}
 	}
 	i := b.take(now)
@@ -655,6 +680,10 @@ func (o *oracle) take(t *testing.T, b *book[string], now time.Duration, when str
 	case !may(i.key):
 		t.Fatalf("%s: %s was taken, with %d workers for its cluster and %d for its namespace, at most %d and %d more",
 			when, i.key, running[i.key[:2]], running[i.key[:5]], b.perCluster, extra)
+	}
+	if i.hand.Priority != o.priority[i.key] || i.hand.Priority < 0 && usual[i.key[:2]] {
+		t.Fatalf("%s: %s was taken at priority %d, is to have %d; its cluster has one of 0 or more: %v",
+			when, i.key, i.hand.Priority, o.priority[i.key], usual[i.key[:2]])
 	}
 	delete(o.ready, i.key)
 	o.running[i.key] = true
