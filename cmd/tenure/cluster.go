@@ -32,7 +32,7 @@ const (
 // newCluster is the command whose subcommands add and remove workload clusters.
 func newCluster(lookup func(string) (string, bool)) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "cluster", Short: "add, list, check and remove workload clusters, renew their credentials",
+		Use: "cluster", Short: "add, list, check and remove workload clusters, and rotate their tokens",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usagef("name a command: add, list, check, rotate or remove")

@@ -77,7 +77,7 @@ var namesOfTheHour = strings.NewReplacer("at/NAME", "at/example-at", "deployment
 // begins types what the README says first, which leads to an At in a second cluster.
 func (n *newcomer) begins() {
 	n.t.Helper()
-	lines := commands(n.t, "README.md", "apply -k config/default")
+	lines := commands(n.t, "README.md", "apply -k config/development")
 	if len(lines) != 5 {
 		n.t.Fatalf("the README needs %d commands: %q", len(lines), lines)
 	}
