@@ -28,9 +28,9 @@ import (
 	"github.com/tenure-dev/tenure/test/must"
 )
 
-// homeOn returns the writer of incarnation a, over a client.
-func homeOn(ctx context.Context, c client.Client, spawn func(func())) *home {
-	h := &home{
+// homeOn returns the home client of incarnation a, over a client.
+func homeOn(ctx context.Context, c client.Client, spawn func(func())) *homeClient {
+	h := &homeClient{
 		id: "a", log: logr.Discard(), failures: newHomeFailures(logr.Discard()), observer: NopObserver{},
 		mail: newMailbox[driver.Event](), spawn: spawn, client: c, members: member.NewStore(c, "n", ""),
 	}
@@ -39,7 +39,7 @@ func homeOn(ctx context.Context, c client.Client, spawn func(func())) *home {
 }
 
 // numbers are those of the requests that were answered, in the order in which a loop takes the answers.
-func (h *home) numbers() (all []uint64) {
+func (h *homeClient) numbers() (all []uint64) {
 	for _, e := range append(h.mail.takeUrgent(), h.mail.take()...) {
 		switch e := e.(type) {
 		case driver.Written:
@@ -164,9 +164,9 @@ func TestAnAnswerSaysWhenItCameAndForHowLongHomeAsksToBeLeftAlone(t *testing.T) 
 	must.Succeed(t, coordinationv1.AddToScheme(scheme))
 	answered := make(chan struct{})
 	mail := newMailbox[driver.Event]()
-	h, err := newHome(t.Context(), "a", Config{Namespace: "n", Observer: NopObserver{}}, &rest.Config{Host: server.URL},
-		scheme, logr.Discard(), newHomeFailures(logr.Discard()), mail, clock{start: time.Now()},
-		func(f func()) { go func() { f(); close(answered) }() }, func() string { return "" })
+	h, err := newHomeClient(t.Context(), "a", Config{Namespace: "n", Observer: NopObserver{}},
+		&rest.Config{Host: server.URL}, scheme, logr.Discard(), newHomeFailures(logr.Discard()), mail,
+		clock{start: time.Now()}, func(f func()) { go func() { f(); close(answered) }() }, func() string { return "" })
 	must.Succeed(t, err)
 	before := h.clock.now()
 	h.write(driver.Write{Number: 1, Patience: time.Minute, Effect: ownership.SealLease{Base: 1, ID: "b"}})
@@ -223,7 +223,7 @@ func TestALapseEndsTheRequestsInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := Config{Observer: NopObserver{}}
 		l := &loop{
-			cfg: cfg, ctx: t.Context(), writer: homeOn(t.Context(), hangs(), func(f func()) { go f() }), report: &report{},
+			cfg: cfg, ctx: t.Context(), homeClient: homeOn(t.Context(), hangs(), func(f func()) { go f() }), report: &report{},
 			shards: &engager{cfg: cfg, log: logr.Discard(), ctx: t.Context(), roster: newRoster(cfg), put: func(driver.Event) {},
 				spawn: func(f func()) { go f() }},
 		}
@@ -231,7 +231,7 @@ func TestALapseEndsTheRequestsInFlight(t *testing.T) {
 		synctest.Wait()
 		l.do(driver.Stop{})
 		synctest.Wait()
-		if diff := cmp.Diff([]uint64{1}, l.writer.numbers()); diff != "" {
+		if diff := cmp.Diff([]uint64{1}, l.homeClient.numbers()); diff != "" {
 			t.Errorf("ended (-want +got):\n%s", diff)
 		}
 	})

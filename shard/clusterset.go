@@ -25,21 +25,22 @@ type clusterSet struct {
 
 	mu       sync.Mutex // guards all below
 	clusters map[keyspace.ClusterName]*site
-	last     uint64                                   // number of the last connection
-	traffic  map[keyspace.ClusterName]*engage.Traffic // also of a few removed clusters: see maxGone
-	limits   kubeconfig.Limits                        // of clusters that have none of their own
-	own      map[keyspace.ClusterName]kubeconfig.Limits
-	changed  func()          // called after every change, without the lock
-	ctx      context.Context // bounds the requests to clusters; nil: none are sent
-	spawn    func(func())
+	// last is the number of the last connection. A real cluster has that of the first connection to it.
+	last    uint64
+	traffic map[keyspace.ClusterName]*engage.Traffic // also of a few removed clusters: see maxGone
+	limits  kubeconfig.Limits                        // of clusters that have none of their own
+	own     map[keyspace.ClusterName]kubeconfig.Limits
+	changed func()          // called after every change, without the lock
+	ctx     context.Context // bounds the requests to clusters; nil: none are sent
+	spawn   func(func())
 }
 
-// realCluster is a workload cluster with one way to reach it. It is never changed, only replaced.
+// realCluster is a workload cluster with one connection to it. It is never changed, only replaced.
 type realCluster struct {
 	cluster.Cluster // as the provider gave it
 	via             *engage.Connection
-	number          uint64    // distinguishes the cluster from earlier and later ones, of whatever name
-	way             uint64    // distinguishes ways to the same cluster
+	clusterNo       uint64    // of the real cluster: stays while only its server or credentials change
+	connection      uint64    // of the connection in use
 	uid             types.UID // of the cluster, "" while it isn't known
 	identified      bool      // uid is known, or the cluster refuses to give it
 	unknown         error     // why it isn't identified although it was asked
@@ -50,7 +51,7 @@ type realCluster struct {
 type site struct {
 	realCluster        // in use
 	offer       *offer // what the provider gave last, nil if that is in use
-	given       uint64 // the way that the provider gave last, in use or not
+	given       uint64 // the connection that the provider gave last, in use or not
 	refused     string // why the offer is refused, "" while it isn't
 }
 
@@ -79,19 +80,21 @@ func (cs *clusterSet) add(ctx context.Context, name keyspace.ClusterName, cl clu
 	}
 	cs.mu.Lock()
 	cs.last++
-	way := cs.last
-	c := realCluster{Cluster: cl, via: via, number: way, way: way, expires: kubeconfig.Expiry(cl.GetConfig())}
+	connection := cs.last
+	c := realCluster{
+		Cluster: cl, via: via, clusterNo: connection, connection: connection, expires: kubeconfig.Expiry(cl.GetConfig()),
+	}
 	s := cs.clusters[name]
 	known := s != nil
 	if known {
-		s.offer, s.given, s.refused = &offer{c, ctx}, way, ""
+		s.offer, s.given, s.refused = &offer{c, ctx}, connection, ""
 	} else {
-		cs.clusters[name] = &site{realCluster: c, given: way}
+		cs.clusters[name] = &site{realCluster: c, given: connection}
 		cs.trafficOf(name).Breaker.Reset()
 	}
 	cs.mu.Unlock()
-	context.AfterFunc(ctx, func() { cs.takeBack(name, way) })
-	cs.identify(name, way)
+	context.AfterFunc(ctx, func() { cs.takeBack(name, connection) })
+	cs.identify(name, connection)
 	if !known {
 		cs.tell()
 	}
@@ -100,25 +103,25 @@ func (cs *clusterSet) add(ctx context.Context, name keyspace.ClusterName, cl clu
 
 // takeBack is called when the provider takes a connection back. If it gives no other one within the grace, the
 // cluster is removed.
-func (cs *clusterSet) takeBack(name keyspace.ClusterName, way uint64) {
+func (cs *clusterSet) takeBack(name keyspace.ClusterName, connection uint64) {
 	cs.mu.Lock()
 	s := cs.clusters[name]
-	last, stopped := s != nil && s.given == way, cs.ctx == nil
+	last, stopped := s != nil && s.given == connection, cs.ctx == nil
 	cs.mu.Unlock()
 	switch {
 	case !last: // there is a newer one
 	case cs.grace > 0 && !stopped:
-		time.AfterFunc(cs.grace, func() { cs.remove(name, way) })
+		time.AfterFunc(cs.grace, func() { cs.remove(name, connection) })
 	default:
-		cs.remove(name, way)
+		cs.remove(name, connection)
 	}
 }
 
 // remove forgets a cluster, unless the provider gave another connection after this one.
-func (cs *clusterSet) remove(name keyspace.ClusterName, way uint64) {
+func (cs *clusterSet) remove(name keyspace.ClusterName, connection uint64) {
 	cs.mu.Lock()
 	s := cs.clusters[name]
-	gone, stopped := s != nil && s.given == way, cs.ctx == nil
+	gone, stopped := s != nil && s.given == connection, cs.ctx == nil
 	if gone {
 		delete(cs.clusters, name)
 		cs.forget(name)
@@ -167,8 +170,8 @@ func (cs *clusterSet) start(ctx context.Context, spawn func(func()), changed fun
 		given[name] = s.given
 	}
 	cs.mu.Unlock()
-	for name, way := range given {
-		cs.identify(name, way)
+	for name, connection := range given {
+		cs.identify(name, connection)
 	}
 }
 

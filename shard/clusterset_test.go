@@ -35,7 +35,7 @@ func TestClustersThatComeAndGoLeaveLittleBehind(t *testing.T) {
 		cs.remove(name, cs.last)
 		end()
 		if i%1000 == 0 { // a connection that is replaced
-			cs.remove("west", cs.clusters["west"].number)
+			cs.remove("west", cs.clusters["west"].clusterNo)
 			add(stay, "west")
 		}
 		if n := len(cs.status()); n > maxGone+2 {

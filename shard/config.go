@@ -36,7 +36,8 @@ type Config struct {
 	// DNS label. The default, "", is a fleet like others.
 	Fleet keyspace.Fleet
 	// Replica is the stable name of this process, unique in the fleet; in Kubernetes, use the Pod's name. It must be
-	// a DNS label or subdomain, since the names of its Leases begin with it.
+	// a DNS label or subdomain of at most 63 characters: the names of its Leases begin with it, and it is the value of
+	// a label.
 	Replica string
 	// Kinds are the kinds that shards hold in their caches. All others are read live, and have neither informers nor
 	// indexes where clusters are divided. See [Primary] and [Owned].
@@ -51,8 +52,9 @@ type Config struct {
 	// than this many objects on average. The objects of the primary kinds are counted when the cluster is first seen;
 	// a cluster that can't be counted gets all shards. Default 0: every cluster gets 2^ShardBits shards.
 	ObjectsPerShard int64
-	// LeaseDuration is how long a silent replica keeps its shards. Use the same value in the whole fleet. A crash
-	// leaves keys unserved for about this long, and each replica writes once every quarter of it. Default 10 s.
+	// LeaseDuration is how long a silent replica keeps its shards, 1 s to 24 h. Use the same value in the whole fleet. A
+	// crash leaves keys unserved for about this long. In each such time a replica writes five times: four renewals and a
+	// report of its load, if that has changed. Default 10 s.
 	LeaseDuration time.Duration
 	// DrainTimeout bounds how long running reconciles may delay a move before they are cancelled. Default 20 s.
 	DrainTimeout time.Duration

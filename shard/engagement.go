@@ -92,7 +92,7 @@ func (e *engagement) unreach(all map[keyspace.ClusterName]realCluster) {
 	defer e.mu.Unlock()
 	for name, o := range e.reaching {
 		over := o.view.over()
-		if now, there := all[name]; there && (over == 0 || over == now.number) {
+		if now, there := all[name]; there && (over == 0 || over == now.clusterNo) {
 			continue
 		}
 		o.cancel()

@@ -63,8 +63,8 @@ func (g *engager) warm(w driver.Warm) {
 	g.roster.put(e.name(), e)
 	step := g.step(StepWarm, w.ID, w.Record)
 	o := g.opening(e, w.ID.Cluster, false)
-	o.told = func(connection uint64) {
-		g.put(driver.Opened{Number: w.Number, ID: w.ID, Connection: connection})
+	o.told = func(clusterNo uint64) {
+		g.put(driver.Opened{Number: w.Number, ID: w.ID, ClusterNo: clusterNo})
 	}
 	g.spawn(func() {
 		if e.own.warm(e.ctx, o) {
@@ -130,8 +130,8 @@ func (g *engager) clustersChanged() {
 	}
 }
 
-// renamed has shards that reach into other clusters enqueue all that they hold once another name counts for one of
-// those ([Manager.Aliases]), of which no event tells. decided is what the protocol has decided.
+// renamed handles a change of [Manager.Aliases]. Open shards that may have copies in other clusters enqueue all their
+// keys again, since no event reports such a change. decided is what the protocol has decided.
 func (g *engager) renamed(decided map[keyspace.ClusterName]keyspace.ClusterName) {
 	far := slices.DeleteFunc(g.roster.all(), func(e *engagement) bool { return !g.roster.reaches(e.id.Cluster) })
 	if len(far) == 0 {

@@ -24,9 +24,9 @@ import (
 	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
-// home carries out the driver's writes and reads at the home cluster, for one incarnation. Each runs beside the loop
-// and is answered by an event.
-type home struct {
+// homeClient carries out the driver's writes and reads at the home cluster, for one incarnation. Each runs beside the
+// loop and is answered by an event.
+type homeClient struct {
 	id       protocol.Incarnation
 	fleet    keyspace.Fleet
 	log      logr.Logger
@@ -51,10 +51,10 @@ func coordinating(rc *rest.Config, cfg Config, by string) *rest.Config {
 	return rc
 }
 
-// newHome returns an incarnation's client of the home cluster. It sends nothing.
-func newHome(ctx context.Context, id protocol.Incarnation, cfg Config, rc *rest.Config, scheme *runtime.Scheme,
+// newHomeClient returns an incarnation's client of the home cluster. It sends nothing.
+func newHomeClient(ctx context.Context, id protocol.Incarnation, cfg Config, rc *rest.Config, scheme *runtime.Scheme,
 	log logr.Logger, failures *homeFailures, mail *mailbox[driver.Event], clock clock, spawn func(func()),
-	say func() string) (*home, error) {
+	say func() string) (*homeClient, error) {
 	rc = coordinating(rc, cfg, "; incarnation="+string(id))
 	rc.Wrap(func(next http.RoundTripper) http.RoundTripper { return engage.Obedient(next) })
 	// A renewal mustn't wait for a dead server. Nor must a new incarnation wait for the server that its predecessor
@@ -67,7 +67,7 @@ func newHome(ctx context.Context, id protocol.Incarnation, cfg Config, rc *rest.
 	if err != nil {
 		return nil, fmt.Errorf("building the client of the home cluster: %w", err)
 	}
-	h := &home{
+	h := &homeClient{
 		id: id, fleet: cfg.Fleet, log: log, failures: failures, observer: cfg.Observer, mail: mail, clock: clock,
 		spawn: spawn, client: c, members: member.NewStore(c, cfg.Namespace, cfg.Fleet),
 		records: record.NewStore(c, cfg.Namespace, cfg.Fleet),
@@ -78,7 +78,7 @@ func newHome(ctx context.Context, id protocol.Incarnation, cfg Config, rc *rest.
 }
 
 // restart cancels all requests in flight. Later requests aren't affected.
-func (h *home) restart(ctx context.Context) {
+func (h *homeClient) restart(ctx context.Context) {
 	if h.cancel != nil {
 		h.cancel()
 	}
@@ -86,7 +86,7 @@ func (h *home) restart(ctx context.Context) {
 }
 
 // write makes one write, within its timeout, and puts its result.
-func (h *home) write(w driver.Write) {
+func (h *homeClient) write(w driver.Write) {
 	h.tell(w)
 	do := h.writing(w)
 	if step, ok := stepOf(w, h.id); ok {
@@ -128,7 +128,7 @@ func (h *home) write(w driver.Write) {
 
 // readable reports why a process that has lapsed mustn't take part again: while it can't read home, peers would leave
 // shards to it, and it wouldn't see that.
-func (h *home) readable(ctx context.Context, w driver.Write) error {
+func (h *homeClient) readable(ctx context.Context, w driver.Write) error {
 	if e, ok := w.Effect.(ownership.WriteLease); !ok || e.Base != 0 || !h.again {
 		return nil
 	}
@@ -141,7 +141,7 @@ func (h *home) readable(ctx context.Context, w driver.Write) error {
 }
 
 // tell logs important writes before their outcome is known.
-func (h *home) tell(w driver.Write) {
+func (h *homeClient) tell(w driver.Write) {
 	switch e := w.Effect.(type) {
 	case ownership.SealLease:
 		if e.Seq != 0 {
@@ -160,7 +160,7 @@ func (h *home) tell(w driver.Write) {
 }
 
 // writing returns the function that makes a write.
-func (h *home) writing(w driver.Write) func(context.Context) (ownership.Version, error) {
+func (h *homeClient) writing(w driver.Write) func(context.Context) (ownership.Version, error) {
 	return func(ctx context.Context) (ownership.Version, error) {
 		switch e := w.Effect.(type) {
 		case ownership.WriteLease:
@@ -191,7 +191,7 @@ func (h *home) writing(w driver.Write) func(context.Context) (ownership.Version,
 }
 
 // read reads one record live, within its timeout.
-func (h *home) read(r driver.Read) {
+func (h *homeClient) read(r driver.Read) {
 	bound := h.ctx
 	h.spawn(func() {
 		ctx, cancel := context.WithTimeout(bound, r.Patience)
@@ -209,7 +209,7 @@ func (h *home) read(r driver.Read) {
 	})
 }
 
-func (h *home) reading(ctx context.Context, of driver.Subject) (ownership.Input, error) {
+func (h *homeClient) reading(ctx context.Context, of driver.Subject) (ownership.Input, error) {
 	switch {
 	case of.All:
 		return h.list(ctx)
@@ -224,7 +224,7 @@ func (h *home) reading(ctx context.Context, of driver.Subject) (ownership.Input,
 }
 
 // list reads all records live.
-func (h *home) list(ctx context.Context) (ownership.Input, error) {
+func (h *homeClient) list(ctx context.Context) (ownership.Input, error) {
 	var all, members ownership.Listing
 	var leases, shards error
 	var both sync.WaitGroup

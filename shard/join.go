@@ -65,7 +65,7 @@ func newEntrance(cfg Config, kinds string, home *rest.Config, scheme *runtime.Sc
 // wait returns when the process may take part, or when the context ends.
 func (e *entrance) wait(ctx context.Context) {
 	for {
-		misfits, err := e.look(ctx)
+		misfits, err := e.misfits(ctx)
 		if err == nil && len(misfits) == 0 {
 			return
 		}
@@ -76,8 +76,8 @@ func (e *entrance) wait(ctx context.Context) {
 	}
 }
 
-// look returns what keeps the process from taking part.
-func (e *entrance) look(ctx context.Context) ([]member.Misfit, error) {
+// misfits returns what keeps the process from taking part: members that it can't work with, or an error.
+func (e *entrance) misfits(ctx context.Context) ([]member.Misfit, error) {
 	asked := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, entrancePatience)
 	defer cancel()
@@ -90,8 +90,8 @@ func (e *entrance) look(ctx context.Context) ([]member.Misfit, error) {
 }
 
 // acting returns the misfits that may still act. It leaves out those whose Leases have stood still for as long as
-// their owners may act without a renewal (R1): if a whole fleet died, no replica is left to seal them. A look that
-// failed finds no misfits, so their time begins anew after it. If the home cluster was away, their owners couldn't
+// their owners may act without a renewal (R1): if a whole fleet died, no replica is left to seal them. A check
+// that failed finds no misfits, so their time begins anew after it. If the home cluster was away, their owners couldn't
 // renew, and come back with it.
 func (e *entrance) acting(misfits []member.Misfit, asked time.Time) (acting []member.Misfit) {
 	still := map[string]sighting{}

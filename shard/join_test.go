@@ -80,7 +80,7 @@ func TestAProcessTakesPartOnceWhoIsInItsWayHasStoodStillForItsLease(t *testing.T
 		name     string
 		duration string
 		renewed  time.Duration // when; 0 for never
-		away     time.Duration // when a look failed; 0 for never
+		away     time.Duration // when a check failed; 0 for never
 		joins    time.Duration // after that; 0 for never
 	}{
 		{"it never renews", patience.String(), 0, 0, patience},

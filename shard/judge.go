@@ -23,29 +23,29 @@ import (
 )
 
 const (
-	// lookTimeout is how long an API server may take for the small answer that shows that it can be used. A slow one isn't
-	// an unusable one.
-	lookTimeout = 3 * time.Second
-	// againAfter is when a look that failed at once is repeated, before anything is concluded.
+	// probeTimeout is how long an API server may take for the small answer that shows that it can be used. A slow one
+	// isn't an unusable one.
+	probeTimeout = 3 * time.Second
+	// againAfter is when a probe that failed at once is repeated, before anything is concluded.
 	againAfter = 500 * time.Millisecond
 	// restsAfter is how many intervals (clusterJudge.every) pass until connections that are idle are closed, for a
 	// cluster without shards here.
 	restsAfter = 4
 	// troubleKept is for how long the verdict on a cluster that can't be used outlives it. If the cluster comes back at
-	// once, the driver may not see that it was gone, and only another look tells it that the cluster can be used.
+	// once, the driver may not see that it was gone, and only another probe tells it that the cluster can be used.
 	troubleKept = time.Minute
 	// heardOf is by when the driver knows that a cluster is gone. If the cluster is back by then, the driver may never
 	// have missed it, and wait for an answer to its question.
 	heardOf = 2 * time.Second
-	// looksPerSecond bounds how often this process looks at all clusters together. With more clusters than that allows,
-	// each is looked at less often.
-	looksPerSecond = 50
+	// probesPerSecond bounds how often this process probes all clusters together. With more clusters than that allows,
+	// each is probed less often.
+	probesPerSecond = 50
 )
 
 // clusterJudge decides which workload clusters can be used from this process. There is one judgement per cluster. It
 // is made from what the shards' requests show (the cluster's breaker) and, where they show nothing, from requests of
-// its own, called looks. It looks at clusters that have shards here and at clusters that can't be used. It looks at
-// others only when asked, and keeps no connection open to them. It is safe for concurrent use.
+// its own, called probes. It probes clusters that have shards here and clusters that can't be used. It probes others
+// only when asked, and keeps no connection open to them. It is safe for concurrent use.
 type clusterJudge struct {
 	clusters *clusterSet
 	roster   *roster
@@ -56,18 +56,18 @@ type clusterJudge struct {
 
 	mu       sync.Mutex // guards all below
 	verdicts map[keyspace.ClusterName]*clusterVerdict
-	watched  int // how many clusters are looked at regularly
+	watched  int // how many clusters are probed regularly
 }
 
 // clusterVerdict is what is known of one cluster.
 type clusterVerdict struct {
-	way     uint64 // of the connection that it is about
-	looking bool
-	looked  time.Time // when it was last looked at, zero if it wasn't
-	next    time.Time // when it is looked at next, unless it answers something before
-	rested  time.Time // when connections that aren't in use were last closed
-	there   time.Time // when the cluster was last there
-	trouble error     // why it can't be used, nil if it can
+	connection uint64 // of the connection that it is about
+	probing    bool
+	probed     time.Time // when it was last probed, zero if it wasn't
+	next       time.Time // when it is probed next, unless it answers something before
+	rested     time.Time // when connections that aren't in use were last closed
+	there      time.Time // when the cluster was last there
+	trouble    error     // why it can't be used, nil if it can
 }
 
 func newJudge(clusters *clusterSet, roster *roster, lease time.Duration, log logr.Logger, put func(driver.Event),
@@ -78,7 +78,7 @@ func newJudge(clusters *clusterSet, roster *roster, lease time.Duration, log log
 	}
 }
 
-// run looks at clusters until the context ends.
+// run probes clusters until the context ends.
 func (j *clusterJudge) run(ctx context.Context) {
 	tick := time.NewTicker(j.every / 5)
 	defer tick.Stop()
@@ -89,19 +89,19 @@ func (j *clusterJudge) run(ctx context.Context) {
 		case <-tick.C:
 		}
 		for _, name := range j.due(time.Now()) {
-			j.look(ctx, name)
+			j.probe(ctx, name)
 		}
 	}
 }
 
-// due returns the clusters to look at now.
+// due returns the clusters to probe now.
 func (j *clusterJudge) due(now time.Time) (names []keyspace.ClusterName) {
 	here := j.roster.clusters()
 	var resting []*engage.Connection
 	j.mu.Lock()
 	j.watched = 0
 	j.clusters.each(func(name keyspace.ClusterName, c *realCluster, traffic *engage.Traffic) {
-		v := j.verdict(name, c.way)
+		v := j.verdict(name, c.connection)
 		v.there = now
 		if !here[name] && now.Sub(v.rested) >= restsAfter*j.every {
 			v.rested = now
@@ -111,12 +111,12 @@ func (j *clusterJudge) due(now time.Time) (names []keyspace.ClusterName) {
 			return
 		}
 		j.watched++
-		if v.looking {
+		if v.probing {
 			return
 		}
 		heard := traffic.Breaker.LastUsable()
 		fails := v.trouble == nil && unexplained(&traffic.Breaker, now.After(v.next))
-		if fails || (now.After(v.next) && now.Sub(heard) >= j.every) || (v.trouble != nil && heard.After(v.looked)) {
+		if fails || (now.After(v.next) && now.Sub(heard) >= j.every) || (v.trouble != nil && heard.After(v.probed)) {
 			names = append(names, name)
 		}
 	})
@@ -125,36 +125,36 @@ func (j *clusterJudge) due(now time.Time) (names []keyspace.ClusterName) {
 	})
 	j.mu.Unlock()
 	for _, via := range resting {
-		via.Rest() // looks, and other occasional requests, leave a connection open
+		via.Rest() // probes, and other occasional requests, leave a connection open
 	}
 	return names
 }
 
-// unexplained reports whether requests to a cluster fail in a way that a look can explain. A cluster that refuses the
-// credentials keeps doing so, which causes no look before one is due anyway.
+// unexplained reports whether requests to a cluster fail in a way that a probe can explain. A cluster that refuses
+// the credentials keeps doing so, which causes no probe before one is due anyway.
 func unexplained(b *engage.Breaker, due bool) bool {
 	open, cause := b.Open()
 	return open && (cause == engage.Silence || cause == engage.Unauthorized && due)
 }
 
-// verdict returns what is known of a cluster. If the cluster is reached another way now, a look is due at once. Call
-// it with the lock held.
-func (j *clusterJudge) verdict(name keyspace.ClusterName, way uint64) *clusterVerdict {
+// verdict returns what is known of a cluster. If the cluster is reached over another connection now, a probe is due at
+// once. Call it with the lock held.
+func (j *clusterJudge) verdict(name keyspace.ClusterName, connection uint64) *clusterVerdict {
 	v := j.verdicts[name]
 	if v == nil {
 		now := time.Now()
-		v = &clusterVerdict{way: way, rested: now, there: now}
+		v = &clusterVerdict{connection: connection, rested: now, there: now}
 		j.verdicts[name] = v
 	}
-	if v.way != way {
-		v.way, v.next = way, time.Time{}
+	if v.connection != connection {
+		v.connection, v.next = connection, time.Time{}
 	}
 	return v
 }
 
-// look asks a cluster concurrently, unless a look is under way, and reports the result to the driver. One that isn't
+// probe asks a cluster concurrently, unless a probe is under way, and reports the result to the driver. One that isn't
 // there is asked after heardOf, if it is back by then.
-func (j *clusterJudge) look(ctx context.Context, name keyspace.ClusterName) {
+func (j *clusterJudge) probe(ctx context.Context, name keyspace.ClusterName) {
 	c, traffic := j.clusters.get(name)
 	if c.Cluster == nil {
 		j.spawn(func() {
@@ -162,46 +162,47 @@ func (j *clusterJudge) look(ctx context.Context, name keyspace.ClusterName) {
 				return
 			}
 			if back, _ := j.clusters.known(name); back.Cluster != nil {
-				j.look(ctx, name)
+				j.probe(ctx, name)
 			}
 		})
 		return
 	}
 	j.mu.Lock()
-	v := j.verdict(name, c.way)
-	busy := v.looking
-	v.looking = true
+	v := j.verdict(name, c.connection)
+	busy := v.probing
+	v.probing = true
 	j.mu.Unlock()
 	if busy {
 		return
 	}
 	j.spawn(func() {
 		trouble := ask(ctx, c, &traffic.Breaker)
-		if ctx.Err() == nil && !j.conclude(name, c.way, trouble) {
-			j.look(ctx, name)
+		if ctx.Err() == nil && !j.conclude(name, c.connection, trouble) {
+			j.probe(ctx, name)
 		}
 	})
 }
 
-// conclude records a look's result and puts it. It does neither if the cluster is reached another way by now, or is
-// gone: current is false then.
-func (j *clusterJudge) conclude(name keyspace.ClusterName, way uint64, trouble error) (current bool) {
+// conclude records a probe's result and puts it. It does neither if the cluster is reached over another connection by
+// now, or is gone: current is false then.
+func (j *clusterJudge) conclude(name keyspace.ClusterName, connection uint64, trouble error) (current bool) {
 	now := time.Now()
 	c, _ := j.clusters.known(name)
 	j.mu.Lock()
 	v := j.verdicts[name]
-	if v == nil || v.way != way || c.way != way { // the verdicts follow the clusters a little later
+	// The verdicts follow the clusters a little later.
+	if v == nil || v.connection != connection || c.connection != connection {
 		if v != nil {
-			v.looking = false
+			v.probing = false
 		}
 		j.mu.Unlock()
 		return false
 	}
-	changed := v.looked.IsZero() || (v.trouble == nil) != (trouble == nil)
+	changed := v.probed.IsZero() || (v.trouble == nil) != (trouble == nil)
 	was := v.trouble
-	v.looking, v.trouble, v.looked = false, trouble, now
-	pause := max(j.every, time.Duration(j.watched)*time.Second/looksPerSecond)
-	v.next = now.Add(pause - pause/8 + rand.N(pause/4)) // so that replicas don't look all at once
+	v.probing, v.trouble, v.probed = false, trouble, now
+	pause := max(j.every, time.Duration(j.watched)*time.Second/probesPerSecond)
+	v.next = now.Add(pause - pause/8 + rand.N(pause/4)) // so that replicas don't probe all at once
 	j.mu.Unlock()
 	switch {
 	case trouble != nil && changed:
@@ -233,8 +234,8 @@ func (j *clusterJudge) unusable(name keyspace.ClusterName) error {
 	return c.unknown
 }
 
-// usable returns why a cluster can't be used from here, nil if it can. If a look has failed, or shards' requests were
-// answered lately, it sends no request.
+// usable returns why a cluster can't be used from here, nil if it can. If a probe has failed, or shards' requests
+// were answered lately, it sends no request.
 func (j *clusterJudge) usable(ctx context.Context, name keyspace.ClusterName) error {
 	c, traffic := j.clusters.known(name)
 	if c.Cluster == nil {
@@ -249,7 +250,7 @@ func (j *clusterJudge) usable(ctx context.Context, name keyspace.ClusterName) er
 	return ask(ctx, c, &traffic.Breaker)
 }
 
-// verdictOn adds to a cluster's status what looks found. A cluster that can't be used counts as open even if no
+// verdictOn adds to a cluster's status what probes found. A cluster that can't be used counts as open even if no
 // request of a shard has shown it: there may be none.
 func (j *clusterJudge) verdictOn(name keyspace.ClusterName, c *ClusterStatus) {
 	why := j.unusable(name)
@@ -304,7 +305,7 @@ func ask(ctx context.Context, c realCluster, breaker *engage.Breaker) (trouble e
 var errUnavailable = errors.New("it can't serve anything now")
 
 func askOnce(ctx context.Context, c realCluster) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, lookTimeout, engage.ErrStalled)
+	ctx, cancel := context.WithTimeoutCause(ctx, probeTimeout, engage.ErrStalled)
 	defer cancel()
 	status, err := kubeconfig.Ask(ctx, c.via.Config(), false)
 	switch {

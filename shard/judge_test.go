@@ -72,29 +72,29 @@ func TestOnlyAClusterOfWhichSomethingIsHeldKeepsAConnection(t *testing.T) {
 }
 
 // The driver may miss that a cluster was gone for a moment, and then takes it for unusable until it is told otherwise.
-func TestAClusterThatComesBackIsLookedAtIfItCouldNotBeUsed(t *testing.T) {
+func TestAClusterThatComesBackIsProbedIfItCouldNotBeUsed(t *testing.T) {
 	clusters, roster := newClusterSet(logr.Discard(), 0, kubeconfig.Limits{}), newRoster(Config{})
 	add := func(s *fakeServer) (remove func()) {
 		t.Helper()
 		ctx, cancel := context.WithCancel(t.Context())
 		addCluster(ctx, t, clusters, "west", rest.Config{Host: "https://a", Transport: s})
-		way := clusters.all()["west"].way
-		return func() { cancel(); clusters.remove("west", way) }
+		connection := clusters.all()["west"].connection
+		return func() { cancel(); clusters.remove("west", connection) }
 	}
 	told := map[bool]int{}
 	j := newJudge(clusters, roster, 20*time.Second, logr.Discard(),
 		func(e driver.Event) { told[e.(driver.Health).Usable]++ }, func(do func()) { do() })
 	remove := add(&fakeServer{code: -1})
-	j.look(t.Context(), "west")
+	j.probe(t.Context(), "west")
 	for range 2 {
 		remove()
 		now := time.Now()
 		if names := j.due(now); len(names) > 0 {
-			t.Errorf("%q are to be looked at, and nothing is there", names)
+			t.Errorf("%q are to be probed, and nothing is there", names)
 		}
 		remove = add(&fakeServer{uid: "w"})
 		for _, name := range j.due(now.Add(time.Second)) {
-			j.look(t.Context(), name)
+			j.probe(t.Context(), name)
 		}
 	}
 	if told[false] != 1 || told[true] != 1 {
@@ -102,8 +102,8 @@ func TestAClusterThatComesBackIsLookedAtIfItCouldNotBeUsed(t *testing.T) {
 	}
 	remove()
 	add(&fakeServer{code: -1})
-	j.look(t.Context(), "west")
-	clusters.remove("west", clusters.all()["west"].way)
+	j.probe(t.Context(), "west")
+	clusters.remove("west", clusters.all()["west"].connection)
 	j.due(time.Now())
 	if j.due(time.Now().Add(troubleKept + 2*time.Second)); len(j.verdicts) != 0 {
 		t.Error("a verdict on a cluster that is gone is kept for ever")
@@ -118,7 +118,7 @@ func TestAClusterThatIsAskedForAsItGoesIsAskedWhenItIsBack(t *testing.T) {
 		j := newJudge(clusters, roster, 20*time.Second, logr.Discard(), func(driver.Event) { told.Add(1) },
 			func(do func()) { go do() })
 		for _, name := range []keyspace.ClusterName{"west", "gone"} {
-			j.look(t.Context(), name)
+			j.probe(t.Context(), name)
 		}
 		addCluster(t.Context(), t, clusters, "west", rest.Config{Host: "https://a", Transport: &fakeServer{uid: "w"}})
 		time.Sleep(2 * heardOf)
@@ -158,7 +158,7 @@ func TestWhoeverWantsToKnowGetsOneVerdict(t *testing.T) {
 		401: engage.Unauthorized, 503: engage.Unavailable, 404: engage.Unavailable, 302: engage.Unavailable,
 	} {
 		code.Store(status)
-		j.look(t.Context(), "west")
+		j.probe(t.Context(), "west")
 		now := asked.Load()
 		if err := j.usable(t.Context(), "west"); err == nil || asked.Load() != now {
 			t.Errorf("%d: %v, asked again: %t", status, err, asked.Load() != now)
@@ -171,7 +171,7 @@ func TestWhoeverWantsToKnowGetsOneVerdict(t *testing.T) {
 		}
 	}
 	server.Close()
-	j.look(t.Context(), "west")
+	j.probe(t.Context(), "west")
 	if err := j.usable(t.Context(), "west"); err == nil || told[false] != 5 || told[true] != 0 {
 		t.Errorf("without a server: %v; the driver was told %v", err, told)
 	}
@@ -188,7 +188,7 @@ func TestRefusalsOfEverythingDoNotShowThatAClusterCanBeUsed(t *testing.T) {
 		clusters := newClusterSet(logr.Discard(), 0, kubeconfig.Limits{})
 		var traffic *engage.Traffic
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			list, _ := http.NewRequest(http.MethodGet, "/api/v1/pods", nil) // while somebody looks
+			list, _ := http.NewRequest(http.MethodGet, "/api/v1/pods", nil) // while somebody probes
 			res, err := engage.Unfenced(answer{code: status}, &traffic.Breaker).RoundTrip(list)
 			if err == nil {
 				_, _ = io.Copy(io.Discard, res.Body)
@@ -200,12 +200,12 @@ func TestRefusalsOfEverythingDoNotShowThatAClusterCanBeUsed(t *testing.T) {
 		var c realCluster
 		c, traffic = clusters.get("west")
 		if err := ask(t.Context(), c, &traffic.Breaker); (err == nil) != usable {
-			t.Errorf("%d to lists, and 503 to a look: %v", status, err)
+			t.Errorf("%d to lists, and 503 to a probe: %v", status, err)
 		}
 	}
 }
 
-func TestCredentialsThatAreRefusedToRequestsAreLookedInto(t *testing.T) {
+func TestCredentialsThatAreRefusedToRequestsAreProbed(t *testing.T) {
 	synctest.Test(t, refusedCredentials)
 }
 
@@ -221,23 +221,23 @@ func refusedCredentials(t *testing.T) {
 		time.Sleep(2 * engage.FirstPause)
 		answered(&traffic.Breaker, status, 5)
 		if got := len(j.due(time.Now())) == 1; got != (status == http.StatusUnauthorized) {
-			t.Errorf("%d: looked at: %t; it answers, so a look explains refused credentials only", status, got)
+			t.Errorf("%d: probed: %t; it answers, so a probe explains refused credentials only", status, got)
 		}
 	}
 	c, _ := clusters.get("west")
-	j.conclude("west", c.way, nil)
+	j.conclude("west", c.connection, nil)
 	if len(j.due(time.Now())) > 0 {
-		t.Error("looked at again at once, though that explained nothing")
+		t.Error("probed again at once, though that explained nothing")
 	}
-	if j.conclude("west", c.way+1, errors.New("refused")) {
-		t.Error("a look over another way was taken for one over this way")
+	if j.conclude("west", c.connection+1, errors.New("refused")) {
+		t.Error("a probe over another connection was taken for one over this")
 	}
 	if why := j.trouble("west"); why != nil {
-		t.Errorf("west is in trouble by a look over another way: %v", why)
+		t.Errorf("west is in trouble by a probe over another connection: %v", why)
 	}
-	clusters.clusters["west"].way++ // and no look was due since
-	if j.conclude("west", c.way, errors.New("dead")) {
-		t.Error("a look over the way before was taken for one over the new way")
+	clusters.clusters["west"].connection++ // and no probe was due since
+	if j.conclude("west", c.connection, errors.New("dead")) {
+		t.Error("a probe over the connection before was taken for one over the new one")
 	}
 }
 

@@ -24,36 +24,36 @@ import (
 // loop feeds events to the driver and carries out its requests, at the home cluster and at the shards. Everything
 // that runs concurrently only puts events.
 type loop struct {
-	cfg      Config
-	home     *rest.Config
-	scheme   *runtime.Scheme
-	log      logr.Logger
-	failures *homeFailures
-	clock    clock
-	driver   *driver.Driver
-	mail     *mailbox[driver.Event]
-	say      func() string   // returns what the Lease reports about clusters
-	ctx      context.Context // bounds all that runs beside the loop
-	beside   sync.WaitGroup
-	list     func() (cache.Cache, error) // begins a new watch of the records
-	records  cache.Cache
-	listed   bool        // the records' caches are filled: reading them doesn't wait
-	pods     *pods.Watch // nil where they aren't watched
-	clusters *clusterSet
-	roster   *roster
-	judge    *clusterJudge
-	report   *report
-	entrance *entrance
-	known    driver.Clusters // of which the driver was told last
-	changes  changes         // of clusters that the driver hasn't been told yet
-	moved    bool            // clusters came, went or are reached another way, and the shards haven't followed yet
-	turned   *atomic.Int64   // when the loop last turned, on the monotonic clock
+	cfg        Config
+	homeConfig *rest.Config
+	scheme     *runtime.Scheme
+	log        logr.Logger
+	failures   *homeFailures
+	clock      clock
+	driver     *driver.Driver
+	mail       *mailbox[driver.Event]
+	say        func() string   // returns what the Lease reports about clusters
+	ctx        context.Context // bounds all that runs beside the loop
+	beside     sync.WaitGroup
+	list       func() (cache.Cache, error) // begins a new watch of the records
+	records    cache.Cache
+	listed     bool        // the records' caches are filled: reading them doesn't wait
+	pods       *pods.Watch // nil where they aren't watched
+	clusters   *clusterSet
+	roster     *roster
+	judge      *clusterJudge
+	report     *report
+	entrance   *entrance
+	known      driver.Clusters // of which the driver was told last
+	changes    changes         // of clusters that the driver hasn't been told yet
+	moved      bool            // clusters came, went or got another connection, and the shards haven't followed yet
+	turned     *atomic.Int64   // when the loop last turned, on the monotonic clock
 
 	// The present incarnation, or the last.
-	lease    *lease
-	writer   *home
-	shards   *engager
-	unfollow func()
+	lease      *lease
+	homeClient *homeClient
+	shards     *engager
+	unfollow   func()
 
 	failure error // why the loop can't go on
 	done    bool
@@ -94,8 +94,8 @@ func (l *loop) run(ctx context.Context, leaving <-chan struct{}) error {
 					l.changes.any = true
 					continue
 				case driver.Opened:
-					if l.known.Connections[e.ID.Cluster] != e.Connection {
-						l.followChanges(0) // else it would be over a connection that the driver doesn't know yet
+					if l.known.ClusterNos[e.ID.Cluster] != e.ClusterNo {
+						l.followChanges(0) // else it would be over a cluster that the driver doesn't know yet
 					}
 				}
 				l.handle(e)
@@ -188,13 +188,13 @@ func (l *loop) do(r driver.Request) {
 	case driver.Begin:
 		l.begin(r)
 	case driver.Write:
-		l.writer.write(r)
+		l.homeClient.write(r)
 	case driver.Read:
-		l.writer.read(r)
+		l.homeClient.read(r)
 	case driver.Warm:
 		l.shards.warm(r)
 	case driver.Probe:
-		l.judge.look(l.ctx, r.Cluster)
+		l.judge.probe(l.ctx, r.Cluster)
 	case driver.Count:
 		l.count(r)
 	case driver.Open:
@@ -204,7 +204,7 @@ func (l *loop) do(r driver.Request) {
 	case driver.Close:
 		l.shards.close(r.ID)
 	case driver.Stop:
-		l.writer.restart(l.ctx)
+		l.homeClient.restart(l.ctx)
 		l.shards.stop(r)
 	case driver.Measure:
 		l.shards.measure()
@@ -216,7 +216,7 @@ func (l *loop) do(r driver.Request) {
 		l.cfg.Observer.Renewed(r.Left)
 	case driver.End:
 		if r.Took > 0 {
-			l.writer.log.Info("left in order", "took", r.Took.Round(time.Millisecond).String())
+			l.homeClient.log.Info("left in order", "took", r.Took.Round(time.Millisecond).String())
 		}
 		l.fail(r.Err)
 	default:
@@ -256,17 +256,17 @@ func (l *loop) begin(b driver.Begin) {
 		put: l.mail.put, spawn: l.beside.Go, room: memory.NewRoom(memory.Now, log), turns: &turnstile.Turnstile{},
 		failures: budget.OnceAMinute(),
 	}
-	again := l.writer != nil
+	again := l.homeClient != nil
 	if again {
-		l.writer.cancel()
+		l.homeClient.cancel()
 	}
 	var err error
-	if l.writer, err = newHome(l.ctx, b.ID, l.cfg, l.home, l.scheme, log, l.failures, l.mail, l.clock, l.beside.Go,
-		l.say); err != nil {
+	if l.homeClient, err = newHomeClient(l.ctx, b.ID, l.cfg, l.homeConfig, l.scheme, log, l.failures, l.mail, l.clock,
+		l.beside.Go, l.say); err != nil {
 		l.fail(err)
 		return
 	}
-	l.writer.again = again
+	l.homeClient.again = again
 	if path := l.cfg.Pod.TerminationLog; path != "" {
 		if err := pods.Log(path, b.ID); err != nil { // peers then wait for our lease to run out
 			log.Error(err, "peers won't know from the Pod when this incarnation dies")
@@ -280,7 +280,7 @@ func (l *loop) begin(b driver.Begin) {
 		}
 	}
 	if l.report.teller == nil {
-		l.report.teller = newTeller(l.writer.client, l.cfg, l.log, l.beside.Go)
+		l.report.teller = newTeller(l.homeClient.client, l.cfg, l.log, l.beside.Go)
 	}
 	f := &follower{by: b.ID, fleet: l.cfg.Fleet, cache: l.records, pods: l.pods, log: log, put: l.mail.put,
 		changed: l.report.touch}
@@ -310,13 +310,13 @@ func (l *loop) end() {
 func (l *loop) knownClusters() driver.Clusters {
 	all := l.clusters.all()
 	known := driver.Clusters{
-		Bits:        make(map[keyspace.ClusterName]int, len(all)),
-		Connections: make(map[keyspace.ClusterName]uint64, len(all)),
-		UIDs:        make(map[keyspace.ClusterName]string, len(all)),
+		Bits:       make(map[keyspace.ClusterName]int, len(all)),
+		ClusterNos: make(map[keyspace.ClusterName]uint64, len(all)),
+		UIDs:       make(map[keyspace.ClusterName]string, len(all)),
 	}
 	for name, c := range all {
 		if c.identified && l.roster.sharded(name) {
-			known.Bits[name], known.Connections[name], known.UIDs[name] = l.cfg.ShardBits, c.number, string(c.uid)
+			known.Bits[name], known.ClusterNos[name], known.UIDs[name] = l.cfg.ShardBits, c.clusterNo, string(c.uid)
 		}
 	}
 	return known

@@ -160,8 +160,8 @@ func (n *node) Start(ctx context.Context) error {
 		wg.Go(func() { peers.Run(cacheCtx) })
 	}
 	l := &loop{
-		cfg: n.cfg, home: n.home, scheme: scheme, log: n.log, failures: n.failures, clock: n.clock, driver: driver.New(cfg),
-		mail: mail, list: list, pods: peers, clusters: n.clusters, roster: n.roster,
+		cfg: n.cfg, homeConfig: n.home, scheme: scheme, log: n.log, failures: n.failures, clock: n.clock,
+		driver: driver.New(cfg), mail: mail, list: list, pods: peers, clusters: n.clusters, roster: n.roster,
 		report: &report{replica: n.cfg.Replica, kinds: n.kinds, status: &n.status}, turned: &n.turned,
 		lease: &lease{clock: n.clock},
 	}

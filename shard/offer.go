@@ -83,7 +83,7 @@ const (
 )
 
 // identify finds out which cluster a connection leads to, concurrently, and acts on the result.
-func (cs *clusterSet) identify(name keyspace.ClusterName, way uint64) {
+func (cs *clusterSet) identify(name keyspace.ClusterName, connection uint64) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	ctx := cs.ctx
@@ -93,7 +93,7 @@ func (cs *clusterSet) identify(name keyspace.ClusterName, way uint64) {
 	cs.spawn(func() {
 		var p patience
 		for pause := firstAskPause; ; pause *= 2 {
-			longest := cs.identifyOnce(ctx, name, way, &p)
+			longest := cs.identifyOnce(ctx, name, connection, &p)
 			if longest == 0 {
 				return
 			}
@@ -138,11 +138,11 @@ func doesLess(ctx context.Context, kinds []client.Object, offered, inUse *engage
 }
 
 // identifyOnce returns the longest pause before the next question; 0 if there is nothing left to ask.
-func (cs *clusterSet) identifyOnce(ctx context.Context, name keyspace.ClusterName, way uint64,
+func (cs *clusterSet) identifyOnce(ctx context.Context, name keyspace.ClusterName, connection uint64,
 	p *patience) (longest time.Duration) {
 	cs.mu.Lock()
 	s := cs.clusters[name]
-	if s == nil || s.given != way { // it went, or another was given since
+	if s == nil || s.given != connection { // it went, or another was given since
 		cs.mu.Unlock()
 		return 0
 	}
@@ -153,7 +153,7 @@ func (cs *clusterSet) identifyOnce(ctx context.Context, name keyspace.ClusterNam
 	}
 	if offered == nil || inUse.uid == "" { // whatever becomes of the offer, this one is in use
 		uid, err := whose(ctx, inUse.via, &p.inUse)
-		pause := cs.identified(name, inUse.way, way, uid, err)
+		pause := cs.identified(name, inUse.connection, connection, uid, err)
 		if offered == nil {
 			return pause
 		}
@@ -168,7 +168,7 @@ func (cs *clusterSet) identifyOnce(ctx context.Context, name keyspace.ClusterNam
 		_, err := inUse.via.Identify(ctx)
 		e.lost = apierrors.IsUnauthorized(err)
 	}
-	switch done := cs.decide(name, offered, inUse.way, e); {
+	switch done := cs.decide(name, offered, inUse.connection, e); {
 	case !done:
 		return lastAskPause
 	case e.err != nil: // the offer is in use from now on, but its cluster isn't identified
@@ -180,11 +180,11 @@ func (cs *clusterSet) identifyOnce(ctx context.Context, name keyspace.ClusterNam
 // identified records which cluster the connection in use leads to, unless that or the last that was given has changed
 // since it was asked. It returns the longest pause before the next attempt. A cluster that refuses to identify itself
 // is served without being known.
-func (cs *clusterSet) identified(name keyspace.ClusterName, way, given uint64, uid types.UID,
+func (cs *clusterSet) identified(name keyspace.ClusterName, connection, given uint64, uid types.UID,
 	err error) (longest time.Duration) {
 	cs.mu.Lock()
 	s := cs.clusters[name]
-	current := s != nil && s.way == way && s.given == given
+	current := s != nil && s.connection == connection && s.given == given
 	switch {
 	case apierrors.IsForbidden(err), apierrors.IsNotFound(err):
 		longest = refusedAskPause
@@ -213,7 +213,7 @@ func (cs *clusterSet) decide(name keyspace.ClusterName, offered *offer, inUse ui
 	log := cs.log.WithValues("cluster", string(name), "server", offered.via.Config().Host)
 	cs.mu.Lock()
 	s := cs.clusters[name]
-	if over := s == nil || s.offer != offered; over || s.way != inUse {
+	if over := s == nil || s.offer != offered; over || s.connection != inUse {
 		cs.mu.Unlock()
 		return over
 	}
@@ -233,12 +233,12 @@ func (cs *clusterSet) decide(name keyspace.ClusterName, offered *offer, inUse ui
 		return false
 	case replace:
 		s.via.Replace(offered.via)
-		c.via, c.number, c.way = s.via, s.number, s.way
+		c.via, c.clusterNo, c.connection = s.via, s.clusterNo, s.connection
 		if c.uid == "" {
 			c.uid = s.uid
 		}
 	case beside:
-		c.number = s.number
+		c.clusterNo = s.clusterNo
 	case another:
 	}
 	news := v != replace || !s.identified || c.uid != s.uid

@@ -207,12 +207,12 @@ func (o *offering) by(c realCluster) string {
 }
 
 // expect says where west is now.
-func (o *offering) expect(what string, sameCluster, sameWay bool, by string) {
+func (o *offering) expect(what string, sameCluster, sameConnection bool, by string) {
 	o.t.Helper()
 	now, _ := o.get("west")
-	got := fmt.Sprint(now.number == o.first.number, now.way == o.first.way, o.by(now))
-	if want := fmt.Sprint(sameCluster, sameWay, by); got != want {
-		o.t.Errorf("%s: same cluster, same way, credentials: %s, want %s", what, got, want)
+	got := fmt.Sprint(now.clusterNo == o.first.clusterNo, now.connection == o.first.connection, o.by(now))
+	if want := fmt.Sprint(sameCluster, sameConnection, by); got != want {
+		o.t.Errorf("%s: same cluster, same connection, credentials: %s, want %s", what, got, want)
 	}
 }
 
@@ -301,7 +301,7 @@ func TestCredentialsWithoutRightsReplaceNoneThatHaveThem(t *testing.T) {
 	}
 }
 
-func TestAnotherServerOfTheSameClusterIsAnotherWay(t *testing.T) {
+func TestAnotherServerOfTheSameClusterIsAnotherConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := offered(t)
 		leftAlone := func() bool {

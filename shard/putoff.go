@@ -16,8 +16,8 @@ import (
 type putOff struct {
 	mu    sync.Mutex // guards all below
 	keys  map[putOffKey]putOffSince
-	early int       // how many keys that look may be tried before their time, since others like them were served
-	paced time.Time // when the next that looks may be tried besides
+	early int       // retries granted ahead of time: servedAdmits for each early retry that succeeded
+	paced time.Time // without a grant, the next early retry is allowed from this time on
 }
 
 // putOffKey is a key of one of the controllers.
@@ -28,11 +28,11 @@ type putOffKey struct {
 
 // putOffSince is since when a key has been put off.
 type putOffSince struct {
-	since    time.Time
-	alone    time.Time // since when its requests have failed while its cluster serves others; zero if they haven't
-	refusals int       // by 403 or 500, which may be about the key itself
-	until    time.Time // when a key that was refused so tries again, whatever becomes of others
-	looks    bool      // it was refused so while nothing was served, and looks now and then whether that is over
+	since        time.Time
+	alone        time.Time // since when its requests have failed while its cluster serves others; zero if they haven't
+	refusals     int       // by 403 or 500, which may be about the key itself
+	until        time.Time // when a key that was refused so tries again, whatever becomes of others
+	retriesEarly bool      // it was refused while the cluster served nothing, so it is retried now and then
 }
 
 // note records that a key is put off, for the first time or again, as all keys of its namespace are.
@@ -79,7 +79,7 @@ const (
 )
 
 // refuse records that the cluster refused a key by 403 or 500, and returns how long the key should wait. The wait
-// doubles each time. But if the cluster serves nothing else either, the key soon looks whether that is over.
+// doubles each time. But if the cluster serves nothing else either, the key is soon retried: that may be over.
 func (p *putOff) refuse(key putOffKey, othersServed bool) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -87,7 +87,7 @@ func (p *putOff) refuse(key putOffKey, othersServed bool) time.Duration {
 	pause := min(engage.FirstPause<<min(s.refusals, 9), engage.LongestAsked)
 	s.until = time.Now().Add(min(engage.LastPause<<min(2*s.refusals, 9), engage.LongestAsked))
 	s.refusals++
-	s.looks = !othersServed
+	s.retriesEarly = !othersServed
 	p.keys[key] = s
 	if !othersServed {
 		pause = min(pause, engage.LastPause)
@@ -96,13 +96,13 @@ func (p *putOff) refuse(key putOffKey, othersServed bool) time.Duration {
 }
 
 // admits reports whether a key that its cluster doesn't put off now is tried. A key that was refused while nothing was
-// served may have to look again later.
+// served may have to wait longer: its early retries are paced.
 func (p *putOff) admits(key putOffKey) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
 	switch s := p.keys[key]; {
-	case !s.looks || !now.Before(s.until):
+	case !s.retriesEarly || !now.Before(s.until):
 	case p.early > 0:
 		p.early--
 	case now.Before(p.paced):
@@ -132,7 +132,7 @@ func (p *putOff) wasRefused(key putOffKey) bool {
 func (p *putOff) serve(key putOffKey) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.keys[key].looks {
+	if p.keys[key].retriesEarly {
 		p.early += servedAdmits
 	}
 	p.remove(key)
@@ -160,7 +160,7 @@ func (p *putOff) backlog(cluster string, of *guard) fairqueue.Backlog {
 	all := fairqueue.Backlog{Cluster: cluster}
 	spaces := map[string]fairqueue.Waiting{}
 	for key, s := range p.keys {
-		if of != nil && key.controller != of || s.refusals > 0 && !s.looks {
+		if of != nil && key.controller != of || s.refusals > 0 && !s.retriesEarly {
 			continue
 		}
 		all.Ready++

@@ -10,7 +10,7 @@ import (
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
-// clusterStatus returns the status of each cluster, from its requests and from looks.
+// clusterStatus returns the status of each cluster, from its requests and from probes.
 func (n *node) clusterStatus() map[keyspace.ClusterName]ClusterStatus {
 	all := n.clusters.status()
 	if judge := n.judge.Load(); judge != nil {

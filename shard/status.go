@@ -83,8 +83,8 @@ type ClusterStatus struct {
 	// or late.
 	State protocol.ClusterState
 	Cause string
-	// Unusable is why the cluster can't be used from this replica; "" if it can, or if the replica didn't look because
-	// it has nothing to do there.
+	// Unusable is why the cluster can't be used from this replica; "" if it can, or if the replica didn't probe it
+	// because it has nothing to do there.
 	Unusable string
 	// Known is whether the provider knows the cluster, or did within the removal grace.
 	Known bool

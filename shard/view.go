@@ -18,14 +18,14 @@ import (
 
 // view is one shard's cluster over one real cluster, from the first attempt to open it on.
 type view struct {
-	mu       sync.Mutex // guards all below
-	number   uint64     // that of the cluster over which it was opened, 0 before
-	way      uint64     // the way to the cluster over which it was opened
-	virtual  *engage.Cluster
-	end      context.CancelFunc // stops the caches
-	warmed   bool               // its caches were synced
-	changing bool               // caches over another server are being filled
-	attached map[*kindSource]bool
+	mu         sync.Mutex // guards all below
+	clusterNo  uint64     // of the real cluster over which it was opened, 0 before
+	connection uint64     // of the connection that its caches use
+	virtual    *engage.Cluster
+	end        context.CancelFunc // stops the caches
+	warmed     bool               // its caches were synced
+	changing   bool               // caches over another server are being filled
+	attached   map[*kindSource]bool
 }
 
 // cluster returns the shard's cluster, nil before it is open.
@@ -35,11 +35,11 @@ func (v *view) cluster() *engage.Cluster {
 	return v.virtual
 }
 
-// over returns the number of the cluster over which the view was opened, 0 before.
+// over returns the clusterNo of the cluster over which the view was opened, 0 before.
 func (v *view) over() uint64 {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return v.number
+	return v.clusterNo
 }
 
 // attach connects a source to the view's caches. It does nothing if the source is connected already, or if the view
@@ -81,8 +81,8 @@ type opening struct {
 	opts     engage.Options
 	log      logr.Logger
 	spawn    func(func())
-	told     func(number uint64) // called once the view is open, with the number of its cluster
-	room     *memory.Room        // where caches wait while memory is short
+	told     func(clusterNo uint64) // called once the view is open, with that of its cluster
+	room     *memory.Room           // where caches wait while memory is short
 	// turns bounds how many shards fill caches over another server at a time.
 	turns *turnstile.Turnstile
 	// changed is called when the view has new caches, which have no handlers yet. The old caches end after it
@@ -131,8 +131,8 @@ func (v *view) tryWarm(ctx context.Context, o opening) error {
 	defer done()
 	real, _ := o.find() // it may have changed meanwhile
 	v.mu.Lock()
-	opened, current := v.virtual, v.way == real.way
-	if opened != nil && !current && v.number == real.number { // the cluster is reached another way now
+	opened, current := v.virtual, v.connection == real.connection
+	if opened != nil && !current && v.clusterNo == real.clusterNo { // the cluster is reached over another now
 		v.end()
 		v.virtual, v.attached, opened = nil, nil, nil
 	}
@@ -147,11 +147,11 @@ func (v *view) tryWarm(ctx context.Context, o opening) error {
 		}
 		defer leave()
 		v.mu.Lock()
-		v.number, v.way, v.virtual, v.end = real.number, real.way, opened, end
+		v.clusterNo, v.connection, v.virtual, v.end = real.clusterNo, real.connection, opened, end
 		v.mu.Unlock()
-		o.told(real.number)
+		o.told(real.clusterNo)
 	}
-	if err := warmOver(ctx, opened, o, real.way); err != nil {
+	if err := warmOver(ctx, opened, o, real.connection); err != nil {
 		return err
 	}
 	v.mu.Lock()
@@ -179,7 +179,7 @@ func begin(ctx context.Context, real realCluster, traffic *engage.Traffic,
 			return nil, nil, nil, err
 		}
 	}
-	if now, _ := o.find(); now.way != real.way { // it may have changed meanwhile
+	if now, _ := o.find(); now.connection != real.connection { // it may have changed meanwhile
 		leave()
 		return nil, nil, nil, errMoved
 	}
@@ -215,7 +215,7 @@ func (v *view) follow(ctx context.Context, o opening) {
 	real, _ := o.find()
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if !v.warmed || v.changing || v.number != real.number || v.way == real.way {
+	if !v.warmed || v.changing || v.clusterNo != real.clusterNo || v.connection == real.connection {
 		return
 	}
 	v.changing = true
@@ -230,7 +230,7 @@ func (v *view) follow(ctx context.Context, o opening) {
 func (v *view) change(ctx context.Context, o opening) (done bool) {
 	v.mu.Lock()
 	real, traffic := o.find() // under the lock: a change after it comes to follow when changing is false
-	if v.number != real.number || v.way == real.way {
+	if v.clusterNo != real.clusterNo || v.connection == real.connection {
 		v.changing = false
 		v.mu.Unlock()
 		return true
@@ -244,7 +244,7 @@ func (v *view) change(ctx context.Context, o opening) (done bool) {
 	opened, end, leave, err := begin(ctx, real, traffic, o)
 	if err == nil {
 		defer leave()
-		if err = warmOver(ctx, opened, o, real.way); err != nil {
+		if err = warmOver(ctx, opened, o, real.connection); err != nil {
 			end()
 		}
 	}
@@ -254,7 +254,7 @@ func (v *view) change(ctx context.Context, o opening) (done bool) {
 	}
 	v.mu.Lock()
 	last := v.end
-	v.way, v.virtual, v.end, v.attached = real.way, opened, end, nil
+	v.connection, v.virtual, v.end, v.attached = real.connection, opened, end, nil
 	v.mu.Unlock()
 	o.changed()
 	last()
@@ -278,8 +278,9 @@ func (o opening) takeTurn(ctx context.Context) (give func(), err error) {
 // stillAsked is how often a warm-up checks that its connection is still the present one.
 const stillAsked = time.Second
 
-// warmOver syncs the caches. It fails with errMoved if the cluster is reached another way meanwhile.
-func warmOver(ctx context.Context, opened *engage.Cluster, o opening, way uint64) error {
+// warmOver syncs the caches. It fails with errMoved if the cluster is reached over another connection
+// meanwhile.
+func warmOver(ctx context.Context, opened *engage.Cluster, o opening, connection uint64) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ticker := time.NewTicker(stillAsked)
@@ -291,7 +292,7 @@ func warmOver(ctx context.Context, opened *engage.Cluster, o opening, way uint64
 		case err := <-synced:
 			return err
 		case <-ticker.C:
-			if now, _ := o.find(); now.way != way {
+			if now, _ := o.find(); now.connection != connection {
 				return errMoved
 			}
 		}

@@ -69,7 +69,7 @@ func TestOfAClusterWhoseCachesCannotBeFilledOneLineAMinuteIsLogged(t *testing.T)
 		"shard can't be warmed yet": func(v *view, ctx context.Context, o opening) { v.warm(ctx, o) },
 		"shard can't change over to the other server yet": func(v *view, ctx context.Context, o opening) {
 			now, _ := o.find()
-			v.warmed, v.number, v.way = true, now.number, now.way-1
+			v.warmed, v.clusterNo, v.connection = true, now.clusterNo, now.connection-1
 			v.follow(ctx, o)
 		},
 	} {
@@ -150,25 +150,25 @@ func TestAShardThatWaitedForMemoryIsNotOpenedOverAConnectionOfBefore(t *testing.
 			leave()
 		})
 		if _, _, _, err := begin(t.Context(), real, traffic, o); !errors.Is(err, errMoved) {
-			t.Errorf("it is opened over the way of before: %v", err)
+			t.Errorf("it is opened over the connection of before: %v", err)
 		}
 	})
 }
 
 // A cluster may move on while a shard that has changed over looks whether it did.
 func TestAShardFollowsAServerThatChangesWhileItLooks(t *testing.T) {
-	v := &view{warmed: true, changing: true, number: 1, way: 5}
+	v := &view{warmed: true, changing: true, clusterNo: 1, connection: 5}
 	var moves sync.Once
 	followed, spawned := make(chan struct{}), false
 	o := opening{spawn: func(func()) { spawned = true }}
-	o.find = func() (realCluster, *engage.Traffic) { return realCluster{number: 1, way: 6}, nil }
+	o.find = func() (realCluster, *engage.Traffic) { return realCluster{clusterNo: 1, connection: 6}, nil }
 	next := o
 	o.find = func() (realCluster, *engage.Traffic) {
 		moves.Do(func() {
 			go func() { v.follow(t.Context(), next); close(followed) }()
 			time.Sleep(20 * time.Millisecond) // which lets it get as far as it can
 		})
-		return realCluster{number: 1, way: 5}, nil
+		return realCluster{clusterNo: 1, connection: 5}, nil
 	}
 	if done := v.change(t.Context(), o); !done {
 		t.Error("it changes over to the server by which it goes")

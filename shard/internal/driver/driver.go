@@ -52,7 +52,7 @@ type Driver struct {
 	afresh  bool // the home cluster went back: the next incarnation lists everything again
 	shards  map[keyspace.ShardID]*engaged
 	known   Clusters
-	stale   bool // the machine must be told that the clusters or their connections changed
+	stale   bool // the machine must be told that clusters came, went or were replaced
 	// unusable are the clusters whose API servers can't be used from here.
 	unusable map[keyspace.ClusterName]bool
 
@@ -237,7 +237,7 @@ func (d *Driver) perform(effect ownership.Effect) {
 
 // advance does what is due apart from the machine's effects.
 func (d *Driver) advance() {
-	// feeding may close the last shard over an old connection, which makes it stale again
+	// feeding may close the last shard over a replaced cluster, which makes it stale again
 	for d.stale && d.machine != nil {
 		d.feedClusters()
 	}

@@ -30,11 +30,11 @@ type bench struct {
 	unvouched bool
 }
 
-// connected is what a process knows that has a connection to the cluster west.
-func connected(number uint64) Clusters {
+// connected is what a process knows that is connected to a cluster west of this number.
+func connected(clusterNo uint64) Clusters {
 	const west = keyspace.ClusterName("west")
 	return Clusters{Bits: map[keyspace.ClusterName]int{west: 0},
-		Connections: map[keyspace.ClusterName]uint64{west: number}}
+		ClusterNos: map[keyspace.ClusterName]uint64{west: clusterNo}}
 }
 
 // newBench returns a process that has just started as a-1 and knows the cluster west.
@@ -503,7 +503,7 @@ func TestATenureIsAnnouncedWithHowItCameAbout(t *testing.T) {
 	}
 }
 
-func TestAClusterWithANewConnectionIsGoneUntilTheOldOneServesNothing(t *testing.T) {
+func TestAReplacedClusterIsGoneUntilTheOldOneServesNothing(t *testing.T) {
 	b := joined(t)
 	b.served()
 	b.feed(connected(2))
@@ -518,11 +518,11 @@ func TestAClusterWithANewConnectionIsGoneUntilTheOldOneServesNothing(t *testing.
 	find[Close](b)
 	b.shows(ownership.Shard{Assignee: "a-1", Epoch: 5})
 	if _, e := writing[ownership.WriteShard](b); e.Kind != ownership.ClaimFree {
-		t.Errorf("over the new connection, it asks for %v", e.Kind)
+		t.Errorf("over the new cluster, it asks for %v", e.Kind)
 	}
 }
 
-func TestAConnectionThatWasReplacedWhileCachesWereBuiltIsNoticed(t *testing.T) {
+func TestAClusterThatWasReplacedWhileCachesWereBuiltIsNoticed(t *testing.T) {
 	b := joined(t)
 	b.shows(ownership.Shard{Assignee: "a-1", Holder: "b", Epoch: 5})
 	warm := find[Warm](b)
@@ -534,7 +534,7 @@ func TestAConnectionThatWasReplacedWhileCachesWereBuiltIsNoticed(t *testing.T) {
 }
 
 // Thousands of shards may be taken over at once.
-func TestCachesThatAreBuiltOverThePresentConnectionMakeNoWorkForAllOtherShards(t *testing.T) {
+func TestCachesThatAreBuiltOverThePresentClusterMakeNoWorkForAllOtherShards(t *testing.T) {
 	b := joined(t)
 	b.shows(ownership.Shard{Assignee: "a-1", Holder: "b", Epoch: 5})
 	warm := find[Warm](b)
@@ -542,9 +542,9 @@ func TestCachesThatAreBuiltOverThePresentConnectionMakeNoWorkForAllOtherShards(t
 	if b.d.stale {
 		t.Error("the machine is told of all clusters anew")
 	}
-	b.d.opened(Opened{warm.Number, west, 2}) // the news of that connection is on its way
+	b.d.opened(Opened{warm.Number, west, 2}) // the news of that cluster is on its way
 	if !b.d.stale {
-		t.Error("the machine isn't told that the connection is another")
+		t.Error("the machine isn't told that the cluster is another")
 	}
 }
 
@@ -888,7 +888,7 @@ func TestTheNextIncarnationIsNotToldWhatAClusterWasLikeThatIsGone(t *testing.T) 
 		t.Fatal("it isn't kept for the next incarnation that a cluster can't be used")
 	}
 	b.feed(Clusters{})
-	b.feed(Health{Cluster: "west"}) // of a look that was under way
+	b.feed(Health{Cluster: "west"}) // of a probe that was under way
 	b.feed(connected(2))
 	if b.d.unusable["west"] {
 		t.Error("it is kept although the cluster was gone meanwhile, and nobody looks at it")

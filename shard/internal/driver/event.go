@@ -15,13 +15,13 @@ type (
 	// Start: the process takes part from now on. The known clusters are fed before.
 	Start struct{}
 	// Clusters: the workload clusters that exist now and have kinds to divide, a new one into at most 2^Bits shards.
-	// Connections distinguishes the present connection of each from earlier ones; a cluster without an entry is never
-	// reconnected. UIDs distinguishes a cluster from others that had or have its name; "" if that isn't known. The
-	// maps are never changed afterwards.
+	// ClusterNos distinguishes each from earlier ones of its name: a number stays while only the cluster's server or
+	// credentials change. A cluster without an entry is never replaced. UIDs distinguishes a cluster from others that had
+	// or have its name; "" if that isn't known. The maps are never changed afterwards.
 	Clusters struct {
-		Bits        map[keyspace.ClusterName]int
-		UIDs        map[keyspace.ClusterName]string
-		Connections map[keyspace.ClusterName]uint64
+		Bits       map[keyspace.ClusterName]int
+		UIDs       map[keyspace.ClusterName]string
+		ClusterNos map[keyspace.ClusterName]uint64
 	}
 	// Seen: a watch, or its first listing, shows a lease, a shard's record or the lead record, or that a lease was
 	// deleted. By is the incarnation that the watch belongs to; "" if one watch serves all.
@@ -53,11 +53,11 @@ type (
 		What   ownership.Input
 		At     ownership.Instant
 	}
-	// Opened: the caches that a [Warm] asked for are being built over this connection to their cluster.
+	// Opened: the caches that a [Warm] asked for are being built over the cluster of this number; see [Clusters].
 	Opened struct {
-		Number     uint64
-		ID         keyspace.ShardID
-		Connection uint64
+		Number    uint64
+		ID        keyspace.ShardID
+		ClusterNo uint64
 	}
 	// Warmed: the caches are synced.
 	Warmed struct {

@@ -37,7 +37,7 @@ func (Probe) request() {}
 func (Count) request() {}
 
 // health records whether a cluster can be used. It is kept for the next incarnation, since only changes are sent. The
-// result of a look at a cluster that has gone meanwhile is ignored, since no other look would correct it.
+// result of a probe of a cluster that has gone meanwhile is ignored, since no other probe would correct it.
 func (d *Driver) health(e Health) {
 	if _, there := d.known.Bits[e.Cluster]; !there {
 		return

@@ -303,7 +303,7 @@ func TestAProcessWhoseWritesAreAllRefusedSendsFew(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
 			known := Clusters{Bits: map[keyspace.ClusterName]int{"west": 7},
-				Connections: map[keyspace.ClusterName]uint64{"west": 1}}
+				ClusterNos: map[keyspace.ClusterName]uint64{"west": 1}}
 			b.feed(known)
 			refused, made := 0, map[ownership.Incarnation]bool{}
 			const minutes = 5

@@ -11,10 +11,10 @@ import (
 
 // engaged is what the driver knows about one shard in this incarnation.
 type engaged struct {
-	warming    uint64    // the number of the Warm whose answers count, 0 for none
-	draining   uint64    // the number of the Drain whose answer counts, 0 for none
-	connection uint64    // the connection that its caches are built over, 0 for none
-	ended      time.Time // when its last tenure here ended; zero if none was drained
+	warming   uint64    // the number of the Warm whose answers count, 0 for none
+	draining  uint64    // the number of the Drain whose answer counts, 0 for none
+	clusterNo uint64    // of the cluster that its caches are built over, 0 for none
+	ended     time.Time // when its last tenure here ended; zero if none was drained
 
 	claimed   ownership.Epoch // epoch of the latest tenure that began with a claim of ours, 0 for none
 	kind      protocol.MoveKind
@@ -45,9 +45,8 @@ func (d *Driver) warm(id keyspace.ShardID) {
 func (d *Driver) opened(e Opened) {
 	if s := d.shards[e.ID]; s != nil && s.warming == e.Number {
 		before := d.replaced(e.ID, s)
-		s.connection = e.Connection
-		// The connection may have been replaced since. If not, the machine gets no input: each time it decides on all
-		// shards.
+		s.clusterNo = e.ClusterNo
+		// The cluster may have been replaced since. If not, the machine gets no input: each time it decides on all shards.
 		d.stale = d.stale || before || d.replaced(e.ID, s)
 	}
 }
@@ -75,7 +74,7 @@ func (d *Driver) drained(e Drained) {
 }
 
 // close drops a shard that isn't ours any more. The machine may close a shard that was never engaged. If the shard's
-// connection was replaced, the cluster's new connection may become usable.
+// cluster was replaced, the new one of that name may become usable.
 func (d *Driver) close(id keyspace.ShardID) {
 	s := d.shards[id]
 	delete(d.shards, id)
@@ -114,13 +113,13 @@ func (d *Driver) open(e ownership.Activate) {
 	d.emit(o)
 }
 
-// replaced reports whether a shard's caches use a connection that isn't its cluster's present one.
+// replaced reports whether a shard's caches are those of a cluster that isn't the present one of its name.
 func (d *Driver) replaced(id keyspace.ShardID, s *engaged) bool {
-	return s.connection != 0 && d.known.Connections[id.Cluster] != s.connection
+	return s.clusterNo != 0 && d.known.ClusterNos[id.Cluster] != s.clusterNo
 }
 
-// feedClusters tells the machine which clusters exist. A cluster whose connection was replaced counts as gone until the
-// last shard over the old connection is closed.
+// feedClusters tells the machine which clusters exist. A cluster that was replaced counts as gone until the last shard
+// over the old one is closed.
 func (d *Driver) feedClusters() {
 	d.stale = false
 	bits := maps.Clone(d.known.Bits)
