@@ -3,6 +3,8 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 BIN := bin
+# A go.work in a folder above isn't ours.
+export GOWORK := off
 
 # The Kubernetes versions that the local control planes report: those of k8s.io/kubernetes in the go.mod of
 # test/controlplane and test/oldest.

@@ -12,6 +12,7 @@ import (
 	"github.com/go-logr/logr"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -146,7 +147,8 @@ type follower struct {
 	pods  *pods.Watch // nil where they aren't watched
 	log   logr.Logger
 	put   func(driver.Event)
-	// changed is called before the event of a change of a Shard record, also if there is none: it may be odd.
+	// changed is called before the event of a change of a Shard record, unless only its report of objects and load
+	// changed. It is also called if there is no event, since the record may be odd.
 	changed func()
 }
 
@@ -164,14 +166,12 @@ func (f *follower) follow(ctx context.Context, spawn func(func())) (unfollow fun
 		return nil, err
 	}
 	shards, err := f.watch(ctx, &tenurev1alpha1.Shard{}, func(obj client.Object) (ownership.Input, error) {
-		f.changed()
 		shard := obj.(*tenurev1alpha1.Shard)
 		if record.OfAnother(f.fleet, shard) {
 			return nil, nil
 		}
 		return record.Seen(f.fleet, shard)
 	}, func(obj client.Object) {
-		f.changed()
 		if e := f.deleted(obj.(*tenurev1alpha1.Shard)); e != nil {
 			f.put(e)
 		}
@@ -225,6 +225,11 @@ func (f *follower) watch(ctx context.Context, obj client.Object, seen func(clien
 	if err != nil {
 		return nil, fmt.Errorf("watching %T in the home cluster: %w", obj, err)
 	}
+	note := func(old, now any) {
+		if now, ok := now.(*tenurev1alpha1.Shard); ok && !onlyReported(old, now) {
+			f.changed()
+		}
+	}
 	put := func(obj any) {
 		in, err := seen(obj.(client.Object))
 		if err != nil {
@@ -237,12 +242,19 @@ func (f *follower) watch(ctx context.Context, obj client.Object, seen func(clien
 		f.put(driver.Seen{What: in, By: f.by})
 	}
 	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    put,
-		UpdateFunc: func(_, obj any) { put(obj) },
+		AddFunc: func(obj any) {
+			note(nil, obj)
+			put(obj)
+		},
+		UpdateFunc: func(old, obj any) {
+			note(old, obj)
+			put(obj)
+		},
 		DeleteFunc: func(obj any) {
 			if tombstone, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
 				obj = tombstone.Obj
 			}
+			note(nil, obj)
 			gone(obj.(client.Object))
 		},
 	})
@@ -251,4 +263,17 @@ func (f *follower) watch(ctx context.Context, obj client.Object, seen func(clien
 	}
 	context.AfterFunc(ctx, func() { _ = informer.RemoveEventHandler(registration) })
 	return registration, nil
+}
+
+// onlyReported reports whether a record differs from its last version by nothing but what holders report about once a
+// lease duration.
+func onlyReported(old any, now *tenurev1alpha1.Shard) bool {
+	before, ok := old.(*tenurev1alpha1.Shard)
+	if !ok {
+		return false
+	}
+	is := *now
+	is.ResourceVersion, is.ManagedFields = before.ResourceVersion, before.ManagedFields
+	is.Status.Objects, is.Status.LoadMilli = before.Status.Objects, before.Status.LoadMilli
+	return equality.Semantic.DeepEqual(before, &is)
 }

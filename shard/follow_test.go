@@ -57,3 +57,27 @@ func TestACachedRecordKeepsManagedFieldsOfItsMoveAlone(t *testing.T) {
 		}
 	}
 }
+
+func TestAReportIsNoChangeOfARecord(t *testing.T) {
+	before := &tenurev1alpha1.Shard{ObjectMeta: metav1.ObjectMeta{Name: "west.p", ResourceVersion: "7"},
+		Spec: tenurev1alpha1.ShardSpec{Cluster: "west", Assignee: "a-1"}, Status: tenurev1alpha1.ShardStatus{Holder: "a-1"}}
+	for what, c := range map[string]struct {
+		edit func(*tenurev1alpha1.Shard)
+		want bool
+	}{
+		"a report": {func(s *tenurev1alpha1.Shard) { s.Status.Objects, s.Status.LoadMilli = 3, 20 }, true},
+		"a plan":   {func(s *tenurev1alpha1.Shard) { s.Spec.Assignee = "b-1" }, false},
+		"a holder": {func(s *tenurev1alpha1.Shard) { s.Status.Holder, s.Status.Objects = "b-1", 3 }, false},
+		"a label":  {func(s *tenurev1alpha1.Shard) { s.Labels = map[string]string{"by": "hand"} }, false},
+	} {
+		now := before.DeepCopy()
+		now.ResourceVersion = "8"
+		c.edit(now)
+		if got := onlyReported(before, now); got != c.want {
+			t.Errorf("%s: only reported: %v", what, got)
+		}
+	}
+	if onlyReported(nil, before) {
+		t.Error("a new record is a report")
+	}
+}

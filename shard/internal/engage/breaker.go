@@ -229,7 +229,7 @@ func (w *watching) hears() {
 // look gives the request up, or sets the timer for the next look. It runs in the timer's goroutine.
 func (w *watching) look() {
 	half, quiet := w.patience/2, w.quiet()
-	asks := w.asks.base != nil && time.Since(w.sent) < longestAnswer
+	asks := w.asks.base != nil && (streams(w.path) || time.Since(w.sent) < longestAnswer)
 	if asks && quiet >= half && quiet < w.patience {
 		w.of.ask(w.ctx, w.asks, w.patience-quiet)
 		quiet = w.quiet()

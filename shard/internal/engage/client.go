@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 
@@ -157,6 +158,10 @@ func (c *fencedClient) Patch(ctx context.Context, obj client.Object, patch clien
 		stampSlot(obj)
 	}
 	c.keepSlot(obj) // before the patch is made of it
+	if c.owned != nil && c.owned(obj) && reflect.TypeOf(patch) == rawPatch && relabels(obj, patch) {
+		return fmt.Errorf("patching %T %s with a fixed text: %w: it may take the label %s away, by which the shard sees the "+
+			"object; use client.MergeFrom or Apply", obj, client.ObjectKeyFromObject(obj), ErrUnfenceable, keyspace.SlotLabel)
+	}
 	patch, err := versioned(obj, patch)
 	if err != nil {
 		return err
@@ -363,12 +368,29 @@ func stampSlot(obj client.Object) {
 	if uid == "" {
 		return
 	}
-	labels := obj.GetLabels()
+	slot := keyspace.SlotOf(uid).String()
+	if obj.GetLabels()[keyspace.SlotLabel] == slot {
+		return
+	}
+	labels := maps.Clone(obj.GetLabels()) // the map may also be a selector's, or another object's
 	if labels == nil {
 		labels = map[string]string{}
 	}
-	labels[keyspace.SlotLabel] = keyspace.SlotOf(uid).String()
+	labels[keyspace.SlotLabel] = slot
 	obj.SetLabels(labels)
+}
+
+// relabels reports whether a patch that isn't made of the object may change its labels.
+func relabels(obj client.Object, patch client.Patch) bool {
+	var fields struct {
+		Metadata map[string]any `json:"metadata"`
+	}
+	data, err := patch.Data(obj)
+	if err != nil || json.Unmarshal(data, &fields) != nil {
+		return false // it can't be sent
+	}
+	_, labels := fields.Metadata["labels"]
+	return labels || patch.Type() == types.ApplyPatchType
 }
 
 func needVersion(act string, obj client.Object) error {
@@ -403,6 +425,9 @@ func (p versionedPatch) Data(obj client.Object) ([]byte, error) {
 	var fields map[string]any
 	if err := json.Unmarshal(data, &fields); err != nil {
 		return nil, fmt.Errorf("reading the patch of %T %s: %w", obj, client.ObjectKeyFromObject(obj), err)
+	}
+	if fields == nil {
+		return nil, fmt.Errorf("the patch of %T %s is null, and no object", obj, client.ObjectKeyFromObject(obj))
 	}
 	m, _ := fields["metadata"].(map[string]any)
 	if m == nil {

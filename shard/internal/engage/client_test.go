@@ -136,6 +136,41 @@ func TestAnOwnedObjectKeepsItsSlotWhenItsLabelsAreReplaced(t *testing.T) {
 	}
 }
 
+// Programs often have one map for an object's labels, its selector and its template.
+func TestASlotIsWrittenIntoTheObjectsLabelsAlone(t *testing.T) {
+	c, s := newTestClient(t)
+	labels := map[string]string{"app": "web"}
+	pod := &corev1.Pod{ObjectMeta: ownedBy(owner), Spec: corev1.PodSpec{NodeSelector: labels}}
+	pod.Labels = labels
+	must.Succeed(t, c.Create(t.Context(), pod))
+	pod.UID, pod.ResourceVersion, pod.Labels = "u", "41", labels
+	must.Succeed(t, c.Update(t.Context(), pod))
+	if len(labels) != 1 || s.updated.GetLabels()[keyspace.SlotLabel] != ownerSlot {
+		t.Errorf("the program's map is %v, the object has %v", labels, s.updated.GetLabels())
+	}
+}
+
+func TestAFixedTextThatMayTakeTheSlotOfAnOwnedObjectIsRefused(t *testing.T) {
+	for _, c := range []struct {
+		of      types.PatchType
+		text    string
+		refused bool
+	}{
+		{types.MergePatchType, `{"metadata":{"labels":null}}`, true},
+		{types.MergePatchType, `{"metadata":{"labels":{"app":null}}}`, true},
+		{types.MergePatchType, `{"metadata":{"annotations":{"a":"b"}}}`, false},
+		{types.ApplyPatchType, `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"}}`, true},
+	} {
+		fenced, _ := newTestClient(t)
+		pod := &corev1.Pod{ObjectMeta: ownedBy(owner)}
+		pod.UID, pod.ResourceVersion = "u", "41"
+		err := fenced.Patch(t.Context(), pod, client.RawPatch(c.of, []byte(c.text)))
+		if errors.Is(err, ErrUnfenceable) != c.refused {
+			t.Errorf("%s: %v, want it refused: %v", c.text, err, c.refused)
+		}
+	}
+}
+
 // The API server refuses a name of theirs, and keeps none of them.
 func TestAReviewNeedsNoName(t *testing.T) {
 	c, s := newTestClient(t)
@@ -409,6 +444,9 @@ func TestLargeIntegersAreSentAsTheyAre(t *testing.T) {
 	must.Succeed(t, c.Patch(t.Context(), read, patch))
 	if want := `{"metadata":{"resourceVersion":"41"},"spec":{"n":9007199254740993}}`; s.patch != want {
 		t.Errorf("patch: got %s, want %s", s.patch, want)
+	}
+	if c.Patch(t.Context(), read, client.RawPatch(types.MergePatchType, []byte("null"))) == nil {
+		t.Error("a patch that is null is sent")
 	}
 	applied := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Account",
 		"metadata": map[string]any{"namespace": "n", "name": "a"}, "spec": map[string]any{"n": int64(large)}}}

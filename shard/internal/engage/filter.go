@@ -2,6 +2,7 @@ package engage
 
 import (
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -11,6 +12,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tenure-dev/tenure/shard/internal/informer"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
@@ -27,8 +29,9 @@ type filters struct {
 func (s *filters) of(of form) *filter {
 	k := s.declared[of.GroupVersionKind]
 	prefix := s.shard.Prefix
-	f := &filter{traffic: s.traffic, optional: k.Optional, managed: k.ManagedFields, transform: of.named(k.Transform),
-		fields: &fieldSelector{text: k.Fields, listsOnly: k.Owned}}
+	f := &filter{traffic: s.traffic, optional: k.Optional, managed: k.ManagedFields, pack: k.Pack,
+		transform: of.named(k.Transform),
+		fields:    &fieldSelector{text: k.Fields, listsOnly: k.Owned}}
 	if k.Owned {
 		f.labels = prefix.SlotSelector()
 		f.keep = func(o metav1.Object) bool {
@@ -51,9 +54,10 @@ type filter struct {
 	labels        string // for owned kinds
 	keep          func(metav1.Object) bool
 	traffic       *Traffic
-	fields        *fieldSelector // nil for none
-	optional      bool           // the cluster may refuse lists
-	managed       bool           // managed fields are kept
+	fields        *fieldSelector                      // nil for none
+	optional      bool                                // the cluster may refuse lists
+	managed       bool                                // managed fields are kept
+	pack          func(client.Object) informer.Packed // listed objects; nil packs none
 	// transform is applied to objects before they are kept; nil for none.
 	transform toolscache.TransformFunc
 }
@@ -85,8 +89,9 @@ type sifted struct {
 	arrived int64
 }
 
-// sift transforms the items of a list that belong to the shard, and drops the others.
-func (f *filter) sift(list runtime.Object) (sifted, error) {
+// sift transforms and packs the items of a page that belong to the shard, and drops the others. So what isn't kept
+// takes memory for a page at a time. spaces has the namespaces of earlier pages.
+func (f *filter) sift(list runtime.Object, spaces map[string]string) (sifted, error) {
 	items, err := meta.ExtractListWithAlloc(list) // what is kept mustn't hold the rest of its page in memory
 	if err != nil {
 		return sifted{}, fmt.Errorf("reading the items of a %T: %w", list, err)
@@ -100,9 +105,40 @@ func (f *filter) sift(list runtime.Object) (sifted, error) {
 		if err != nil {
 			return sifted{}, err
 		}
-		result.kept = append(result.kept, item)
+		result.kept = append(result.kept, f.packed(item, spaces))
 	}
+	clear(items[len(result.kept):])
 	return result, nil
+}
+
+func (f *filter) packed(item runtime.Object, spaces map[string]string) runtime.Object {
+	o, ok := item.(client.Object)
+	if !ok || f.pack == nil {
+		return item
+	}
+	space, known := spaces[o.GetNamespace()]
+	if !known {
+		space = o.GetNamespace()
+		spaces[space] = space
+	}
+	o.SetNamespace(space) // the same text, in one place of the memory
+	p := f.pack(o)
+	if p == nil {
+		return item
+	}
+	return &informer.Listed{Key: client.ObjectKeyFromObject(o), Packed: p}
+}
+
+// items is a whole list. Its items are of one kind, or what was packed of such.
+type items struct {
+	metav1.TypeMeta
+	metav1.ListMeta
+	Items []runtime.Object
+}
+
+// DeepCopyObject copies the list and not what is in it, which nobody changes.
+func (l *items) DeepCopyObject() runtime.Object {
+	return &items{l.TypeMeta, *l.ListMeta.DeepCopy(), slices.Clone(l.Items)}
 }
 
 // take checks and transforms the object of a watch event; belongs is false if it isn't the shard's.

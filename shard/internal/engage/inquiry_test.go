@@ -60,6 +60,22 @@ func TestALiveReadIsWaitedForWhileTheClusterAnswersInquiries(t *testing.T) {
 	}
 }
 
+func TestWhatAClusterPassesOnIsWaitedForAsLongAsTheClusterAnswersInquiries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := openFence(t, servers(func(req *http.Request) (*http.Response, error) {
+			if strings.HasSuffix(req.URL.Path, "/kube-system") {
+				return answerAfter(req, time.Millisecond, http.StatusOK)
+			}
+			return answerAfter(req, 2*time.Minute, http.StatusOK)
+		}))
+		began := time.Now()
+		_, err := send(t.Context(), f, http.MethodGet, "https://west/api/v1/namespaces/n/services/b/proxy/slow")
+		if open, why := f.traffic.Breaker.Open(); err != nil || open {
+			t.Errorf("%v after %v; keys are put off: %v %s", err, time.Since(began), open, why)
+		}
+	})
+}
+
 // A webhook may take half a minute to admit a write. If it was given up before, and sent again, it would never be done.
 func TestAWriteIsWaitedForWhileTheClusterAnswersInquiries(t *testing.T) {
 	const inquired = "GET https://west/proxy/api/v1/namespaces/kube-system by " +

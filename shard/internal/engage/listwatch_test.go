@@ -144,7 +144,7 @@ func TestObjectsOutsideTheShardAreDroppedOnArrival(t *testing.T) {
 
 	list, err := lw.ListWithContext(t.Context(), metav1.ListOptions{Limit: 500})
 	must.Succeed(t, err)
-	if items := list.(*corev1.PodList).Items; len(items) != 1 || items[0].UID != in.UID {
+	if items := list.(*items).Items; len(items) != 1 || items[0].(client.Object).GetUID() != in.UID {
 		t.Errorf("listed %d items, want the one in the shard", len(items))
 	}
 	w, err := lw.WatchWithContext(t.Context(), metav1.ListOptions{})

@@ -85,8 +85,7 @@ func (f *filter) list(ctx context.Context, lw toolscache.ListerWithContext,
 		// ten requests of four seconds each until that is believed.
 		opts.ResourceVersion = ""
 	}
-	var first runtime.Object
-	var kept []runtime.Object
+	all, spaces := &items{}, map[string]string{}
 	expired := false // the last token was, and this one replaces it
 	for {
 		p := &page{most: largestPage, optional: f.optional}
@@ -115,24 +114,24 @@ func (f *filter) list(ctx context.Context, lw toolscache.ListerWithContext,
 		if err != nil {
 			return nil, err
 		}
-		items, err := f.sift(list)
+		page, err := f.sift(list, spaces)
 		if err != nil {
 			return nil, err
 		}
-		kept = append(kept, items.kept...)
-		if first == nil {
-			first = list
+		all.Items = append(all.Items, page.kept...)
+		if all.ResourceVersion == "" {
+			all.ResourceVersion = about.GetResourceVersion() // a watch from there brings later pages up to date, too
 		}
 		next := about.GetContinue()
 		switch next {
 		case "":
-			return first, joined(first, kept)
+			return all, nil
 		case opts.Continue: // what is between may not pass tokens on: the list would grow without end
 			return nil, fmt.Errorf("a page of a %T ends where it began, at %.80q", list, next)
 		}
 		opts.Continue = next
 		opts.ResourceVersion, opts.ResourceVersionMatch = "", "" // are in the token
-		opts.Limit = nextPage(opts.Limit, items.arrived, p.read.Load())
+		opts.Limit = nextPage(opts.Limit, page.arrived, p.read.Load())
 	}
 }
 
@@ -159,19 +158,6 @@ func continued(err error) string {
 		return ""
 	}
 	return answer.Status().Continue
-}
-
-// joined makes the first page the whole list.
-func joined(list runtime.Object, items []runtime.Object) error {
-	if err := meta.SetList(list, items); err != nil {
-		return fmt.Errorf("narrowing a %T to the shard: %w", list, err)
-	}
-	about, err := meta.ListAccessor(list)
-	if err == nil {
-		about.SetContinue("")
-		about.SetRemainingItemCount(nil)
-	}
-	return err
 }
 
 // nextPage returns the limit of the next page, by the limit, the objects and the bytes of the last.

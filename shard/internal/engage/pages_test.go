@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"unsafe"
 	"weak"
 
 	"github.com/google/go-cmp/cmp"
@@ -22,10 +23,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tenure-dev/tenure/shard/internal/informer"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
@@ -121,7 +125,11 @@ func listFrom(t *testing.T, server http.Handler, f *filter, opts metav1.ListOpti
 	if err != nil {
 		return nil, err
 	}
-	return list.(*corev1.ConfigMapList), nil
+	all := &corev1.ConfigMapList{ListMeta: list.(*items).ListMeta}
+	for _, o := range list.(*items).Items {
+		all.Items = append(all.Items, *o.(*corev1.ConfigMap))
+	}
+	return all, nil
 }
 
 func everything() *filter {
@@ -312,7 +320,7 @@ func TestWhatIsKeptOfAPageDoesNotHoldTheRestOfIt(t *testing.T) {
 		{ObjectMeta: metav1.ObjectMeta{Name: "mine"}},
 		{ObjectMeta: metav1.ObjectMeta{Name: "another's"}, Data: map[string][]byte{"d": dropped}},
 	}}
-	got, err := f.sift(list)
+	got, err := f.sift(list, nil)
 	if err != nil || len(got.kept) != 1 {
 		t.Fatal(got, err)
 	}
@@ -323,6 +331,40 @@ func TestWhatIsKeptOfAPageDoesNotHoldTheRestOfIt(t *testing.T) {
 		t.Error("what was dropped is in memory still")
 	}
 	runtime.KeepAlive(kept)
+}
+
+// packed is a packed object that was one.
+type packed string
+
+func (packed) Unpack() client.Object { return nil }
+
+func TestWhatCanBePackedIsPackedBeforeTheNextPageIsRead(t *testing.T) {
+	f := everything()
+	f.pack = func(o client.Object) informer.Packed {
+		if o.GetName() == "large" {
+			return nil
+		}
+		return packed(o.GetNamespace() + o.GetName())
+	}
+	spaces := map[string]string{}
+	for range 2 {
+		page, err := f.sift(&corev1.ConfigMapList{Items: []corev1.ConfigMap{
+			{ObjectMeta: metav1.ObjectMeta{Namespace: strings.Clone("shop"), Name: "small"}},
+			{ObjectMeta: metav1.ObjectMeta{Namespace: strings.Clone("shop"), Name: "large"}},
+		}}, spaces)
+		if err != nil || len(page.kept) != 2 {
+			t.Fatal(page, err)
+		}
+		small, ok := page.kept[0].(*informer.Listed)
+		key := types.NamespacedName{Namespace: "shop", Name: "small"}
+		if !ok || small.Packed != packed("shopsmall") || small.Key != key {
+			t.Errorf("kept %#v", page.kept[0])
+		}
+		large, ok := page.kept[1].(*corev1.ConfigMap)
+		if !ok || unsafe.StringData(large.Namespace) != unsafe.StringData(spaces["shop"]) {
+			t.Errorf("kept %#v, or its namespace is another string", page.kept[1])
+		}
+	}
 }
 
 // What a transform drops must not be in memory either while the cache is filled.

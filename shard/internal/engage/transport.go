@@ -255,10 +255,12 @@ func asksFor(path string, subresources ...string) bool {
 			if i < 0 {
 				break
 			}
-			rest = rest[i+len(of):]
-			_, sub, _ := strings.Cut(rest, "/")
-			sub, _, _ = strings.Cut(sub, "/")
-			if slices.Contains(subresources, sub) {
+			before := rest[:i]
+			rest = rest[i+len(of)-1:] // it begins with the slash before the name
+			if strings.HasSuffix(before, "/namespaces") {
+				continue // a namespace of that name
+			}
+			if parts := strings.Split(rest, "/"); len(parts) > 2 && slices.Contains(subresources, parts[2]) {
 				return true
 			}
 		}

@@ -397,6 +397,8 @@ func TestAPathSaysWhetherItsAnswerMayTakeItsTime(t *testing.T) {
 		"/api/v1/namespaces/shop/services/a/proxy/report":                 true,
 		"/api/v1/namespaces/shop/services/a/proxy/api/v1/query":           true,
 		"/api/v1/nodes/a/proxy/metrics":                                   true,
+		"/api/v1/namespaces/services/services/a/proxy":                    true,
+		"/apis/apps/v1/namespaces/services/deployments/proxy":             false, // a namespace of that name
 		"/api/v1/namespaces/shop/pods":                                    false,
 		"/apis/cnat.tenure.dev/v1alpha1/namespaces/shop/ats/a/status":     false,
 		"/apis/cluster.karmada.io/v1alpha1/clusters/m1/proxy/api/v1/pods": false,

@@ -15,6 +15,7 @@ const keepFinished = time.Minute
 // leaver is an object that is finished, and since when.
 type leaver struct {
 	key   types.NamespacedName
+	uid   types.UID
 	since time.Time
 }
 
@@ -23,7 +24,7 @@ func (s *Store) leaves(key types.NamespacedName, o client.Object) {
 	if s.cfg.Finished == nil || !s.cfg.Finished(o) {
 		return
 	}
-	s.finished = append(s.finished, leaver{key, time.Now()})
+	s.finished = append(s.finished, leaver{key, o.GetUID(), time.Now()})
 	if len(s.finished) == 1 {
 		s.drops = time.AfterFunc(keepFinished, s.dropFinished)
 	}
@@ -35,9 +36,10 @@ func (s *Store) dropFinished() {
 	defer s.mu.Unlock()
 	over := 0
 	for over < len(s.finished) && time.Since(s.finished[over].since) >= keepFinished {
-		key := s.finished[over].key
-		if o := opened(s.find(key)); o != nil && s.cfg.Finished(o) {
-			s.remove(key)
+		last := s.finished[over]
+		// Another object may have its name by now, which is dropped at its own time.
+		if o := opened(s.find(last.key)); o != nil && o.GetUID() == last.uid && s.cfg.Finished(o) {
+			s.remove(last.key)
 		}
 		over++
 	}

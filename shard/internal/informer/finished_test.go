@@ -27,6 +27,12 @@ func over(name string) *corev1.ConfigMap {
 	return o
 }
 
+func madeAgain(name string, uid types.UID) *corev1.ConfigMap {
+	o := over(name)
+	o.UID = uid
+	return o
+}
+
 func TestWhatIsFinishedIsDroppedAfterAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := finishes()
@@ -55,6 +61,13 @@ func TestWhatIsFinishedIsDroppedAfterAWhile(t *testing.T) {
 		if want := []string{"add /second@", "delete /first@"}; !slices.Equal(*seen, want) {
 			t.Errorf("of what was dropped it shows %q, want %q", *seen, want)
 		}
+		holds(keepFinished, "again", "runs")
+		// One that has the name of another which has gone is as new as any.
+		must.Succeed(t, fill.Add(madeAgain("name", "first")))
+		must.Succeed(t, fill.Delete(madeAgain("name", "first")))
+		time.Sleep(keepFinished - time.Second)
+		must.Succeed(t, fill.Add(madeAgain("name", "second")))
+		holds(2*time.Second, "again", "name", "runs")
 		holds(keepFinished, "again", "runs")
 		if s.finished != nil {
 			t.Errorf("it still waits for %v", s.finished)

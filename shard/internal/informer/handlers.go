@@ -118,14 +118,14 @@ func (s *Store) show(c change, first bool) {
 	if len(listeners) == 0 {
 		return
 	}
-	old := opened(c.old)
+	old, now := opened(c.old), opened(c.now)
 	for _, r := range listeners {
 		switch {
 		case r.removed.Load():
 		case old == nil:
-			r.handler.OnAdd(c.now, first)
+			r.handler.OnAdd(now, first)
 		default:
-			r.handler.OnUpdate(old, c.now)
+			r.handler.OnUpdate(old, now)
 		}
 	}
 }

@@ -59,6 +59,9 @@ func (s *Store) List(ctx context.Context, out client.ObjectList, opts ...client.
 	}
 	var o client.ListOptions
 	o.ApplyOptions(opts)
+	if !s.cfg.Namespaced {
+		o.Namespace = "" // as controller-runtime's caches do
+	}
 	if o.Continue != "" {
 		return errors.New("a list of what a cache holds can't be continued: it has no pages")
 	}

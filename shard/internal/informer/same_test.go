@@ -15,8 +15,10 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -129,7 +131,7 @@ func own() *rig {
 		panic(err)
 	}
 	r.informer = s
-	r.run = func(ctx context.Context) { s.Run(ctx, r.server.listWatch(), &corev1.ConfigMap{}) }
+	r.run = func(ctx context.Context) { s.Run(ctx, packs(r.server.listWatch(), packing.Pack), &corev1.ConfigMap{}) }
 	r.held, r.size = func() []client.Object { return slices.Collect(s.All()) }, s.Len
 	r.labelled = func(value string) []client.Object {
 		list, _ := s.having(fields.OneTermEqualSelector("l", value), "")
@@ -146,6 +148,37 @@ func own() *rig {
 type box struct{ object *corev1.ConfigMap }
 
 func (b box) Unpack() client.Object { return b.object.DeepCopy() }
+
+// packs is a list-watch whose lists are packed already.
+func packs(from toolscache.ListerWatcher, pack func(client.Object) Packed) toolscache.ListerWatcher {
+	lw := toolscache.ToListerWatcherWithContext(from)
+	return listed{&toolscache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+			list, err := lw.ListWithContext(ctx, opts)
+			if err != nil {
+				return nil, err
+			}
+			packed := &packedList{ListMeta: list.(*corev1.ConfigMapList).ListMeta}
+			for _, o := range list.(*corev1.ConfigMapList).Items {
+				if p := pack(&o); p != nil {
+					packed.Items = append(packed.Items, &Listed{client.ObjectKeyFromObject(&o), p})
+				} else {
+					packed.Items = append(packed.Items, o.DeepCopy())
+				}
+			}
+			return packed, nil
+		},
+		WatchFuncWithContext: lw.WatchWithContext,
+	}}
+}
+
+type packedList struct {
+	metav1.TypeMeta
+	metav1.ListMeta
+	Items []runtime.Object
+}
+
+func (l *packedList) DeepCopyObject() runtime.Object { return l }
 
 func labelOf(o client.Object) []string {
 	if value, ok := o.GetLabels()["l"]; ok {
@@ -346,6 +379,17 @@ func TestReadersGetCopiesOfWhatTheyAskFor(t *testing.T) {
 }
 
 // A handler may read what it is told of, the first list too; it has all of that behind it only then.
+// As controller-runtime's caches: programs pass on the namespace of what they reconcile.
+func TestAClusterScopedKindIsListedInAnyNamespace(t *testing.T) {
+	s := New(Config{Kind: corev1.SchemeGroupVersion.WithKind("Node")})
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
+	must.Succeed(t, filler{s}.Replace([]any{node}, "1"))
+	nodes := &corev1.NodeList{}
+	if err := s.List(t.Context(), nodes, client.InNamespace("shop")); err != nil || len(nodes.Items) != 1 {
+		t.Errorf("%d Nodes, %v", len(nodes.Items), err)
+	}
+}
+
 func TestAHandlerMayReadTheStore(t *testing.T) {
 	s := New(configMaps)
 	var handle toolscache.ResourceEventHandlerRegistration

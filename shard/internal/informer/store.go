@@ -25,7 +25,8 @@ type Config struct {
 	// Take is called with the object of each watch event. It returns what to keep of it, and whether it belongs here
 	// at all. Nil keeps all objects as they are. Listed objects are kept without it.
 	Take func(client.Object) (_ client.Object, belongs bool, _ error)
-	// Pack returns a smaller form of an object, or nil to keep the object as it is. Nil packs none.
+	// Pack returns a smaller form of an object, or nil to keep the object as it is. Nil packs none. A list may have
+	// objects that are packed already: see [Listed].
 	Pack func(client.Object) Packed
 	// Finished reports whether an object has come to its end, so that hardly anybody reads it any more. It is dropped
 	// some time later, see keepFinished; handlers aren't told. Nil drops none.
@@ -38,6 +39,21 @@ type Packed interface {
 	// from several goroutines.
 	Unpack() client.Object
 }
+
+// Listed is an object of a list that was packed as soon as it was read. So a long list takes no more memory than what
+// is kept of it. Its namespace should be one string for all objects.
+type Listed struct {
+	Key types.NamespacedName
+	Packed
+}
+
+var _ runtime.Object = (*Listed)(nil)
+
+// GetObjectKind tells nothing. A Listed is a runtime.Object so that it can be an item of a list.
+func (*Listed) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
+
+// DeepCopyObject returns the same, since nobody changes it.
+func (l *Listed) DeepCopyObject() runtime.Object { return l }
 
 // kept is what a Store holds for an object: a client.Object or a Packed; nil for none.
 type kept any
@@ -156,21 +172,45 @@ func (s *Store) find(key types.NamespacedName) kept {
 // put keeps an object, and returns the one that it replaces. Call it with the lock held.
 func (s *Store) put(o client.Object) (old kept) {
 	key := client.ObjectKeyFromObject(o)
-	in := s.spaces[key.Namespace]
-	if in == nil {
-		in = &space{name: key.Namespace, objects: map[string]kept{}}
-		s.spaces[key.Namespace] = in
+	in := s.space(key.Namespace)
+	o.SetNamespace(in.name) // the same text, in one place of the memory
+	old = s.swap(in, key.Name, s.packed(o))
+	s.follow(key, old, o)
+	return old
+}
+
+// putListed does the same with an object that is packed already.
+func (s *Store) putListed(l *Listed) (old kept) {
+	old = s.swap(s.space(l.Key.Namespace), l.Key.Name, l.Packed)
+	if len(s.indexes) > 0 || s.cfg.Finished != nil {
+		s.follow(l.Key, old, l.Unpack())
 	}
-	if old = in.objects[key.Name]; old == nil {
+	return old
+}
+
+func (s *Store) space(name string) *space {
+	in := s.spaces[name]
+	if in == nil {
+		in = &space{name: name, objects: map[string]kept{}}
+		s.spaces[name] = in
+	}
+	return in
+}
+
+func (s *Store) swap(in *space, name string, k kept) (old kept) {
+	if old = in.objects[name]; old == nil {
 		s.size++
 	}
-	o.SetNamespace(in.name) // the same text, in one place of the memory
-	in.objects[key.Name] = s.packed(o)
+	in.objects[name] = k
+	return old
+}
+
+// follow does what else depends on an object that is now kept in the place of another or of none.
+func (s *Store) follow(key types.NamespacedName, old kept, o client.Object) {
 	for _, i := range s.indexes {
 		i.replace(key, opened(old), o)
 	}
 	s.leaves(key, o)
-	return old
 }
 
 func (s *Store) packed(o client.Object) kept {
@@ -302,24 +342,42 @@ func (f filler) Replace(list []any, _ string) error {
 
 // change is an object that came (its old state is nil) or changed.
 type change struct {
-	old kept
-	now client.Object
+	old, now kept
 }
 
-// exchange replaces all objects by the listed ones.
+// exchange replaces all objects by the listed ones. It returns what has changed for handlers, if there are any.
 func (s *Store) exchange(list []any) (gone []kept, changes []change, _ error) {
-	changes = make([]change, 0, len(list))
-	listed := make(map[types.NamespacedName]struct{}, len(list))
 	for _, obj := range list {
-		o, ok := obj.(client.Object)
-		if !ok {
-			return nil, nil, fmt.Errorf("%s: a %T isn't an object", s.cfg.Kind.Kind, obj)
+		if _, err := s.key(obj); err != nil {
+			return nil, nil, err
 		}
-		listed[client.ObjectKeyFromObject(o)] = struct{}{}
-		changes = append(changes, change{now: o})
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.size > 0 {
+		gone = s.removeUnlisted(list)
+	}
+	for _, obj := range list {
+		c := change{now: obj}
+		switch o := obj.(type) {
+		case *Listed:
+			c = change{s.putListed(o), o.Packed}
+		case client.Object:
+			c.old = s.put(o)
+		}
+		if len(s.handlers) > 0 {
+			changes = append(changes, c)
+		}
+	}
+	return gone, changes, nil
+}
+
+func (s *Store) removeUnlisted(list []any) (gone []kept) {
+	listed := make(map[types.NamespacedName]struct{}, len(list))
+	for _, obj := range list {
+		key, _ := s.key(obj)
+		listed[key] = struct{}{}
+	}
 	for namespace, space := range s.spaces {
 		for name := range space.objects {
 			key := types.NamespacedName{Namespace: namespace, Name: name}
@@ -328,10 +386,18 @@ func (s *Store) exchange(list []any) (gone []kept, changes []change, _ error) {
 			}
 		}
 	}
-	for i := range changes {
-		changes[i].old = s.put(changes[i].now)
+	return gone
+}
+
+// key returns the key of what a list has.
+func (s *Store) key(obj any) (types.NamespacedName, error) {
+	switch o := obj.(type) {
+	case *Listed:
+		return o.Key, nil
+	case client.Object:
+		return client.ObjectKeyFromObject(o), nil
 	}
-	return gone, changes, nil
+	return types.NamespacedName{}, fmt.Errorf("%s: a %T isn't an object", s.cfg.Kind.Kind, obj)
 }
 
 // Resync does nothing: see the package's comment.

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"syscall"
 
 	"github.com/tenure-dev/tenure/test/lab/rights"
 )
@@ -92,6 +93,19 @@ func (c Config) binary() (string, error) {
 	return checkBinary(c.Binary, "named by Config.Binary", "make controlplane")
 }
 
+// roomInMemory reports whether the machine has memory as a folder, and enough of it for the data of some clusters.
+// Containers often have 64 MB, which is less than etcd allocates at once.
+func roomInMemory(clusters int) bool {
+	var disk syscall.Statfs_t
+	if err := syscall.Statfs(sharedMem, &disk); err != nil {
+		return false
+	}
+	return uint64(disk.Bavail)*uint64(disk.Bsize) >= uint64(clusters)*dataOfCluster
+}
+
+// dataOfCluster is what etcd may need for a cluster, in bytes, of which it allocates a quarter at once.
+const dataOfCluster = 256 << 20
+
 // layOut makes the folders and the planes in them, and starts nothing.
 func layOut(config Config, binary string) (*Planes, error) {
 	sweep(os.TempDir())
@@ -102,7 +116,7 @@ func layOut(config Config, binary string) (*Planes, error) {
 	}
 	planes := &Planes{folder: root, died: make(chan error, 1)}
 	planes.stop = sync.OnceValue(planes.stopAll)
-	if info, err := os.Stat(sharedMem); config.TmpfsData && err == nil && info.IsDir() {
+	if config.TmpfsData && roomInMemory(len(config.Clusters)) {
 		if planes.data, err = openFolder("", sharedMem); err != nil {
 			return nil, errors.Join(err, root.close())
 		}

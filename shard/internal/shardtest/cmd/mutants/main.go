@@ -9,12 +9,14 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -44,12 +46,17 @@ func main() {
 	fs.IntVar(&by.seeds, "seeds", 20_000, "how many schedules of the simulator each mutant must survive to get away")
 	fs.BoolVar(&by.simOnly, "sim", false, "judge by the simulator alone")
 	fs.IntVar(&parallel, "parallel", 2, "how many to judge at once")
-	if cmd.ExecuteContext(context.Background()) != nil {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if cmd.ExecuteContext(ctx) != nil {
 		os.Exit(1) // the error is printed already
 	}
 }
 
 func run(ctx context.Context, only string, by judge, parallel int) error {
+	if parallel < 1 {
+		return fmt.Errorf("--parallel is %d, want at least 1", parallel)
+	}
 	match, err := regexp.Compile(only)
 	if err != nil {
 		return fmt.Errorf("reading --run: %w", err)
@@ -67,9 +74,10 @@ func run(ctx context.Context, only string, by judge, parallel int) error {
 	chosen := slices.DeleteFunc(all, func(m mutants.Mutant) bool { return !match.MatchString(m.Name) })
 	for i, sound := range onePerPackage(chosen) {
 		sound.New = sound.Old
-		if caught, err := (judge{seeds: 1000}).verdict(ctx, sound, filepath.Join(dir, fmt.Sprint("sound", i))); err != nil ||
-			caught != "" {
-			return fmt.Errorf("the tests of %s fail without any seeded bug: %s %w", path.Dir(sound.File), caught, err)
+		if caught, err := (judge{seeds: 1000}).verdict(ctx, sound, filepath.Join(dir, fmt.Sprint("sound", i))); err != nil {
+			return fmt.Errorf("the tests of %s without any seeded bug: %w", path.Dir(sound.File), err)
+		} else if caught != "" {
+			return fmt.Errorf("the tests of %s fail without any seeded bug: %s", path.Dir(sound.File), caught)
 		}
 	}
 	var group sync.WaitGroup
@@ -141,6 +149,7 @@ func (j judge) verdict(ctx context.Context, m mutants.Mutant, dir string) (caugh
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return "", fmt.Errorf("making a folder: %w", err)
 	}
+	defer os.RemoveAll(dir) // the tests' programs take up to 80 MB
 	overlay, err := writeOverlay(m, dir)
 	if err != nil {
 		return "", err

@@ -57,6 +57,7 @@ func main() {
 	fs.IntVar(&s.workers, "workers", runtime.GOMAXPROCS(0), "how many schedules to run at once")
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the process: the known schedules take a minute
 	if cmd.ExecuteContext(ctx) != nil {
 		os.Exit(1) // the error is printed already
 	}
@@ -71,8 +72,10 @@ func (s settings) run(ctx context.Context) error {
 		return err
 	}
 	switch {
-	case s.recorded > len(known):
-		return fmt.Errorf("--recorded is %d: regressions.jsonl has %d lines", s.recorded, len(known))
+	case s.recorded > len(known) || s.recorded < 0:
+		return fmt.Errorf("--recorded is %d: regressions.jsonl has lines 1 to %d", s.recorded, len(known))
+	case s.shrink && s.seed == 0:
+		return errors.New("--shrink is for one schedule: name it by --seed")
 	case s.recorded > 0:
 		return s.replay(known[s.recorded-1].Schedule)
 	case s.seed != 0:
