@@ -135,8 +135,9 @@ monitoring-test: promtool ## the dashboard by Grafana's schema, every expression
 chromium:
 	@command -v "$${CHROMIUM:-chromium}" chromium-browser google-chrome >/dev/null \
 		|| { echo "Installing Chromium for the test of the status page."; \
-			sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
-			$$sudo apt-get update -qq && $$sudo apt-get install -y -qq --no-install-recommends chromium >/dev/null; }
+			sudo=; [ "$$(id -u)" = 0 ] || sudo="sudo -n"; \
+			$$sudo apt-get update -qq && $$sudo apt-get install -y -qq --no-install-recommends chromium >/dev/null \
+			|| { echo "Install Chromium, or name a browser like it: CHROMIUM=FILE." >&2; exit 1; }; }
 
 .PHONY: browser-test
 browser-test: chromium ## the status page in a real browser; SCREENSHOTS=FOLDER keeps pictures

@@ -109,6 +109,9 @@ func run(ctx context.Context, only string, list, allowSkips bool, to io.Writer) 
 		}
 		return nil
 	}
+	if err := lacks(ctx, phases); err != nil {
+		return err
+	}
 	if err := makeFolders(); err != nil {
 		return err
 	}
