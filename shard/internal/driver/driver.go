@@ -88,10 +88,13 @@ type Driver struct {
 
 // New returns the driver of a process. The configuration must be valid.
 func New(cfg Config) *Driver {
-	return &Driver{
+	d := &Driver{
 		cfg: cfg, shards: map[keyspace.ShardID]*engaged{},
 		pending: make([]pending, 0, 4), out: make([]Request, 0, 4),
 	}
+	// Shards whose successors aren't warm go cold before the process gives up.
+	d.cfg.Protocol.LeaveTimeout = min(cfg.Protocol.LeaveTimeout, d.leaveTimeout()*2/3)
+	return d
 }
 
 // Handle takes one event, with the current reading of the process's clocks, and returns the requests to carry out, in

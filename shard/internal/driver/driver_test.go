@@ -1081,3 +1081,14 @@ func TestWhatIsDoubtedIsQueuedOnceHoweverMuchItIs(t *testing.T) {
 		t.Errorf("that takes %v", took)
 	}
 }
+
+func TestShardsGoColdBeforeTheProcessGivesUpLeaving(t *testing.T) {
+	for _, drain := range []time.Duration{lease / 4, lease, 2 * lease, 10 * lease} {
+		cfg := Config{Protocol: ownership.DefaultConfig("a", "a", lease), DrainTimeout: drain}
+		d := New(cfg)
+		if cold := d.cfg.Protocol.LeaveTimeout; cold > d.leaveTimeout()*2/3 || cold > cfg.Protocol.LeaveTimeout {
+			t.Errorf("with %v for drains, shards go cold after %v, and the process gives up after %v", drain, cold,
+				d.leaveTimeout())
+		}
+	}
+}

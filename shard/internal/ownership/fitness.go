@@ -39,7 +39,8 @@ type site struct {
 	unmet   Instant // since when its shards count in plans although this replica doesn't know it; zero otherwise
 	said    Instant // when any replica's statement about it last changed
 	lost    backoff // after its API server was unusable
-	late    backoff // after warm-ups that missed their deadline
+	late    backoff // after warm-ups that missed their deadline, since the last one that ended
+	lateAt  Instant // when one was counted last
 	denied  backoff // after claims that the home cluster refused
 }
 
@@ -409,9 +410,14 @@ func (r *Replica) filled(t *tenure) {
 	s.health, s.looked, s.late = usable, r.now, backoff{}
 }
 
-// fillTimeout returns how long a warm-up may take. It grows with each warm-up of the cluster that took too long.
+// mostFill bounds how long a warm-up may take, in FillTimeouts.
+const mostFill = 64
+
+// fillTimeout returns how long a warm-up may take. It doubles with each warm-up of the cluster that took too long, until
+// one ends, however much time passes: if it began anew meanwhile, replicas would hand a shard that takes longer to each
+// other for ever.
 func (r *Replica) fillTimeout(c keyspace.ClusterName) time.Duration {
-	return doubled(r.cfg.FillTimeout, r.site(c).late.count)
+	return r.cfg.FillTimeout * time.Duration(min(1<<min(r.site(c).late.count, 30), mostFill))
 }
 
 // fills reports whether a warm-up with a deadline is under way. Standing by for a late peer has no deadline.
@@ -425,8 +431,12 @@ func (r *Replica) awaitFilling(t *tenure) {
 		return
 	}
 	if c := t.id.Cluster; r.now.AtLeast(t.warmingAt) >= r.fillTimeout(c) {
+		if s := r.site(c); t.warmingAt.AtLeast(s.lateAt) >= 0 { // shards that were filled together count once
+			s.late.count++
+			s.late.hold(r)
+			s.lateAt = r.now
+		}
 		t.warmingAt, t.overdue = r.now, true
-		r.site(c).late.trouble(r)
 		r.fit.stale = true
 		r.touch(t)
 	}

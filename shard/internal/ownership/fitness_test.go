@@ -448,6 +448,40 @@ func TestAWarmUpThatHangsHasLessTimeOnceItsClusterCanBeFilled(t *testing.T) {
 	}
 }
 
+// Otherwise replicas hand a shard whose caches take long to each other for ever, and nobody serves it.
+func TestAWarmUpHasMoreTimeAfterEachThatTookTooLongHoweverLongAgoThatWas(t *testing.T) {
+	b := newBench(t)
+	for times, want := range []time.Duration{1, 2, 4, 8} {
+		want *= b.r.cfg.FillTimeout
+		if got := b.r.fillTimeout("west"); got != want {
+			t.Fatalf("after %d that took too long it is %v, want %v", times, got, want)
+		}
+		b.held("west/", "a", "a")
+		b.live(want+lease/8, "west")
+		b.held("west/", "b", "b") // which tries it for long
+		b.live(2*mostHolds*lease, "")
+	}
+	b.held("west/", "a", "a")
+	b.live(lease, "west")
+	b.feed(Warmed{west})
+	if got := b.r.fillTimeout("west"); got != b.r.cfg.FillTimeout {
+		t.Errorf("after one that ended in time it is %v", got)
+	}
+}
+
+func TestWarmUpsOfOneClusterThatHangTogetherCountOnce(t *testing.T) {
+	b := newBench(t)
+	b.feed(Clusters{Bits: map[keyspace.ClusterName]int{"west": 2}})
+	b.laid(Layout{Cluster: "west", Generation: 1, Prefixes: keyspace.Partition(2), Version: b.next()})
+	for _, id := range []string{"west/00", "west/01", "west/10", "west/11"} {
+		b.held(id, "a", "a")
+	}
+	b.live(2*b.r.cfg.FillTimeout+lease/2, "west") // after the first has missed its deadline, the others have more time
+	if got := b.r.fillTimeout("west"); got != 2*b.r.cfg.FillTimeout {
+		t.Errorf("the next have %v, want twice %v", got, b.r.cfg.FillTimeout)
+	}
+}
+
 // Nobody is planned for a record that a user made, and it is left alone for a while.
 func TestAnOrphanThatAPlanLeavesForLaterIsClaimedThen(t *testing.T) {
 	b := newBench(t)

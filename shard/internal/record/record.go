@@ -144,6 +144,9 @@ func (s *Store) read(page *tenurev1alpha1.ShardList, l *ownership.Listing) {
 	}
 }
 
+// mostLoad bounds what is believed of a load, in thousandths: a larger one couldn't be written back.
+const mostLoad = 1 << 40
+
 // Seen returns the protocol's input for a fleet's record or layout that was read or watched.
 func Seen(fleet keyspace.Fleet, shard *tenurev1alpha1.Shard) (ownership.Input, error) {
 	if shard.Spec.Layout != nil {
@@ -171,7 +174,7 @@ func Seen(fleet keyspace.Fleet, shard *tenurev1alpha1.Shard) (ownership.Input, e
 		Holder:   ownership.Incarnation(shard.Status.Holder),
 		Epoch:    ownership.Epoch(shard.Status.Epoch),
 		Warm:     ownership.Incarnation(shard.Status.Warm),
-		Load:     float64(shard.Status.LoadMilli) / 1000,
+		Load:     float64(min(shard.Status.LoadMilli, mostLoad)) / 1000,
 		Objects:  shard.Status.Objects,
 		Floor:    floor,
 		Pin:      shard.Annotations[tenurev1alpha1.PinAnnotation],
