@@ -413,9 +413,9 @@ func (r *Replica) filled(t *tenure) {
 // mostFill bounds how long a warm-up may take, in FillTimeouts.
 const mostFill = 64
 
-// fillTimeout returns how long a warm-up may take. It doubles with each warm-up of the cluster that took too long, until
-// one ends, however much time passes: if it began anew meanwhile, replicas would hand a shard that takes longer to each
-// other for ever.
+// fillTimeout returns how long a warm-up may take. It doubles with each warm-up of the cluster that took too long,
+// until one ends, however much time passes: if it began anew meanwhile, replicas would hand a shard that takes longer
+// to each other for ever.
 func (r *Replica) fillTimeout(c keyspace.ClusterName) time.Duration {
 	return r.cfg.FillTimeout * time.Duration(min(1<<min(r.site(c).late.count, 30), mostFill))
 }
