@@ -31,7 +31,7 @@ type Records struct {
 func Read(ctx context.Context, from client.Reader, namespace string, fleet keyspace.Fleet,
 	opts ...client.ListOption) (Records, error) {
 	shards := &tenurev1alpha1.ShardList{}
-	if err := from.List(ctx, shards, append(slices.Clone(opts), client.InNamespace(namespace))...); err != nil {
+	if err := from.List(ctx, shards, append(slices.Clip(opts), client.InNamespace(namespace))...); err != nil {
 		return Records{}, fmt.Errorf("listing the Shard records in namespace %s: %w", namespace, err)
 	}
 	leases, err := member.List(ctx, from, namespace, fleet, opts...)

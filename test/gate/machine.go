@@ -10,7 +10,8 @@ import (
 	"strings"
 )
 
-// lacks says what the machine hasn't and suites need, before the first of them begins to build for half an hour.
+// lacks returns an error that names what suites need and this machine doesn't have. It is asked before the first suite,
+// which may build for half an hour.
 func lacks(ctx context.Context, phases [][]suite) error {
 	var missing []error
 	if err := exec.CommandContext(ctx, "git", "rev-parse", "--is-inside-work-tree").Run(); err != nil {

@@ -83,7 +83,7 @@ func (s *fieldSelector) ofWatch() string {
 	return s.ofList()
 }
 
-// sifted has the items of a list that belong to the shard, transformed, and the number of all its items.
+// sifted has the items of a page that belong to the shard, transformed and packed, and the number of all its items.
 type sifted struct {
 	kept    []runtime.Object
 	arrived int64

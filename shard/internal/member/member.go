@@ -3,6 +3,7 @@ package member
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -185,7 +186,7 @@ func List(ctx context.Context, from client.Reader, namespace string, fleet keysp
 	opts ...client.ListOption) ([]coordinationv1.Lease, error) {
 	list := &coordinationv1.LeaseList{}
 	ofFleet := client.MatchingLabelsSelector{Selector: Selector(fleet)}
-	if err := from.List(ctx, list, append(opts, client.InNamespace(namespace), ofFleet)...); err != nil {
+	if err := from.List(ctx, list, append(slices.Clip(opts), client.InNamespace(namespace), ofFleet)...); err != nil {
 		return nil, fmt.Errorf("listing the Leases in namespace %s: %w", namespace, err)
 	}
 	return list.Items, nil
