@@ -39,7 +39,7 @@ type site struct {
 	unmet   Instant // since when its shards count in plans although this replica doesn't know it; zero otherwise
 	said    Instant // when any replica's statement about it last changed
 	lost    backoff // after its API server was unusable
-	late    backoff // after warm-ups that missed their deadline, since the last one that ended
+	late    backoff // after warm-ups that missed their deadline
 	lateAt  Instant // when one was counted last
 	denied  backoff // after claims that the home cluster refused
 }
@@ -396,16 +396,14 @@ func (r *Replica) engage(t *tenure, before, p phase) {
 		r.site(t.id.Cluster).engaged--
 	}
 	if p == warming {
-		t.warmingAt, t.overdue = r.now, false
+		t.fillFrom, t.warmingAt, t.overdue = r.now, r.now, false
 	}
 }
 
 // filled handles the end of a warm-up, which shows that the cluster can be served.
 func (r *Replica) filled(t *tenure) {
+	t.fillTime = min(2*r.now.AtLeast(t.fillFrom), mostFill*r.cfg.FillTimeout)
 	s := r.site(t.id.Cluster)
-	if s.late.count > 0 {
-		r.timedAt = r.now.Mono // other warm-ups of the cluster have less time now
-	}
 	r.fit.stale = r.fit.stale || s.health == unusable || s.late.count > 0
 	s.health, s.looked, s.late = usable, r.now, backoff{}
 }
@@ -413,12 +411,10 @@ func (r *Replica) filled(t *tenure) {
 // mostFill bounds how long a warm-up may take, in FillTimeouts.
 const mostFill = 64
 
-// fillTimeout returns how long a warm-up may take. It doubles with each warm-up of the cluster that took too long,
-// until one ends, however much time passes: if it began anew meanwhile, replicas would hand a shard that takes longer
-// to each other for ever.
-func (r *Replica) fillTimeout(c keyspace.ClusterName) time.Duration {
-	return r.cfg.FillTimeout * time.Duration(min(1<<min(r.site(c).late.count, 30), mostFill))
-}
+// fillTimeout returns how long a warm-up may take. For each shard it doubles with each warm-up that took too long, until
+// one ends, however much time passes: if it began anew meanwhile, replicas would hand a shard that takes longer to each
+// other for ever. From then on, a warm-up may take twice as long as that one did.
+func (r *Replica) fillTimeout(t *tenure) time.Duration { return max(r.cfg.FillTimeout, t.fillTime) }
 
 // fills reports whether a warm-up with a deadline is under way. Standing by for a late peer has no deadline.
 func (r *Replica) fills(t *tenure) bool {
@@ -430,12 +426,12 @@ func (r *Replica) awaitFilling(t *tenure) {
 	if !r.fills(t) {
 		return
 	}
-	if c := t.id.Cluster; r.now.AtLeast(t.warmingAt) >= r.fillTimeout(c) {
-		if s := r.site(c); t.warmingAt.AtLeast(s.lateAt) >= 0 { // shards that were filled together count once
-			s.late.count++
-			s.late.hold(r)
+	if limit := r.fillTimeout(t); r.now.AtLeast(t.warmingAt) >= limit {
+		if s := r.site(t.id.Cluster); t.warmingAt.AtLeast(s.lateAt) >= 0 { // shards that were filled together count once
+			s.late.trouble(r)
 			s.lateAt = r.now
 		}
+		t.fillTime = min(2*limit, mostFill*r.cfg.FillTimeout)
 		t.warmingAt, t.overdue = r.now, true
 		r.fit.stale = true
 		r.touch(t)

@@ -433,27 +433,14 @@ func TestAPlannedShardIsFilledWhenTheWaitAfterTroubleIsOver(t *testing.T) {
 	find[Warm](b)
 }
 
-func TestAWarmUpThatHangsHasLessTimeOnceItsClusterCanBeFilled(t *testing.T) {
-	b := newBench(t)
-	b.feed(Clusters{Bits: map[keyspace.ClusterName]int{"west": 1}})
-	b.laid(Layout{Cluster: "west", Generation: 1, Prefixes: keyspace.Partition(1), Version: b.next()})
-	b.held("west/0", "a", "a")
-	b.live(b.r.cfg.FillTimeout+lease/8, "west") // from now on there is twice the time
-	b.held("west/1", "a", "a")
-	b.live(lease/2, "west")
-	b.feed(Warmed{keyspace.ShardID{Cluster: "west", Prefix: keyspace.Partition(1)[0]}}) // feed checks when it wakes up
-	b.live(b.r.cfg.FillTimeout, "west")
-	if hung := b.r.of("west")[1]; hung.phase != warming || !hung.overdue {
-		t.Errorf("%v, overdue %v", hung.phase, hung.overdue)
-	}
-}
-
 // Otherwise replicas hand a shard whose caches take long to each other for ever, and nobody serves it.
 func TestAWarmUpHasMoreTimeAfterEachThatTookTooLongHoweverLongAgoThatWas(t *testing.T) {
 	b := newBench(t)
+	b.held("west/", "b", "b")
+	shard := b.r.shards[west]
 	for times, want := range []time.Duration{1, 2, 4, 8} {
 		want *= b.r.cfg.FillTimeout
-		if got := b.r.fillTimeout("west"); got != want {
+		if got := b.r.fillTimeout(shard); got != want {
 			t.Fatalf("after %d that took too long it is %v, want %v", times, got, want)
 		}
 		b.held("west/", "a", "a")
@@ -462,10 +449,34 @@ func TestAWarmUpHasMoreTimeAfterEachThatTookTooLongHoweverLongAgoThatWas(t *test
 		b.live(2*mostHolds*lease, "")
 	}
 	b.held("west/", "a", "a")
+	b.live(5*lease, "west")
+	b.feed(Warmed{west})
+	if got := b.r.fillTimeout(shard); got != 10*lease {
+		t.Errorf("after one that took %v it is %v", 5*lease, got)
+	}
+	b.held("west/", "b", "b")
+	b.held("west/", "a", "a")
 	b.live(lease, "west")
 	b.feed(Warmed{west})
-	if got := b.r.fillTimeout("west"); got != b.r.cfg.FillTimeout {
-		t.Errorf("after one that ended in time it is %v", got)
+	if got := b.r.fillTimeout(shard); got != b.r.cfg.FillTimeout {
+		t.Errorf("after one that took %v it is %v", lease, got)
+	}
+}
+
+// The other shards of its cluster may be small.
+func TestAWarmUpKeepsItsTimeWhenAnotherOfItsClusterEnds(t *testing.T) {
+	b := newBench(t)
+	b.feed(Clusters{Bits: map[keyspace.ClusterName]int{"west": 1}})
+	b.laid(Layout{Cluster: "west", Generation: 1, Prefixes: keyspace.Partition(1), Version: b.next()})
+	b.held("west/1", "a", "a")
+	b.live(b.r.cfg.FillTimeout+lease/8, "west") // from now on it has twice the time
+	b.held("west/0", "a", "a")
+	b.feed(Warmed{b.r.of("west")[0].id})
+	b.live(2*b.r.cfg.FillTimeout-lease/4, "")
+	none[WriteShard](b)
+	b.live(lease, "") // feed checks when it wakes up
+	if w := find[WriteShard](b); w.Kind != Release || w.Shard.ID != b.r.of("west")[1].id {
+		t.Errorf("%+v", w)
 	}
 }
 
@@ -475,14 +486,14 @@ func TestWarmUpsOfOneClusterThatHangTogetherCountOnce(t *testing.T) {
 	b.laid(Layout{Cluster: "west", Generation: 1, Prefixes: keyspace.Partition(2), Version: b.next()})
 	for _, id := range []string{"west/00", "west/01", "west/10", "west/11"} {
 		b.held(id, "a", "a")
+		b.live(lease/8, "west")
 	}
-	b.live(2*b.r.cfg.FillTimeout+lease/2, "west") // after the first has missed its deadline, the others have more time
-	if got := b.r.fillTimeout("west"); got != 2*b.r.cfg.FillTimeout {
-		t.Errorf("the next have %v, want twice %v", got, b.r.cfg.FillTimeout)
+	b.live(b.r.cfg.FillTimeout, "west")
+	if got := b.r.site("west").late.count; got != 1 {
+		t.Errorf("%d are counted", got)
 	}
 }
 
-// Nobody is planned for a record that a user made, and it is left alone for a while.
 func TestAnOrphanThatAPlanLeavesForLaterIsClaimedThen(t *testing.T) {
 	b := newBench(t)
 	b.says("b", "west")

@@ -10,10 +10,11 @@ import "slices"
 // handoffsAtOnce bounds the shards that a replica hands off at a time.
 const handoffsAtOnce = 2
 
-// successorCold reports whether the record shows a planned move whose successor isn't warm.
+// successorCold reports whether the record shows a planned move whose successor isn't warm. Where the holder is dead,
+// no handoff follows.
 func (t *tenure) successorCold() bool {
 	to := t.rec.Assignee
-	return t.known && t.rec.Holder != "" && to != "" && to != t.rec.Holder && to != t.rec.Warm
+	return t.known && !t.orphan() && to != "" && to != t.rec.Holder && to != t.rec.Warm
 }
 
 // successorWarm reports whether the record shows a planned move whose successor is warm.
@@ -58,17 +59,22 @@ func (r *Replica) enter(t *tenure, p phase) {
 // handsOff reports whether the phase is part of a handoff: no work starts, and the record still names this replica.
 func (p phase) handsOff() bool { return p == draining || p == drained }
 
-// recount updates the counts of moves after a change of a record. cold and warm are what successorCold and
-// successorWarm returned before the change.
-func (r *Replica) recount(t *tenure, cold, warm bool) {
-	if !warm && t.successorWarm() {
-		t.warmAt = r.now
+// recount updates what is counted of a shard's move. It must be called after each change that matters for it: of the
+// record, or of its holder.
+func (r *Replica) recount(t *tenure) {
+	if warm := t.successorWarm(); warm != t.followed {
+		t.followed = warm
+		if warm {
+			t.warmAt = r.now
+		}
 	}
-	switch now := t.successorCold(); {
-	case now == cold:
-	case now:
+	switch cold := t.successorCold(); {
+	case cold == t.filling:
+	case cold:
+		t.filling = true
 		r.filling++
 	default:
+		t.filling = false
 		r.filling--
 		r.resumeHandoffs()
 	}

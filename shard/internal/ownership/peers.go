@@ -163,7 +163,9 @@ func (r *Replica) watchPeers() {
 		p := r.peerOrder[i]
 		r.judgeLate(p)
 		if p.lease.Sealed {
-			r.forgetSealed(p)
+			if r.forgetSealed(p) {
+				i--
+			}
 			continue
 		}
 		r.seek(p)
@@ -208,9 +210,17 @@ func (r *Replica) seek(p *peer) {
 // forgetSealed removes, as coordinator, a sealed lease that no record names. It waits for a lease duration. Until
 // then a holder that hasn't seen the seal may repeat a handoff to that incarnation. A replica that then sees the
 // name must find the seal beside it. If the lease is still there afterwards, its removal is requested again later.
-func (r *Replica) forgetSealed(p *peer) {
-	if !r.Leads() || p.absent || r.now.AtLeast(p.forgetAt) < 0 {
-		return
+// What a replica knows of a sealed incarnation whose lease has gone is dropped once no record names it; gone is true
+// then.
+func (r *Replica) forgetSealed(p *peer) (gone bool) {
+	switch {
+	case r.now.AtLeast(p.forgetAt) < 0:
+		return false
+	case p.absent:
+		p.forgetAt = r.now.Add(r.cfg.LeaseDuration)
+		return r.forgetPeer(p)
+	case !r.Leads():
+		return false
 	}
 	p.forgetAt = r.now.Add(r.cfg.LeaseDuration / 20) // looking for it among all records takes long
 	if !r.isNamed(p.id) {
@@ -218,6 +228,7 @@ func (r *Replica) forgetSealed(p *peer) {
 		p.forgets++
 		r.emit(ForgetLease{ID: p.id})
 	}
+	return false
 }
 
 // longestTurn is enough for a seal to be written and seen before the next replica's turn.

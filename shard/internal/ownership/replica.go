@@ -284,8 +284,10 @@ func (r *Replica) touch(t *tenure) {
 	r.replan = true
 }
 
+// touchAll queues all shards for a decision, after something that may concern any of them.
 func (r *Replica) touchAll() {
 	for _, t := range r.order {
+		r.recount(t)
 		r.touch(t)
 	}
 	for _, l := range r.layoutOrder {

@@ -90,10 +90,13 @@ func (b *bench) tracks() {
 	if b.r.over || !b.r.Valid(b.now) {
 		return
 	}
-	unserved := 0
+	unserved, filling := 0, 0
 	for _, t := range b.r.order {
-		if t.plannable() && t.orphan() {
+		if b.r.isUnserved(t) {
 			unserved++
+		}
+		if t.successorCold() {
+			filling++
 		}
 		at := t.wake(b.r)
 		if hour := b.r.now.Mono + time.Hour; at < hour && !t.timed || at > b.r.now.Mono && at < min(hour, b.r.timedAt) {
@@ -103,6 +106,9 @@ func (b *bench) tracks() {
 	}
 	if unserved != b.r.unserved {
 		b.t.Errorf("%d shards are unserved, and %d are counted", unserved, b.r.unserved)
+	}
+	if filling != b.r.filling {
+		b.t.Errorf("%d successors aren't warm, and %d are counted", filling, b.r.filling)
 	}
 }
 
@@ -860,6 +866,22 @@ func TestASealedLeaseIsRemovedSoonAfterTheLastRecordThatNamesItChanges(t *testin
 	find[ForgetLease](b)
 }
 
+func TestADeadPeerIsForgottenOnceItsLeaseHasGoneAndNoRecordNamesIt(t *testing.T) {
+	b := newBench(t)
+	b.seen(Shard{Assignee: "b", Holder: "c", Epoch: 1})
+	b.feed(LeaseSeen{Lease{ID: "c", Replica: "c", Duration: lease, Protocol: 3, Sealed: true, Version: 1000}})
+	b.feed(LeaseGone{"c"})
+	b.live(3*lease, "")
+	if p := b.r.peers["c"]; p == nil || !p.dead() {
+		t.Fatal("a record names it, and it isn't known to be dead")
+	}
+	b.seen(Shard{Assignee: "b", Holder: "b", Epoch: 2})
+	b.live(lease, "")
+	if b.r.peers["c"] != nil || len(b.r.peerOrder) != 1 {
+		t.Errorf("%d peers are known, want b alone", len(b.r.peerOrder))
+	}
+}
+
 func TestASealedLeaseThatIsStillThereIsRemovedAgainLessAndLessOften(t *testing.T) {
 	b := newBench(t)
 	b.feed(LeadSeen{Lead{Holder: "a", Version: b.v}})
@@ -1002,6 +1024,13 @@ func TestAHandoffWaitsWhileCachesAreFilledForOtherMoves(t *testing.T) {
 		b.feed(ShardGone{ID: east, Asked: b.now.Add(1)})
 		find[Drain](b)
 	})
+	t.Run("until the other holder is dead", func(t *testing.T) {
+		b := start()
+		b.seen(Shard{ID: east, Assignee: "c", Holder: "d", Epoch: 2})
+		b.feed(LeaseSeen{Lease{ID: "d", Version: b.next()}})
+		b.feed(LeaseSeen{Lease{ID: "d", Sealed: true, Version: b.next()}})
+		find[Drain](b) // nobody hands anything off: nobody knows that cluster, and the record stays as it is
+	})
 	t.Run("not for ever", func(t *testing.T) {
 		b := start()
 		b.r.cfg.GatherTimeout = lease / 4 // nobody renews the lease here
@@ -1013,6 +1042,22 @@ func TestAHandoffWaitsWhileCachesAreFilledForOtherMoves(t *testing.T) {
 		b.pass(1)
 		find[Drain](b)
 	})
+}
+
+func TestWhatARemovedClusterLeftBehindMakesNobodyPlan(t *testing.T) {
+	for _, holder := range []Incarnation{"", "dead"} {
+		b := newBench(t)
+		b.feed(LeaseSeen{Lease{ID: "dead", Sealed: true, Version: b.next()}})
+		b.seen(Shard{ID: keyspace.ShardID{Cluster: "east"}, Assignee: "b", Holder: holder, Epoch: 1})
+		b.pass(b.r.cfg.PlanEvery)
+		if b.r.plans() {
+			t.Errorf("it plans for a shard of %q that nobody can serve", holder)
+		}
+		b.feed(Clusters{Bits: map[keyspace.ClusterName]int{"west": 0, "east": 0}})
+		if !b.r.plans() {
+			t.Errorf("it doesn't plan for a shard of %q, whose cluster was added again", holder)
+		}
+	}
 }
 
 // serves brings the machine to serve n shards, each of a cluster of its own.

@@ -3,8 +3,8 @@ package ownership
 import "math"
 
 // report writes the size and load of one held shard at a time, so that the number of writes doesn't grow with the
-// number of shards. Where there are many records, it writes something even if nothing has changed. Shards that are
-// about to move are left out: a planned move costs three writes, however long it takes.
+// number of shards. Where a list of all records costs more, it writes something even if nothing has changed. Shards
+// that are about to move are left out: a planned move costs three writes, however long it takes.
 func (r *Replica) report() {
 	if r.now.AtLeast(r.reportAt) < 0 {
 		return
@@ -23,7 +23,7 @@ func (r *Replica) report() {
 			*of = t
 		}
 	}
-	if oldest == nil && quiet != nil && len(r.order) >= manyRecords {
+	if oldest == nil && quiet != nil && r.listsCostMore() {
 		// Only a write that changes something comes back through the watch. The next measurement takes this back.
 		oldest, quiet.load = quiet, asRecorded(quiet.load+0.001)
 	}
@@ -33,9 +33,23 @@ func (r *Replica) report() {
 	}
 }
 
-// manyRecords is from how many records on a list of them costs more than a write. Without a write, only lists prove
-// that the view of the records is recent.
-const manyRecords = 1000
+// listsCostMore reports whether a live list of all records costs more than a write. Without a write, only lists prove
+// that the view of the records is recent. Every live replica gets the event of a write.
+func (r *Replica) listsCostMore() bool {
+	replicas := 1
+	for _, p := range r.peerOrder {
+		if p.lease.Version != 0 && !p.lease.Sealed {
+			replicas++
+		}
+	}
+	return len(r.order)+len(r.layoutOrder) > listedPerWrite+listedPerEvent*replicas
+}
+
+// A write costs about as much as a list of listedPerWrite records, and each event of it as one of listedPerEvent.
+const (
+	listedPerWrite = 8
+	listedPerEvent = 4
+)
 
 // asRecorded rounds a load to thousandths, as a record holds it. The load of an idle shard falls for hours. Without
 // rounding, its reports would change nothing in the record and delay the reports of other shards.

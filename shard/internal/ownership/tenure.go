@@ -2,6 +2,7 @@ package ownership
 
 import (
 	"cmp"
+	"time"
 
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/shard/plan"
@@ -25,22 +26,23 @@ func (p phase) String() string {
 
 // tenure is what this replica knows and does about one shard.
 type tenure struct {
-	id     keyspace.ShardID
-	layout *layout // of its cluster
-	known  bool    // the record exists, as far as this replica has seen
-	rec    Shard   // newest version seen
-	holder *peer   // the holder that rec names; nil for none and for this replica
-	floor  Epoch   // highest epoch seen, deleted records included; at least Floor-1 of each record
-	top    Epoch   // highest epoch seen, deleted records included; ignores Floor, which users can edit
-	seenAt Instant // when rec was seen
-	cameAt Instant // when the record was first seen; again after a deletion
-	found  bool    // may come from a snapshot: in the first listing (or foundLate), and of the same epoch since
-	seenIn uint64  // the step in which rec was seen
-	phase  phase
-	dirty  bool
-	timed  bool // it is in the list of shards that wait for a time
-	// unserved: no replica that may be alive holds it, and the planner should see it.
-	unserved bool
+	id       keyspace.ShardID
+	layout   *layout // of its cluster
+	known    bool    // the record exists, as far as this replica has seen
+	rec      Shard   // newest version seen
+	holder   *peer   // the holder that rec names; nil for none and for this replica
+	floor    Epoch   // highest epoch seen, deleted records included; at least Floor-1 of each record
+	top      Epoch   // highest epoch seen, deleted records included; ignores Floor, which users can edit
+	seenAt   Instant // when rec was seen
+	cameAt   Instant // when the record was first seen; again after a deletion
+	found    bool    // may come from a snapshot: in the first listing (or foundLate), and of the same epoch since
+	seenIn   uint64  // the step in which rec was seen
+	phase    phase
+	dirty    bool
+	timed    bool // it is in the list of shards that wait for a time
+	unserved bool // it is counted as such (isUnserved)
+	filling  bool // it is counted as a planned move whose successor isn't warm
+	followed bool // the successor of its planned move is warm, since warmAt
 	// excluded: the cluster's newest layout doesn't list this shard.
 	excluded bool
 	barred   bool // it is in its layout's list of barred claims
@@ -63,9 +65,11 @@ type tenure struct {
 	// move off again. Zero when that wait is over.
 	calledOff Instant
 
-	warmingAt Instant // when the warm-up began, or last missed its deadline
-	overdue   bool    // the warm-up has missed a deadline
-	probing   bool    // a claim waits for a probe of the cluster
+	fillFrom  Instant       // when the warm-up began
+	warmingAt Instant       // when the warm-up began, or last missed its deadline
+	overdue   bool          // the warm-up has missed a deadline
+	fillTime  time.Duration // how long a warm-up may take, if that is more than FillTimeout
+	probing   bool          // a claim waits for a probe of the cluster
 
 	objects    int64
 	load       float64
@@ -137,12 +141,10 @@ func (r *Replica) shardSeen(s Shard) {
 	if t.known && t.replacedBy(s) {
 		r.bury(t) // it was deleted and made again, and the watch showed only the new one
 	}
-	cold, warm := t.successorCold(), t.successorWarm()
 	t.found = t.found && s.Epoch == t.rec.Epoch || r.foundLate(t, s)
 	r.anyFound = r.anyFound || t.found
 	t.known, t.probing = true, false
 	t.rec, t.seenAt, t.seenIn = s, r.now, r.step
-	r.recount(t, cold, warm)
 	t.top = max(t.top, s.Epoch)
 	t.floor = max(t.floor, s.Epoch, s.Floor-1)
 	r.noteEpoch(t.floor)
@@ -151,6 +153,7 @@ func (r *Replica) shardSeen(s Shard) {
 		t.w = nil
 	}
 	t.holder = r.name(s.Holder)
+	r.recount(t)
 	r.touch(t)
 }
 
@@ -161,10 +164,9 @@ func (r *Replica) shardGone(in ShardGone) {
 	if t == nil || !t.known || in.Asked.AtLeast(t.seenAt) <= 0 {
 		return // a record that was seen after this read was sent: the next read will show if it is gone
 	}
-	cold, warm := t.successorCold(), t.successorWarm()
 	t.known = false
 	r.recordsChange(t.id.Cluster)
-	r.recount(t, cold, warm)
+	r.recount(t)
 	t.rec.Version += 2 // anything older is from before the deletion
 	r.bury(t)
 	r.forget(t.w)

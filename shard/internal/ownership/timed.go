@@ -42,7 +42,7 @@ func (r *Replica) touchDue() {
 // track counts the shard if it is unserved, and notes whether it may need a decision because time passes. Steps then
 // needn't look at every shard. It must be called after each change that matters for either.
 func (r *Replica) track(t *tenure) {
-	if now := t.plannable() && t.orphan(); now != t.unserved {
+	if now := r.isUnserved(t); now != t.unserved {
 		t.unserved = now
 		if now {
 			r.unserved++
@@ -58,6 +58,16 @@ func (r *Replica) track(t *tenure) {
 		r.timed = append(r.timed, t)
 	}
 	r.timedAt = min(r.timedAt, t.wake(r))
+}
+
+// isUnserved reports whether a plan may give the shard, which no replica that may be alive holds, a holder. What a
+// removed cluster left behind waits until somebody adds the cluster again.
+func (r *Replica) isUnserved(t *tenure) bool {
+	if !t.plannable() || !t.orphan() {
+		return false
+	}
+	_, served := r.clusters[t.id.Cluster]
+	return served
 }
 
 // waitsForTime reports whether the shard may need a decision because time passes.
@@ -76,7 +86,7 @@ func (t *tenure) wake(r *Replica) time.Duration {
 		wake = min(wake, t.calledOff.Mono+r.cfg.LeaseDuration/callOffs)
 	}
 	if r.fills(t) {
-		wake = min(wake, t.warmingAt.Mono+r.fillTimeout(t.id.Cluster))
+		wake = min(wake, t.warmingAt.Mono+r.fillTimeout(t))
 	}
 	if due := t.warmAt.Mono + r.cfg.GatherTimeout; due > r.now.Mono && r.holds(t) && t.successorWarm() {
 		wake = min(wake, due)

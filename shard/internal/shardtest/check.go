@@ -38,6 +38,9 @@ type tally struct {
 	upsets  int             // of these, those that withdraw or replace a warm successor
 }
 
+// settle begins to count anew.
+func (t *tally) settle() { t.writes, t.plans, t.upsets = 0, 0, 0 }
+
 func (c *checks) reset(ids []keyspace.ShardID, s Schedule) {
 	shards := len(ids)
 	*c = checks{
@@ -327,5 +330,5 @@ func (w *world) countWrite(req *request, old, next ownership.Shard) {
 	} else if next.Holder != "" {
 		w.Claims++
 	}
-	t.writes, t.plans, t.upsets = 0, 0, 0
+	t.settle()
 }

@@ -209,7 +209,7 @@ func (w *world) restore(shot records) {
 	}
 	for i := range w.tallies {
 		t := &w.tallies[i]
-		t.writes, t.plans, t.upsets = 0, 0, 0
+		t.settle()
 	}
 	for i := range w.nodes {
 		n := &w.nodes[i]

@@ -49,6 +49,9 @@ func (w *world) poll() {
 		w.checkRest()
 		w.stage = 2
 		w.writes, w.took = w.Writes, w.Moves+w.Claims
+		for i := range w.tallies { // a plan that confirmed the holder counts until the next move
+			w.tallies[i].settle()
+		}
 		for s := range streams {
 			w.log[s] = len(w.store.log[s])
 		}
@@ -61,8 +64,17 @@ func (w *world) poll() {
 	w.push(event{at: w.now + again, kind: evPoll, node: -1})
 }
 
-// deadline returns how long a shard may stay unserved after the last fault: in lease durations on the slowest clock
-// of the fleet, and mostly a second more.
+// deadline returns how long a shard may stay unserved after the last fault.
+func (w *world) deadline(shard int) time.Duration {
+	slowest := 1.0
+	for _, r := range w.schedule.Rates {
+		slowest = min(slowest, r)
+	}
+	lease := time.Duration(float64(leaseDuration) / slowest) // on the slowest clock of the fleet
+	return w.claimed(shard, lease) + w.filled(lease)
+}
+
+// claimed returns the part of the deadline until a process has the shard: in lease durations, and mostly a second more.
 //
 //   - 1: the usual case.
 //   - 1.2: no process had joined. A join whose answer was lost is repeated within a fifth of a lease duration, and only
@@ -76,12 +88,7 @@ func (w *world) poll() {
 //     second time only by the records that it makes waits for BuryTime again.
 //   - 8: some process can't reach some cluster, and records may be missing. Another replica takes the role of a
 //     coordinator that doesn't know the cluster after 3.5.
-func (w *world) deadline(shard int) time.Duration {
-	slowest := 1.0
-	for _, r := range w.schedule.Rates {
-		slowest = min(slowest, r)
-	}
-	lease := time.Duration(float64(leaseDuration) / slowest)
+func (w *world) claimed(shard int, lease time.Duration) time.Duration {
 	recordsMayMiss := w.fresh[shard] || w.lost || w.schedule.meddled() || w.schedule.divided()
 	switch {
 	case w.schedule.unfair() && recordsMayMiss:
@@ -98,6 +105,17 @@ func (w *world) deadline(shard int) time.Duration {
 		return lease*6/5 + time.Second
 	}
 	return lease + time.Second
+}
+
+// filled returns the part of the deadline for filling caches that take long. Before the warm-up that ends, each process
+// may have some that ran out of time. Their times double, so all of a process are shorter than four fills. In between,
+// a process that had trouble gets no shards of the cluster for 16 lease durations at most.
+func (w *world) filled(lease time.Duration) time.Duration {
+	fill := w.schedule.Fill
+	if fill == 0 {
+		return 0
+	}
+	return time.Duration(4*w.schedule.Nodes+1)*fill + 16*lease
 }
 
 // settling returns how long the fleet may take, once all shards are served, until nothing changes any more. If some

@@ -395,6 +395,9 @@ func (n *node) later(kind eventKind, shard int, number uint64, after time.Durati
 	if !w.script && at > w.schedule.Faulty {
 		at = min(at, max(w.now, w.schedule.Faulty)+50*time.Millisecond)
 	}
+	if kind == evWarmed {
+		at += w.schedule.Fill // no fault: it doesn't end
+	}
 	w.push(event{at: at, kind: kind, node: int8(n.index), life: n.life, n: int32(shard), number: number})
 }
 

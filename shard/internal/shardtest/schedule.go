@@ -131,6 +131,7 @@ type Schedule struct {
 	LongRun  bool            `json:",omitempty"` // go on until balance and quiet can be judged
 	Stale    bool            `json:",omitempty"` // a restarted process may list what was true a little earlier
 	Previous []bool          `json:",omitempty"` // which nodes begin as the previous version; see [Upgrade]
+	Fill     time.Duration   `json:",omitempty"` // how long every process needs to fill a shard's caches; 0 for moments
 }
 
 // meddled reports whether shard records are deleted.
@@ -198,6 +199,10 @@ func NewSchedule(seed uint64) Schedule {
 	s.Counts = rng.IntN(3) == 0
 	if rng.IntN(8) == 0 && !s.has(ForeignShard) { // the previous version may serve a foreign shard
 		s.drawVersions(rng)
+	}
+	if rng.IntN(100) == 0 && !s.mixes() && s.Nodes < 8 { // few, since they run for long
+		s.Fill = leaseDuration + time.Duration(rng.Int64N(int64(40*leaseDuration)))
+		s.LongRun = false
 	}
 	return s
 }

@@ -57,6 +57,7 @@ func (s *Simulator) Shrink(schedule Schedule) Schedule {
 	s.dropFaults(schedule, try)
 	plain := []func(*Schedule){
 		func(c *Schedule) { c.LongRun = false },
+		func(c *Schedule) { c.Fill = 0 },
 		func(c *Schedule) { c.Stale = false },
 		func(c *Schedule) { c.Previous = nil },
 		func(c *Schedule) { c.Bits = c.Bits[:1] },
