@@ -411,9 +411,9 @@ func (r *Replica) filled(t *tenure) {
 // mostFill bounds how long a warm-up may take, in FillTimeouts.
 const mostFill = 64
 
-// fillTimeout returns how long a warm-up may take. For each shard it doubles with each warm-up that took too long, until
-// one ends, however much time passes: if it began anew meanwhile, replicas would hand a shard that takes longer to each
-// other for ever. From then on, a warm-up may take twice as long as that one did.
+// fillTimeout returns how long a warm-up may take. For each shard it doubles with each warm-up that took too long,
+// until one ends, however much time passes: if it began anew meanwhile, replicas would hand a shard that takes longer
+// to each other for ever. From then on, a warm-up may take twice as long as that one did.
 func (r *Replica) fillTimeout(t *tenure) time.Duration { return max(r.cfg.FillTimeout, t.fillTime) }
 
 // fills reports whether a warm-up with a deadline is under way. Standing by for a late peer has no deadline.
