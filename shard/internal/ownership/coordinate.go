@@ -14,9 +14,6 @@ const plansAtOnce = 8
 // plan runs the planner on what this replica sees and carries out its own part: it claims orphans that fall to it and
 // moves its shards away when it leaves. As coordinator it does everything else.
 func (r *Replica) plan() {
-	if r.aliased {
-		r.sortClusters() // whether a name counts may depend on whether a replica serves it
-	}
 	if r.Leads() && !r.mixed() {
 		r.divide()
 		r.retire()

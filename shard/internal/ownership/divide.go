@@ -254,6 +254,7 @@ func (r *Replica) retire() {
 
 // sortClusters determines which clusters may be served, and under which name.
 func (r *Replica) sortClusters() {
+	r.unsorted = false
 	r.aliases = map[string][]keyspace.ClusterName{}
 	for _, c := range r.givenNames {
 		r.layout(c).stir()

@@ -205,8 +205,9 @@ func (r *Replica) refit() {
 }
 
 // recordsChange notes that a cluster got a record or lost one, or that one got a holder or lost it. That matters if
-// this replica doesn't know the cluster.
+// this replica doesn't know the cluster, or if the cluster has several names.
 func (r *Replica) recordsChange(c keyspace.ClusterName) {
+	r.unsorted = true
 	_, known := r.clusters[c]
 	r.fit.stale = r.fit.stale || !known
 }
@@ -427,9 +428,12 @@ func (r *Replica) awaitFilling(t *tenure) {
 		return
 	}
 	if limit := r.fillTimeout(t); r.now.AtLeast(t.warmingAt) >= limit {
-		if s := r.site(t.id.Cluster); t.warmingAt.AtLeast(s.lateAt) >= 0 { // shards that were filled together count once
+		switch s := r.site(t.id.Cluster); {
+		case t.warmingAt.AtLeast(s.lateAt) >= 0, s.late.count == 0:
 			s.late.trouble(r)
 			s.lateAt = r.now
+		case !s.late.holds(r): // of shards that are filled together, only the first counts
+			s.late.hold(r)
 		}
 		t.fillTime = min(2*limit, mostFill*r.cfg.FillTimeout)
 		t.warmingAt, t.overdue = r.now, true

@@ -494,6 +494,23 @@ func TestWarmUpsOfOneClusterThatHangTogetherCountOnce(t *testing.T) {
 	}
 }
 
+func TestAWarmUpThatIsTooLateAfterTheWaitForAnotherIsGivenBackToo(t *testing.T) {
+	b := newBench(t)
+	b.feed(Clusters{Bits: map[keyspace.ClusterName]int{"west": 1}})
+	b.laid(Layout{Cluster: "west", Generation: 1, Prefixes: keyspace.Partition(1), Version: b.next()})
+	b.held("west/0", "a", "a")
+	b.live(lease*3/2, "")
+	b.held("west/1", "a", "a")
+	b.live(b.r.cfg.FillTimeout-lease/8, "")
+	if w := find[WriteShard](b); w.Shard.ID != id(t, "west/0") {
+		t.Fatalf("%+v", w)
+	}
+	b.live(lease/2, "")
+	if w := find[WriteShard](b); w.Shard.ID != id(t, "west/1") || w.Kind != Release {
+		t.Errorf("%+v", w)
+	}
+}
+
 func TestAnOrphanThatAPlanLeavesForLaterIsClaimedThen(t *testing.T) {
 	b := newBench(t)
 	b.says("b", "west")

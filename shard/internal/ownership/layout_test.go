@@ -540,3 +540,23 @@ func TestWhatWasCountedOfAnotherClusterOfThatNameCountsForNothing(t *testing.T) 
 		t.Errorf("it gets %+v", got)
 	}
 }
+
+// This replica doesn't coordinate, and knows the cluster only under its old name.
+func TestAClusterIsServedUnderItsOldNameOnceNobodyServesItUnderTheNewOne(t *testing.T) {
+	b := newBench(t)
+	of := func(c keyspace.ClusterName) Layout {
+		return Layout{Cluster: c, Generation: 1, Prefixes: keyspace.Partition(0), UID: "u1", Version: b.next()}
+	}
+	b.feed(LayoutSeen{of(east)})
+	b.held("east/", "b", "b")
+	b.laid(of("west"))
+	b.seen(Shard{Assignee: "c", Epoch: 5}) // since it was renamed
+	b.feed(Clusters{Bits: map[keyspace.ClusterName]int{"west": 0}, UIDs: map[keyspace.ClusterName]string{"west": "u1"}})
+	b.live(lease, "west")
+	none[WriteShard](b)
+	b.held("east/", "", "b")
+	b.live(lease, "west,east")
+	if w := find[WriteShard](b); w.Kind != ClaimFree || w.Shard.ID != west {
+		t.Errorf("%+v", w)
+	}
+}

@@ -49,6 +49,7 @@ type Replica struct {
 	givenNames  []keyspace.ClusterName            // the names of all clusters given, sorted
 	aliases     map[string][]keyspace.ClusterName // the names of each cluster, by its UID
 	aliased     bool                              // some cluster has more than one name
+	unsorted    bool                              // which of the names counts may have changed with who serves them
 	layouts     map[keyspace.ClusterName]*layout
 	layoutOrder []*layout  // layouts, sorted by cluster
 	asked       []question // live reads of layouts under way, oldest first
@@ -241,6 +242,9 @@ func (r *Replica) advance() {
 	r.watchPeers()
 	r.elect()
 	r.repeat()
+	if r.aliased && r.unsorted {
+		r.sortClusters()
+	}
 	r.unbar()
 	r.decideDirty()
 	if r.replan && r.synced && !r.plans() {
@@ -293,6 +297,7 @@ func (r *Replica) touchAll() {
 	for _, l := range r.layoutOrder {
 		l.stir()
 	}
+	r.unsorted = true
 	r.replan, r.fit.stale = true, true // whether a backoff ends depends on who else there is
 }
 

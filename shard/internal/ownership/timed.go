@@ -33,8 +33,6 @@ func (r *Replica) touchDue() {
 			(r.holds(t) && (r.leaving || (t.phase == active && t.successorWarm()))) {
 			r.touch(t)
 		}
-	}
-	for _, t := range r.timed { // after all: one that missed its deadline changes those of its cluster
 		r.timedAt = min(r.timedAt, t.wake(r))
 	}
 }

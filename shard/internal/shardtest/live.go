@@ -108,12 +108,13 @@ func (w *world) claimed(shard int, lease time.Duration) time.Duration {
 }
 
 // filled returns the part of the deadline for filling caches that take long. Before the warm-up that ends, each process
-// may have some that ran out of time. Their times double, so all of a process are shorter than four fills. In between,
-// a process that had trouble gets no shards of the cluster for 16 lease durations at most.
+// may have some that ran out of time, which is three of its lease durations at first. Their times double, so all of a
+// process are shorter than two fills, or four if each goes on until another process can take the shard. In between, a
+// process that had trouble gets no shards of the cluster for 16 lease durations at most.
 func (w *world) filled(lease time.Duration) time.Duration {
 	fill := w.schedule.Fill
-	if fill == 0 {
-		return 0
+	if fill < 2*lease { // less than three by the fastest clock
+		return fill
 	}
 	return time.Duration(4*w.schedule.Nodes+1)*fill + 16*lease
 }
@@ -123,9 +124,9 @@ func (w *world) filled(lease time.Duration) time.Duration {
 // If a process of the previous version runs, the shards of a cluster that waits may all come late, and then be moved.
 func (w *world) settling() time.Duration {
 	if w.schedule.unfair() || slices.ContainsFunc(w.names, w.waits) {
-		return 12 * leaseDuration
+		return 12*leaseDuration + w.filled(leaseDuration)
 	}
-	return 4 * leaseDuration
+	return 4*leaseDuration + w.filled(leaseDuration)
 }
 
 // mend ends the faults that would slow down caches and drains for ever, or lose a later read. It ensures that some

@@ -202,7 +202,6 @@ func NewSchedule(seed uint64) Schedule {
 	}
 	if rng.IntN(100) == 0 && !s.mixes() && s.Nodes < 8 { // few, since they run for long
 		s.Fill = leaseDuration + time.Duration(rng.Int64N(int64(40*leaseDuration)))
-		s.LongRun = false
 	}
 	return s
 }
