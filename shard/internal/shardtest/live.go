@@ -228,7 +228,8 @@ func (w *world) checkRest() {
 	}
 }
 
-// checkQuiet fails the run if anything but renewals and reports was written in stage 2.
+// checkQuiet fails the run if anything but renewals and reports was written in stage 2. By a fast clock, five renewals
+// and two reports fit into a lease duration.
 func (w *world) checkQuiet() {
 	alive := 0
 	for j := range w.nodes {
@@ -236,7 +237,7 @@ func (w *world) checkQuiet() {
 			alive++
 		}
 	}
-	if rate := float64(w.Writes-w.writes) / leaseDuration.Seconds(); rate > 0.6*float64(alive) {
+	if rate := float64(w.Writes-w.writes) / leaseDuration.Seconds(); rate > 0.7*float64(alive) {
 		w.fail(nil, "quiet: %.2f writes a second by %d replicas", rate, alive)
 	}
 	if n := w.Moves + w.Claims - w.took; n > 0 {
