@@ -16,6 +16,14 @@ kube_ldflags = -s -w \
 	-X $(KUBE_VERSION_PACKAGE).gitMajor=$(word 1,$(subst ., ,$(patsubst v%,%,$(1)))) \
 	-X $(KUBE_VERSION_PACKAGE).gitMinor=$(word 2,$(subst ., ,$(1)))
 
+# run builds a program and runs it in place of the shell, so that a SIGTERM to make reaches it. go run passes no signal
+# on. Like go run, it needs nothing from git. The program's arguments follow the call.
+define run
+@mkdir -p $(BIN)
+@go build -buildvcs=false -o $(BIN)/$(notdir $(1)) $(1)
+exec $(BIN)/$(notdir $(1))
+endef
+
 .PHONY: help
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-zA-Z0-9_.\/-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -83,7 +91,10 @@ BEFORE = 7f71f5cdad5b7e9ffd4a19c2446ca5fd98fe0dd4
 .PHONY: before
 before: ## build bin/tenure-before: a replica of the protocol's version before, for the test of upgrades
 	@mkdir -p "$(BIN)"
-	@if ! git cat-file -e $(BEFORE) 2>/dev/null; then \
+	@if ! said=$$(git rev-parse --git-dir 2>&1); then \
+		echo "upgrades aren't tested: that takes git and a clone made by it, not an archive of the sources: $$said"; \
+		exit 0; fi; \
+	if ! git cat-file -e $(BEFORE) 2>/dev/null; then \
 		echo "this clone lacks commit $(BEFORE), so upgrades aren't tested: git fetch --unshallow"; exit 0; fi; \
 		into=$$(realpath "$(BIN)") && source=$$(mktemp -d) && trap 'rm -rf "$$source"' EXIT && \
 		git archive -o "$$source/source.tar" $(BEFORE) && cd "$$source" && tar -xf source.tar && \
@@ -92,7 +103,7 @@ before: ## build bin/tenure-before: a replica of the protocol's version before, 
 .PHONY: demo
 demo: controlplane jaeger build ## three replicas, three clusters, 600 Ats, a crash and a join, Deployments everywhere, all traced
 	@CGO_ENABLED=0 go build -trimpath -o $(BIN)/demo ./cmd/demo
-	@$(BIN)/demo
+	@exec $(BIN)/demo
 
 # One command, so that nobody has to know what a change makes out of date.
 .PHONY: generate
@@ -146,33 +157,39 @@ browser-test: chromium ## the status page in a real browser; SCREENSHOTS=FOLDER 
 SEEDS ?= 400000
 .PHONY: sim
 sim: ## the ownership protocol under faults: schedules that failed once, 100,000 known and SEEDS=n fresh ones
-	go run ./shard/internal/shardtest/cmd/sim --seeds $(SEEDS) --record shard/internal/shardtest/testdata/regressions.jsonl
+	$(call run,./shard/internal/shardtest/cmd/sim) --seeds $(SEEDS) --record shard/internal/shardtest/testdata/regressions.jsonl
 
 .PHONY: mutants
 mutants: ## seed bugs into the protocol, caches, queue and reconcilers, one at a time; every one must be caught
-	go run ./shard/internal/shardtest/cmd/mutants
+	$(call run,./shard/internal/shardtest/cmd/mutants)
 
 .PHONY: chaos
 chaos: controlplane ## replicas as processes, killed, paused and cut off under load; CHAOS="flags" narrows it down
-	go run ./test/chaos $(CHAOS)
-	go test -count=1 -v ./shard/internal/engage/cycles -cycles 10000
+	$(call run,./test/chaos) $(CHAOS)
+	@go test -c -o $(BIN)/cycles.test ./shard/internal/engage/cycles
+	cd shard/internal/engage/cycles && exec ../../../../$(BIN)/cycles.test -test.v -test.timeout 10m -cycles 10000
 
 .PHONY: gates
 gates: controlplane jaeger ## plant a fault for each gate in what is built; each must be caught, each control be clean; GATES="--only NAME"
-	go run ./test/chaos gates $(GATES)
-	go run ./shard/internal/shardtest/cmd/mutants --sim --run 'skip the margin'
+	$(call run,./test/chaos) gates $(GATES)
+	$(call run,./shard/internal/shardtest/cmd/mutants) --sim --run 'skip the margin'
 
 SCENARIO ?=
+# It is said before anything is built.
+ifeq ($(filter bench,$(MAKECMDGOALS))$(SCENARIO),bench)
+$(if $(SET),$(error SET="$(SET)" needs SCENARIO=name, a file of bench/scenarios: the tour takes no settings))
+endif
 .PHONY: bench
 bench: controlplane build lab ## SCENARIO=name [SET="k=v ..."]; without one, a tour of five minutes
 	@mkdir -p out
-	$(if $(SCENARIO),$(BIN)/bench run $(SCENARIO) $(foreach s,$(SET),--set $(s)) --html out/$(SCENARIO).html --json out/$(SCENARIO).json,$(BIN)/bench tour)
+	exec $(BIN)/bench $(if $(SCENARIO),run $(SCENARIO) $(foreach s,$(SET),--set $(s)) \
+		--html out/$(SCENARIO).html --json out/$(SCENARIO).json,tour)
 
 # The gate builds what it needs. GATE="-only NAME" runs one suite, GATE=-list names them; the output is in out/gate.
 GATE ?=
 .PHONY: test
 test: ## everything: builds, lint, all tests with -race against real API servers, each suite within its time
-	@go run ./test/gate $(GATE)
+	@$(call run,./test/gate) $(GATE)
 
 IMAGE ?= tenure
 .PHONY: release

@@ -151,7 +151,11 @@ func TestAPITypesAreImportedUnderGroupAndVersion(t *testing.T) {
 	imported := regexp.MustCompile(`(?m)^\s+(?:import )?(\S*) ?"` + module + `pkg/apis/(\w+)/(\w+)"$`)
 	files, err := exec.Command("git", "-C", "../..", "ls-files", "-z", "*.go").Output()
 	if err != nil {
-		t.Fatalf("git ls-files: %v", err)
+		var said []byte
+		if failed := (*exec.ExitError)(nil); errors.As(err, &failed) {
+			said = failed.Stderr
+		}
+		t.Fatalf("this test takes git and a clone made by it, not an archive of the sources: git ls-files: %v: %s", err, said)
 	}
 	seen := 0
 	for name := range strings.SplitSeq(strings.TrimSuffix(string(files), "\x00"), "\x00") {

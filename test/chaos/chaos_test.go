@@ -2,6 +2,7 @@ package main
 
 import (
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -30,6 +31,39 @@ func TestNoInvariantBreaksInAShortUntidyRun(t *testing.T) {
 		scenarios: []string{untidy},
 	}, t.Output())
 	must.Succeed(t, err)
+}
+
+func TestFlagsThatMakeNoSenseAreNamedBeforeAnythingStarts(t *testing.T) {
+	for args, want := range map[string]string{
+		"":                       "",
+		"--kinds record":         "",
+		"--kinds nonsense":       "--kinds \"nonsense\" matches none of:\n  home restored, 1 s old\n",
+		"--kinds (":              "--kinds: error parsing regexp",
+		"--objects 0":            "--objects 0: want at least 1",
+		"--calm -1 --handoffs 0": "--calm -1: want at least 1 (--scenario says what is played)\n--handoffs 0",
+		"--replicas 1":           "--replicas 1: want at least 2",
+		"--for 0s":               "--for 0s: want at least 1s",
+		"--quiet -1s":            "--quiet -1s: want at least 0s",
+		"--rate NaN":             "--rate NaN: want more than 0",
+		"--shards-per-cluster 3": "--shards-per-cluster 3: want a power of two up to 256, or 0",
+		"--tenure /no/such":      "/no/such, named by --tenure",
+		"--scenario none":        "--scenario \"none\": want calm",
+	} {
+		_, err := parse(strings.Fields(args))
+		if want == "" {
+			must.Succeed(t, err)
+		} else if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %s", args, err, want)
+		}
+	}
+}
+
+func TestGatesThatDoNotExistAreRefusedBeforeAnythingIsBuilt(t *testing.T) {
+	var out strings.Builder
+	if code := runGates(t.Context(), []string{"--only", "nonsense"}, &out); code != 2 ||
+		!strings.Contains(out.String(), "matches none of these gates and faults:\n  I1 write after a handoff\n") {
+		t.Errorf("exit code %d, and it says:\n%s", code, out.String())
+	}
 }
 
 func TestArgumentsThatNothingChangedInAreCountedAsNone(t *testing.T) {

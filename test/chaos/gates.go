@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"text/tabwriter"
@@ -52,6 +53,11 @@ func runGates(ctx context.Context, args []string, out io.Writer) int {
 		return 2
 	}
 	g := &gates{out: out, only: expression}
+	if names := allGates(); !slices.ContainsFunc(names, expression.MatchString) {
+		fmt.Fprintf(out, "gates: --only %q matches none of these gates and faults:\n  %s\n", *only,
+			strings.Join(names, "\n  "))
+		return 2
+	}
 	began := time.Now()
 	err = g.all(ctx)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
@@ -83,6 +89,20 @@ func (g *gates) all(ctx context.Context) (err error) {
 		return err
 	}
 	return g.programs(ctx)
+}
+
+// allGates are the names and the faults of all gates.
+func allGates() (names []string) {
+	for _, one := range ofReplicas {
+		names = append(names, one.name, one.plant)
+	}
+	for _, l := range ofLogs {
+		names = append(names, l.name, l.plant)
+	}
+	for _, p := range ofPrograms {
+		names = append(names, p.name, p.plant)
+	}
+	return names
 }
 
 // wants reports whether a gate was selected.

@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math/bits"
 	"os"
 	"os/signal"
 	"regexp"
@@ -21,6 +22,7 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/tenure-dev/tenure/shard"
+	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/localplane"
 )
@@ -93,10 +95,51 @@ func parse(args []string) (settings, error) {
 	if s.kinds, err = regexp.Compile(kinds); err != nil {
 		return s, fmt.Errorf("--kinds: %w", err)
 	}
-	if s.replicas < 2 || s.rate <= 0 || s.lease < time.Second {
-		return s, errors.New("--replicas must be at least 2, --rate positive, --lease-duration at least 1s")
+	if s.tenure != "" {
+		if s.tenure, err = lab.FindTenure(s.tenure); err != nil {
+			return s, err
+		}
 	}
-	return s, nil
+	return s, s.validate()
+}
+
+// validate returns an error that names each flag whose value makes no sense.
+func (s settings) validate() error {
+	var errs []error
+	for _, n := range []struct {
+		flag         string
+		value, least int
+	}{
+		{"calm", s.calm, 1}, {"faults", s.faults, 1}, {"moves", s.moves, 1}, {"untidy", s.untidy, 1},
+		{"handoffs", s.handoffs, 1}, {"objects", s.ballast, 1}, {"replicas", s.replicas, 2},
+	} {
+		if n.value < n.least {
+			errs = append(errs, fmt.Errorf("--%s %d: want at least %d (--scenario says what is played)", n.flag, n.value,
+				n.least))
+		}
+	}
+	for _, d := range []struct {
+		flag         string
+		value, least time.Duration
+	}{{"for", s.bound, time.Second}, {"lease-duration", s.lease, time.Second}, {"quiet", s.quiet, 0}} {
+		if d.value < d.least {
+			errs = append(errs, fmt.Errorf("--%s %v: want at least %v", d.flag, d.value, d.least))
+		}
+	}
+	if !(s.rate > 0) { // nor is NaN
+		errs = append(errs, fmt.Errorf("--rate %v: want more than 0", s.rate))
+	}
+	if most := 1 << keyspace.MaxBits; s.shards < 0 || s.shards > most || bits.OnesCount(uint(s.shards)) > 1 {
+		errs = append(errs, fmt.Errorf("--shards-per-cluster %d: want a power of two up to %d, or 0", s.shards, most))
+	}
+	var kinds []string
+	for _, o := range (&run{settings: s}).ordeals() {
+		kinds = append(kinds, o.kind)
+	}
+	if !slices.ContainsFunc(kinds, s.kinds.MatchString) {
+		errs = append(errs, fmt.Errorf("--kinds %q matches none of:\n  %s", s.kinds, strings.Join(kinds, "\n  ")))
+	}
+	return errors.Join(errs...)
 }
 
 // Shards of each cluster: as many as by default where gaps are measured, many where they move often.

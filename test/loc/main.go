@@ -170,9 +170,10 @@ func run(base string, packages bool, to io.Writer) error {
 
 // working counts the working tree's files; bad names what isn't as it should be.
 func working() (counts tally, bad, err error) {
-	out, err := exec.Command("git", "ls-files", "-co", "--exclude-standard", "--deduplicate", "*.go").Output()
+	out, err := git("ls-files", "-co", "--exclude-standard", "--deduplicate", "*.go")
 	if err != nil {
-		return nil, nil, fmt.Errorf("listing the files: %w", err)
+		return nil, nil, fmt.Errorf("listing the files, which takes git and a clone made by it, not an archive of the "+
+			"sources: %w", err)
 	}
 	counts = tally{}
 	var faults []error
@@ -202,9 +203,18 @@ func working() (counts tally, bad, err error) {
 	return counts, errors.Join(faults...), nil
 }
 
+// git returns what git prints. An error has git's own words.
+func git(args ...string) ([]byte, error) {
+	out, err := exec.Command("git", args...).Output()
+	if failed := (*exec.ExitError)(nil); errors.As(err, &failed) {
+		err = fmt.Errorf("git %s: %w: %s", args[0], err, bytes.TrimSpace(failed.Stderr))
+	}
+	return out, err
+}
+
 // committed counts the files of a commit.
 func committed(commit string) (tally, error) {
-	out, err := exec.Command("git", "archive", "--format=tar", commit).Output()
+	out, err := git("archive", "--format=tar", commit)
 	if err != nil {
 		return nil, fmt.Errorf("reading commit %s: %w", commit, err)
 	}

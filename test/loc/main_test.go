@@ -28,6 +28,15 @@ func TestOnlyCodeCountsAndALongLineCountsAsTheLinesItFills(t *testing.T) {
 	}
 }
 
+func TestWithoutACloneItSaysWhatIsMissing(t *testing.T) {
+	t.Setenv("GIT_DIR", t.TempDir())
+	err := run("", false, t.Output())
+	if err == nil || !strings.Contains(err.Error(), "takes git and a clone") ||
+		!strings.Contains(err.Error(), "not a git repository") {
+		t.Errorf("outside of a clone it says: %v", err)
+	}
+}
+
 func TestCodeIsProductTestOrMachineryByItsPlace(t *testing.T) {
 	for name, want := range map[string]string{
 		"shard/node.go": product, "cmd/tenure/main.go": product, "shard/plan/plan_test.go": unitTests,
