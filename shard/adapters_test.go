@@ -14,10 +14,13 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
+	"github.com/tenure-dev/tenure/pkg/fairqueue"
 	"github.com/tenure-dev/tenure/shard/internal/driver"
 	"github.com/tenure-dev/tenure/shard/internal/engage"
 	"github.com/tenure-dev/tenure/shard/internal/member"
@@ -271,6 +274,42 @@ func TestReconcilesOfAClusterInTroubleAreNotWaitedFor(t *testing.T) {
 				}
 				end()
 				<-drained
+			})
+		})
+	}
+}
+
+// A key that waits for a day would take room for a day, though another replica has its shard.
+func TestKeysThatWaitLeaveTheQueueWithTheirShard(t *testing.T) {
+	for name, end := range map[string]func(*engager, keyspace.ShardID){
+		"closed": (*engager).close,
+		"lapsed": func(g *engager, _ keyspace.ShardID) { g.stop(driver.Stop{}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cfg := Config{Observer: NopObserver{}}
+				g := &engager{cfg: cfg, log: logr.Discard(), ctx: t.Context(), roster: newRoster(cfg),
+					put: func(driver.Event) {}, spawn: func(f func()) { go f() }}
+				g.roster.guards.Add(1)
+				q := fairqueue.New(fairqueue.Options[mcreconcile.Request]{
+					Limiter: workqueue.DefaultTypedControllerRateLimiter[mcreconcile.Request](),
+					Tenant:  func(mcreconcile.Request) (cluster, namespace string) { return "west", "" },
+					Part:    func(r mcreconcile.Request) string { return string(r.ClusterName) },
+				})
+				defer q.ShutDown()
+				must.Succeed(t, g.roster.addSource(t.Context(), &kindSource{}, q))
+				id := keyspace.ShardID{Cluster: "west"}
+				ctx, cancel := context.WithCancel(t.Context())
+				e := &engagement{id: id, ctx: ctx, cancel: cancel,
+					gate: engage.NewGate(ctx, id, "", "", func() bool { return true })}
+				g.roster.put(e.name(), e)
+				q.AddAfter(mcreconcile.Request{ClusterName: e.name()}, 24*time.Hour)
+				q.AddAfter(mcreconcile.Request{ClusterName: "east"}, 24*time.Hour)
+				end(g, id)
+				time.Sleep(25 * time.Hour)
+				if n := q.Len(); n != 1 {
+					t.Errorf("a day later %d keys are ready, want the other shard's", n)
+				}
 			})
 		})
 	}

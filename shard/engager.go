@@ -239,6 +239,7 @@ func (g *engager) close(id keyspace.ShardID) {
 	e := g.of(id)
 	e.shut()
 	g.roster.remove(e.name())
+	g.roster.dropKeys(e.name())
 	if epoch := e.epoch(); epoch > 0 {
 		g.log.Info("shard closed", "shard", id.String(), "epoch", int64(epoch))
 		g.cfg.Observer.Closed(id, epoch)
@@ -246,7 +247,7 @@ func (g *engager) close(id keyspace.ShardID) {
 }
 
 // shutAll shuts every gate and drops all caches. The returned function waits, for stopGrace at most, until none of
-// their writes is in flight. It reports whether that is so.
+// their writes is in flight, and drops the keys that wait in queues. It reports whether no write is in flight.
 func (g *engager) shutAll() (quiet func() bool) {
 	all := g.roster.all()
 	for _, e := range all {
@@ -259,6 +260,9 @@ func (g *engager) shutAll() (quiet func() bool) {
 		quiet := true
 		for _, e := range all {
 			quiet = e.gate.Quiet(ctx) && quiet
+		}
+		for _, e := range all {
+			g.roster.dropKeys(e.name())
 		}
 		return quiet
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/tenure-dev/tenure/shard/internal/pods"
 	"github.com/tenure-dev/tenure/shard/internal/turnstile"
 	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
 // loop feeds events to the driver and carries out its requests, at the home cluster and at the shards. Everything
@@ -261,8 +262,7 @@ func (l *loop) begin(b driver.Begin) {
 		l.homeClient.cancel()
 	}
 	var err error
-	if l.homeClient, err = newHomeClient(l.ctx, b.ID, l.cfg, l.homeConfig, l.scheme, log, l.failures, l.mail, l.clock,
-		l.beside.Go, l.say); err != nil {
+	if l.homeClient, err = l.newHomeClient(b.ID, log); err != nil {
 		l.fail(err)
 		return
 	}
@@ -293,6 +293,27 @@ func (l *loop) begin(b driver.Begin) {
 		last()
 	}
 	log.Info("taking part", "namespace", l.cfg.Namespace, "leaseDuration", l.cfg.LeaseDuration.String())
+}
+
+const (
+	// filesPatience is how long an incarnation waits for files of credentials that can't be used. Nothing is held yet
+	// as it begins, so the loop may stand still meanwhile.
+	filesPatience = 2 * time.Second
+	filesPause    = 500 * time.Millisecond // between two tries
+)
+
+// newHomeClient returns an incarnation's client of the home cluster. If it can't be made, it is tried again for a
+// while: a file with a certificate or a token may be written at this very moment.
+func (l *loop) newHomeClient(id protocol.Incarnation, log logr.Logger) (*homeClient, error) {
+	for until := time.Now().Add(filesPatience); ; {
+		h, err := newHomeClient(l.ctx, id, l.cfg, l.homeConfig, l.scheme, log, l.failures, l.mail, l.clock, l.beside.Go,
+			l.say)
+		if err == nil || !time.Now().Before(until) || !sleep(l.ctx, filesPause) {
+			return h, err
+		}
+		log.Info("home can't be connected to: is a file of its credentials being written? Trying again", "error",
+			err.Error())
+	}
 }
 
 // end shuts all gates that are left, and waits, for stopGrace at most, until nothing behind them writes any more.

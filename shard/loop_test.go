@@ -1,16 +1,21 @@
 package shard
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path"
+	"path/filepath"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 	"github.com/tenure-dev/tenure/shard/internal/driver"
@@ -97,5 +102,34 @@ func TestChangesOfClustersWaitAsLongAsTheLastOnesTookManyTimes(t *testing.T) {
 		if got := max(0, c.changes.wait(at)); got != c.want {
 			t.Errorf("%+v: wait %v, want %v", c.changes, got, c.want)
 		}
+	}
+}
+
+// Whoever replaces a token may write it in place, just when an incarnation begins.
+func TestCredentialsThatAreBeingWrittenAreReadAgain(t *testing.T) {
+	for name, c := range map[string]struct {
+		after time.Duration // when the token is there
+		fails string
+	}{
+		"written soon":  {time.Second / 2, ""},
+		"never written": {time.Hour, "empty token"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			token := filepath.Join(t.TempDir(), "token")
+			must.Succeed(t, os.WriteFile(token, nil, 0o600))
+			synctest.Test(t, func(t *testing.T) {
+				began := errors.New("the client is built")
+				l := &loop{
+					ctx: t.Context(), homeConfig: &rest.Config{Host: "https://home", BearerTokenFile: token},
+					scheme: recordScheme(t), list: func() (cache.Cache, error) { return nil, began },
+				}
+				written := time.AfterFunc(c.after, func() { _ = os.WriteFile(token, []byte("secret"), 0o600) })
+				defer written.Stop()
+				l.begin(driver.Begin{ID: "a"})
+				if c.fails == "" && l.failure != began || c.fails != "" && !tells(l.failure, c.fails) {
+					t.Errorf("it ends with %v", l.failure)
+				}
+			})
+		})
 	}
 }

@@ -84,6 +84,16 @@ func (r *roster) remove(name multicluster.ClusterName) {
 	delete(r.engaged, name)
 }
 
+// dropKeys drops a removed shard's keys that wait for a time, from all queues that can do so, as package fairqueue's
+// can. Call it before the shard is engaged again.
+func (r *roster) dropKeys(name multicluster.ClusterName) {
+	for _, s := range r.allSources() {
+		if q, ok := s.queue.(interface{ Drop(part string) }); ok {
+			q.Drop(string(name))
+		}
+	}
+}
+
 // addSource registers a source that feeds a queue, until the context ends. Shards that are engaged from now on feed it.
 // It fails if the source is registered already, or if more controllers have sources than have guards.
 func (r *roster) addSource(ctx context.Context, s *kindSource, q queue) error {

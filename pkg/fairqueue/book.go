@@ -15,15 +15,18 @@ type book[T comparable] struct {
 	perCluster int // 0: no limit
 	extra      int // workers beyond perCluster, only for namespaces that have none
 
+	part func(T) string // of a key; nil: keys are of no part
+
 	items    map[T]*item[T]
 	clusters map[string]*cluster[T]
 	waiting  timeHeap[T]
-	turn     *ring.Ring // clusters from which a key may be taken; the next one is first
-	ready    int        // keys that are ready or parked
-	taken    []*item[T] // keys that workers have
-	active   int        // clusters with keys that are ready or running
-	count    uint64     // of keys that became ready; it orders them
-	most     int        // the most keys that items has had since it was made
+	parts    map[string][]*item[T] // what waits, by part
+	turn     *ring.Ring            // clusters from which a key may be taken; the next one is first
+	ready    int                   // keys that are ready or parked
+	taken    []*item[T]            // keys that workers have
+	active   int                   // clusters with keys that are ready or running
+	count    uint64                // of keys that became ready; it orders them
+	most     int                   // the most keys that items has had since it was made
 
 	// Free lists, since these come and go with keys.
 	spareItems      spare[item[T]]
@@ -53,6 +56,7 @@ type item[T comparable] struct {
 	priority int
 	place    int // index in its heap
 	slot     int // index in book.taken
+	spot     int // index in its part
 	state    state
 	trigger  Trigger
 }
@@ -97,7 +101,7 @@ func newBook[T comparable](workers, perCluster int) book[T] {
 		extra = max(0, min(extra, workers-1-perCluster))
 	}
 	return book[T]{workers: workers, perCluster: perCluster, extra: extra,
-		items: map[T]*item[T]{}, clusters: map[string]*cluster[T]{}}
+		items: map[T]*item[T]{}, clusters: map[string]*cluster[T]{}, parts: map[string][]*item[T]{}}
 }
 
 // item finds or makes the item of a key.
@@ -186,8 +190,7 @@ func (b *book[T]) add(i *item[T], now, at time.Duration, priority int, why Trigg
 	case nowhere:
 		i.priority, i.readyAt, i.trigger = priority, at, why
 		if at > now {
-			i.state = waiting
-			heap.Push(&b.waiting, i)
+			b.await(i)
 			return
 		}
 		b.makeReady(i)
@@ -201,7 +204,7 @@ func (b *book[T]) add(i *item[T], now, at time.Duration, priority int, why Trigg
 			heap.Fix(&b.waiting, i.place)
 			return
 		}
-		heap.Remove(&b.waiting, i.place)
+		b.unawait(i)
 		b.makeReady(i)
 	case ready, parked:
 		if priority <= i.priority {
@@ -214,6 +217,51 @@ func (b *book[T]) add(i *item[T], now, at time.Duration, priority int, why Trigg
 		if i.state == ready {
 			heap.Fix(&i.of.ready, i.place)
 			i.of.stand()
+		}
+	}
+}
+
+// await lets a key that is in no heap wait for its time.
+func (b *book[T]) await(i *item[T]) {
+	i.state = waiting
+	heap.Push(&b.waiting, i)
+	if b.part != nil {
+		part := b.part(i.key)
+		i.spot = len(b.parts[part])
+		b.parts[part] = append(b.parts[part], i)
+	}
+}
+
+// unawait undoes await.
+func (b *book[T]) unawait(i *item[T]) {
+	i.state = nowhere
+	heap.Remove(&b.waiting, i.place)
+	if b.part == nil {
+		return
+	}
+	part := b.part(i.key)
+	all := b.parts[part]
+	last := len(all) - 1
+	all[i.spot] = all[last]
+	all[i.spot].spot = i.spot
+	all[last] = nil
+	if b.parts[part] = all[:last]; last == 0 {
+		delete(b.parts, part)
+	}
+}
+
+// drop takes out the keys of a part that wait for their time, and returns them.
+func (b *book[T]) drop(part string) (keys []T) {
+	for {
+		all := b.parts[part]
+		if len(all) == 0 {
+			return keys
+		}
+		i := all[len(all)-1]
+		keys = append(keys, i.key)
+		b.unawait(i)
+		if !i.running() {
+			b.forget(i)
 		}
 	}
 }
@@ -426,7 +474,9 @@ func (b *book[T]) ripen(now time.Duration) bool {
 	if b.nextRipe() > now {
 		return false
 	}
-	b.makeReady(heap.Pop(&b.waiting).(*item[T]))
+	i := b.waiting[0]
+	b.unawait(i)
+	b.makeReady(i)
 	return true
 }
 

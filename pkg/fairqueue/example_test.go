@@ -52,6 +52,7 @@ func ExampleNew_sharded() {
 					}
 					return string(r.ClusterName), r.Namespace
 				},
+				Part: func(r mcreconcile.Request) string { return string(r.ClusterName) },
 			})
 		},
 	}

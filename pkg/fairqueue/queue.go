@@ -28,6 +28,9 @@ type Options[T comparable] struct {
 	// quarters of Workers, with fewer than four Workers all of them, so that a slow cluster doesn't hold all that the
 	// others need; Workers means no bound.
 	PerCluster int
+	// Part names the keys that [Queue.Drop] drops together; nil if it isn't called. With package shard it is a request's
+	// ClusterName, which is that of a shard.
+	Part func(T) string
 	// Taken, if it isn't nil, is called by the worker that takes a key, before Get returns. It may set Note.
 	Taken func(T, *Taken)
 }
@@ -107,6 +110,7 @@ func New[T comparable](o Options[T]) *Queue[T] {
 		options: o, origin: time.Now(), meters: newMeters(o.Name), sooner: make(chan struct{}, 1), done: make(chan struct{}),
 		book: newBook[T](o.Workers, o.PerCluster),
 	}
+	q.book.part = o.Part
 	q.some = sync.NewCond(&q.mu)
 	go q.keepTime()
 	return q
@@ -233,6 +237,18 @@ func (q *Queue[T]) Done(key T) {
 		if q.book.turn != nil { // the key itself, or its cluster's next
 			q.some.Signal()
 		}
+	}
+}
+
+// Drop drops the keys of a part that wait for a time; see [Options.Part]. It is for keys that are no work of this
+// process any more: they would take room until their time comes. It costs as much as the part has such keys. Those that
+// are ready stay.
+func (q *Queue[T]) Drop(part string) {
+	q.mu.Lock()
+	dropped := q.book.drop(part)
+	q.mu.Unlock()
+	for _, key := range dropped {
+		q.options.Limiter.Forget(key)
 	}
 }
 

@@ -2,6 +2,7 @@ package fairqueue
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -33,10 +34,16 @@ func newQueue(t testing.TB, workers, perCluster int) *Queue[string] {
 	t.Helper()
 	q := New(Options[string]{
 		Limiter: workqueue.NewTypedItemExponentialFailureRateLimiter[string](10*time.Millisecond, time.Minute),
-		Tenant:  tenant, Workers: workers, PerCluster: perCluster,
+		Tenant:  tenant, Workers: workers, PerCluster: perCluster, Part: clusterIn,
 	})
 	t.Cleanup(q.ShutDown)
 	return q
+}
+
+// clusterIn is the part of a key in tests.
+func clusterIn(key string) string {
+	cluster, _ := tenant(key)
+	return cluster
 }
 
 // fill adds as many keys, whose format takes their numbers from 0.
@@ -447,6 +454,46 @@ func TestAWorkerThatWaitsIsWokenByAnotherThatIsDone(t *testing.T) {
 	})
 }
 
+func TestKeysOfAPartThatWaitAreDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(t, 2, 2)
+		q.Add("c/n/ready")
+		q.Add("c/n/running")
+		wantTaken(t, q, "both are ready", "c/n/ready", "c/n/running")
+		q.Done("c/n/ready")
+		for _, key := range []string{"c/n/1", "d/n/1", "c/n/2", "d/n/2", "c/m/3", "c/n/running"} {
+			q.AddAfter(key, 24*time.Hour)
+		}
+		q.Add("c/n/ready")
+		q.AddRateLimited("c/n/failed")
+		q.Drop("c")
+		q.Drop("none")
+		if n := q.NumRequeues("c/n/failed"); n != 0 {
+			t.Errorf("%d failures of a key that was dropped are remembered", n)
+		}
+		if b := q.book; len(b.items) != 4 || len(b.waiting) != 2 || len(b.parts) != 1 {
+			t.Errorf("%d keys are left, of which %d wait, of %d parts; want those of d, and two of c that don't wait",
+				len(b.items), len(b.waiting), len(b.parts))
+		}
+		q.AddAfter("c/n/2", time.Hour) // the part is back
+		q.Done("c/n/running")
+		time.Sleep(25 * time.Hour)
+		q.mu.Lock()
+		ready := q.book.ready
+		q.mu.Unlock()
+		if ready != 4 {
+			t.Errorf("a day later %d keys are ready, want 4", ready)
+		}
+		for range ready {
+			key, _ := q.Get()
+			q.Done(key)
+		}
+		if b := q.book; len(b.items)+len(b.clusters)+len(b.waiting)+len(b.parts) != 0 {
+			t.Errorf("%d keys and %d parts are left", len(b.items), len(b.parts))
+		}
+	})
+}
+
 func TestNothingIsRememberedOfKeysThatAreDone(t *testing.T) {
 	q := newQueue(t, 0, 0)
 	for i := range 100_000 {
@@ -493,7 +540,7 @@ func TestTheRoomForAFloodOfKeysIsGivenBack(t *testing.T) {
 				t.Errorf("%s: room for %d namespaces of a cluster that went is kept", keys, c.most)
 			}
 		}
-		if len(b.items) != 0 || cap(b.waiting) != 0 || b.most != 0 {
+		if len(b.items)+len(b.parts) != 0 || cap(b.waiting) != 0 || b.most != 0 {
 			t.Errorf("%s: %d keys are left, and room for %d that wait", keys, len(b.items), cap(b.waiting))
 		}
 	}
@@ -590,6 +637,7 @@ func TestRandomStepsAgainstAnOracle(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		workers, perCluster := r.IntN(30), r.IntN(12)
 		b := newBook[string](workers, perCluster)
+		b.part = clusterIn
 		o := oracle{map[string]time.Duration{}, map[string]int{}, map[string]bool{}, map[string]int{}}
 		now := time.Duration(0)
 		for step := range 400 {
@@ -597,6 +645,12 @@ func TestRandomStepsAgainstAnOracle(t *testing.T) {
 			for b.ripen(now) {
 			}
 			key := fmt.Sprintf("c%d/n%d/k%d", r.IntN(4), r.IntN(3), r.IntN(5))
+			if r.IntN(50) == 0 {
+				b.drop(clusterIn(key))
+				maps.DeleteFunc(o.ready, func(other string, at time.Duration) bool {
+					return clusterIn(other) == clusterIn(key) && at > now
+				})
+			}
 			switch r.IntN(3) {
 			case 0:
 				at := now + time.Duration(max(0, r.IntN(20)-10))
@@ -635,7 +689,7 @@ func TestRandomStepsAgainstAnOracle(t *testing.T) {
 				delete(o.running, key)
 			}
 		}
-		if len(b.items)+len(b.clusters) != 0 || b.turn != nil {
+		if len(b.items)+len(b.clusters)+len(b.parts) != 0 || b.turn != nil {
 			t.Fatalf("seed %d: %d keys are left", seed, len(b.items))
 		}
 	}

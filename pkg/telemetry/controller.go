@@ -67,6 +67,7 @@ func (c *Controller) fairQueue(name string, limiter workqueue.TypedRateLimiter[m
 			cluster, _ = clusterOf(req.ClusterName) // all shards of a cluster count as one
 			return cluster, req.Namespace
 		},
+		Part: func(req mcreconcile.Request) string { return string(req.ClusterName) },
 	}
 	if c.telemetry.Tracing() {
 		options.Taken = c.depart

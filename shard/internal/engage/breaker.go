@@ -144,7 +144,7 @@ func (b *Breaker) judge(req *http.Request, res *http.Response, took, retryAfter 
 	defer b.mu.Unlock()
 	cause := causeOf(res.StatusCode)
 	switch {
-	case cause == Throttling && strings.HasSuffix(req.URL.Path, "/eviction"):
+	case cause == Throttling && !namesOne(req.URL.Path) && strings.HasSuffix(req.URL.Path, "/eviction"):
 		b.seen.speaks(time.Now(), "") // a disruption budget's word about one Pod
 	case cause != "":
 		namespace := namespaceOf(req.URL.Path)
@@ -157,7 +157,7 @@ func (b *Breaker) judge(req *http.Request, res *http.Response, took, retryAfter 
 	}
 }
 
-// took adds the time that it took to read an answer that had begun.
+// took adds the time that the cluster took for the rest of an answer that had begun.
 func (b *Breaker) took(d time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

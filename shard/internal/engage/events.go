@@ -2,16 +2,19 @@ package engage
 
 import (
 	"context"
+	"errors"
 	"sync"
 
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	typedeventsv1 "k8s.io/client-go/kubernetes/typed/events/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/recorder"
-
-	corev1 "k8s.io/api/core/v1"
 )
 
 // recorders makes event recorders that write through the shard's own fence. Each broadcaster starts when the first
@@ -36,7 +39,7 @@ func (r *recorders) GetEventRecorderFor(name string) record.EventRecorder {
 		if r.stopped {
 			r.legacy.Shutdown()
 		} else {
-			r.legacy.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: r.core.Events("")})
+			r.legacy.StartRecordingToSink(legacySink{&typedcorev1.EventSinkImpl{Interface: r.core.Events("")}})
 		}
 	}
 	return r.legacy.NewRecorder(r.scheme, corev1.EventSource{Component: name})
@@ -46,7 +49,7 @@ func (r *recorders) GetEventRecorder(name string) recorder.EventRecorder {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.current == nil {
-		r.current = events.NewBroadcaster(&events.EventSinkImpl{Interface: r.events})
+		r.current = events.NewBroadcaster(currentSink{&events.EventSinkImpl{Interface: r.events}})
 		if r.stopped {
 			r.current.Shutdown()
 		} else {
@@ -71,4 +74,37 @@ func (r *recorders) stop() {
 		r.cancel()
 		r.current.Shutdown()
 	}
+}
+
+// legacySink and currentSink make a refusal by the fence look like one by the server, for which the broadcasters give
+// an event up. They would repeat any other failure for two minutes, and the legacy one would keep later events waiting.
+type (
+	legacySink  struct{ record.EventSink }
+	currentSink struct{ events.EventSink }
+)
+
+func (s legacySink) Create(e *corev1.Event) (*corev1.Event, error) {
+	return refusing(s.EventSink.Create(e))
+}
+
+func (s legacySink) Patch(e *corev1.Event, data []byte) (*corev1.Event, error) {
+	return refusing(s.EventSink.Patch(e, data))
+}
+
+func (s currentSink) Create(ctx context.Context, e *eventsv1.Event) (*eventsv1.Event, error) {
+	return refusing(s.EventSink.Create(ctx, e))
+}
+
+func (s currentSink) Patch(ctx context.Context, e *eventsv1.Event, data []byte) (*eventsv1.Event, error) {
+	return refusing(s.EventSink.Patch(ctx, e, data))
+}
+
+// refusing returns an error of the fence as a server's.
+func refusing[E any](event E, err error) (E, error) {
+	if errors.Is(err, ErrFenced) {
+		err = &apierrors.StatusError{ErrStatus: metav1.Status{
+			Reason: metav1.StatusReasonForbidden, Message: err.Error(),
+		}}
+	}
+	return event, err
 }

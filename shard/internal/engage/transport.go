@@ -100,17 +100,23 @@ func (f *fence) RoundTrip(req *http.Request) (*http.Response, error) {
 		closeBody(req)
 		return nil, err
 	}
+	var res *http.Response
+	var release func()
+	err = errPanicked // unless it returns
+	defer func() {
+		// A server error says no more than silence does: an API server that gave a request up may still commit it.
+		answered := err == nil && res.StatusCode < http.StatusInternalServerError || utilnet.IsConnectionRefused(err)
+		if !answered {
+			f.traffic.UnansweredWrites.Add(1)
+		}
+		done(answered)
+		f.traffic.limit.writes.Leave()
+		if err != nil {
+			end()
+		}
+	}()
 	sent := time.Now()
-	res, release, err := f.send(ctx, req)
-	// A server error says no more than silence does: an API server that gave a request up may still commit it.
-	answered := err == nil && res.StatusCode < http.StatusInternalServerError || utilnet.IsConnectionRefused(err)
-	if !answered {
-		f.traffic.UnansweredWrites.Add(1)
-	}
-	done(answered)
-	f.traffic.limit.writes.Leave()
-	if err != nil {
-		end()
+	if res, release, err = f.send(ctx, req); err != nil {
 		return nil, ofWaiting(req.Context(), began, sent, err)
 	}
 	bounded := &countedBody{ReadCloser: res.Body, page: &page{most: largestObject},
@@ -118,6 +124,8 @@ func (f *fence) RoundTrip(req *http.Request) (*http.Response, error) {
 	res.Body = &releasingBody{ReadCloser: bounded, release: func() { release(); end() }}
 	return res, nil
 }
+
+var errPanicked = errors.New("the transport panicked")
 
 // closeBody closes the body of a request that isn't sent, as a RoundTripper must.
 func closeBody(req *http.Request) {
@@ -144,17 +152,25 @@ func (b *Breaker) send(ctx context.Context, req *http.Request, base http.RoundTr
 		patience, asks = stallAfter, inquiry{base: base, to: req.URL, agent: cmp.Or(agent, req.UserAgent())}
 	}
 	w := b.watchOver(ctx, req.URL.Path, patience, asks)
+	answered := false
+	defer func() { // also if the transport panics
+		if !answered {
+			w.end()
+		}
+	}()
 	sent := time.Now()
 	res, err := base.RoundTrip(signed(w.ctx, req, agent))
 	switch {
 	case err == nil:
+		answered = true
 		w.hears()
-		res.Body = &countedBody{ReadCloser: res.Body, heard: w.hears, broke: func() {
+		body := &countedBody{ReadCloser: res.Body, heard: w.hears, broke: func() {
 			if ctx.Err() == nil { // not given up by the caller
 				b.failed()
 				askedOf(ctx).note(askedBy{cluster: b, lost: true})
 			}
 		}}
+		res.Body = body
 		disbelieve(req, res)
 		if list {
 			b.answered(res, pageOf(ctx))
@@ -162,8 +178,13 @@ func (b *Breaker) send(ctx context.Context, req *http.Request, base http.RoundTr
 			return res, w.end, nil
 		}
 		b.judge(req, res, time.Since(sent), tellRetryAfter(ctx, b, res))
-		headed := time.Now()
-		return res, func() { w.end(); b.took(time.Since(headed)) }, nil
+		body.took.Store(0) // what was read until now is judged already
+		return res, func() {
+			w.end()
+			if !streams(req.URL.Path) {
+				b.took(time.Duration(body.took.Load()))
+			}
+		}, nil
 	case ctx.Err() == nil, // not given up by the caller, or after its deadline, in which nothing came from the cluster
 		errors.Is(ctx.Err(), context.DeadlineExceeded) && w.quiet() >= FirstPause:
 		b.failed()
@@ -177,7 +198,6 @@ func (b *Breaker) send(ctx context.Context, req *http.Request, base http.RoundTr
 			askedOf(ctx).note(askedBy{cluster: b, lost: true})
 		}
 	}
-	w.end()
 	return nil, nil, err
 }
 
@@ -323,9 +343,10 @@ func mutates(method string) bool {
 	return method != http.MethodGet && method != http.MethodHead && method != http.MethodOptions
 }
 
-// countedBody counts the bytes that are read from it.
+// countedBody counts the bytes that are read from it, and the time that its readers wait.
 type countedBody struct {
 	io.ReadCloser
+	took  atomic.Int64   // nanoseconds spent in Read
 	bytes *atomic.Uint64 // they are added to this; nil to count none
 	heard func()         // called for each piece; may be nil
 	broke func()         // called if it ends before its end; may be nil
@@ -333,7 +354,9 @@ type countedBody struct {
 }
 
 func (b *countedBody) Read(p []byte) (int, error) {
+	began := time.Now()
 	n, err := b.ReadCloser.Read(p)
+	b.took.Add(int64(time.Since(began)))
 	if b.bytes != nil {
 		b.bytes.Add(uint64(n))
 	}

@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 	"github.com/tenure-dev/tenure/shard/protocol"
 	"github.com/tenure-dev/tenure/test/must"
 )
@@ -518,6 +519,12 @@ func judged(t *testing.T, through func(*fence) http.RoundTripper) {
 		if traffic.Breaker.wait("inn") != 0 {
 			t.Error("a namespace is put off for a disruption budget's word about one Pod")
 		}
+		for range enoughRefusals {
+			send(http.MethodPut, "/api/v1/namespaces/inn/services/eviction")
+		}
+		if traffic.Breaker.wait("inn") == 0 {
+			t.Error("what is said of an object named eviction is taken for a disruption budget's word")
+		}
 		server.status = http.StatusOK
 		send(http.MethodGet, pods+"?watch=true")
 		if _, open := traffic.Breaker.Left("shop"); !open {
@@ -545,6 +552,70 @@ func judged(t *testing.T, through func(*fence) http.RoundTripper) {
 		}
 		if traffic.Breaker.wait("") == 0 {
 			t.Error("what is refused on behalf of a key isn't held against its namespace")
+		}
+	})
+}
+
+// A reader may take long between two reads, for instance to pass on what it has read.
+func TestOnlyTheTimeThatAServerTakesMakesItLate(t *testing.T) {
+	const object, long = "/api/v1/namespaces/shop/pods/a", tooLate + 100*time.Millisecond
+	for name, c := range map[string]struct {
+		path          string
+		drips, reader time.Duration
+		late          bool
+	}{
+		"a slow reader":                {object, 0, long, false},
+		"a slow reader of a log":       {object + "/log", 0, long, false},
+		"a slow server":                {object, long, 0, true},
+		"a slow server behind a proxy": {object + "/proxy/report", long, 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := openFence(t, &dripping{c.drips, 1})
+				for range fewAnswers {
+					req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://west"+c.path, nil)
+					res, err := f.RoundTrip(req)
+					must.Succeed(t, err)
+					time.Sleep(c.reader)
+					if body, err := io.ReadAll(res.Body); err != nil || len(body) != 1 {
+						t.Fatalf("read %q, %v", body, err)
+					}
+					must.Succeed(t, res.Body.Close())
+				}
+				if _, cause := f.traffic.Breaker.State(); (cause == Late) != c.late {
+					t.Errorf("the cluster counts as %q", cause)
+				}
+			})
+		})
+	}
+}
+
+func TestATransportThatPanicsHoldsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, method := range []string{http.MethodPost, http.MethodGet} {
+			var of context.Context
+			f := openFence(t, servers(func(req *http.Request) (*http.Response, error) {
+				of = req.Context()
+				panic("as planned")
+			}))
+			f.traffic.SetLimits(kubeconfig.Limits{Writes: 1})
+			func() {
+				defer func() {
+					if recover() == nil {
+						t.Errorf("%s: the panic doesn't reach the caller", method)
+					}
+				}()
+				_, _ = send(t.Context(), f, method, shopPods)
+			}()
+			if of.Err() == nil {
+				t.Errorf("%s: the request is still watched over", method)
+			}
+			if n, _, _ := f.traffic.Writes(); n != 0 || f.gate.writes != 0 {
+				t.Errorf("%s: %d places are taken, and the gate waits for %d writes", method, n, f.gate.writes)
+			}
+			if lost := f.traffic.UnansweredWrites.Load() == 1; lost != mutates(method) || f.gate.astray.IsZero() == lost {
+				t.Errorf("%s: it counts as unanswered: %v", method, lost)
+			}
 		}
 	})
 }
