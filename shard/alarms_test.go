@@ -287,7 +287,7 @@ func TestATimeVeryFarOffIsNoneInThePast(t *testing.T) {
 
 // What an At costs that waits, with all that knows of it: its shard's cache and its alarm.
 func TestAnAtThatWaitsTakesLittleMemory(t *testing.T) {
-	const many, most = 100_000, 400
+	const many, most = 100_000, 300
 	began := time.Now()
 	fill := func() apiruntime.Object {
 		list := &cnatv1alpha1.AtList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unique"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -14,19 +15,25 @@ import (
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 )
 
-// Packed is an At that waits for its time, as [Pack] makes it: 128 bytes and its name, where the At has 800.
+// Packed is an At that waits for its time, as [Pack] makes it: 80 bytes and its name, where the At has 800.
 type Packed struct {
-	namespace, name  string
+	namespace  unique.Handle[string]
+	name       string
+	due        int64 // in seconds since 1970
+	uid        [16]byte
+	version    uint64
+	created    uint32 // in seconds since 1970
+	generation uint32
+	rest       *rest // nil for nothing
+	pending    bool  // its phase; otherwise it has none yet
+	suspended  bool
+}
+
+// rest is what few Ats have.
+type rest struct {
 	schedule         string // "" if it follows from due
-	due              int64  // in seconds since 1970
-	uid              [16]byte
-	version          uint64
-	generation       int64
-	created          int64 // in seconds since 1970
 	startingDeadline *int64
 	timeToLive       *int32
-	phase            cnatv1alpha1.AtPhase
-	suspended        bool
 }
 
 // Pack returns a smaller form of an At in a cache, after [Trim]. It does so for Ats that wait for their time, which
@@ -37,21 +44,18 @@ func Pack(object client.Object) *Packed {
 		return nil
 	}
 	p := &Packed{
-		namespace: at.Namespace, name: at.Name, generation: at.Generation, created: at.CreationTimestamp.Unix(),
-		startingDeadline: at.Spec.StartingDeadlineSeconds, timeToLive: at.Spec.TTLSecondsAfterFinished,
-		phase: at.Status.Phase, suspended: at.Spec.Suspend,
+		namespace: unique.Make(at.Namespace), name: at.Name, suspended: at.Spec.Suspend,
+		pending: at.Status.Phase == cnatv1alpha1.AtPending, generation: uint32(at.Generation),
+		created: uint32(at.CreationTimestamp.Unix()),
 	}
-	switch p.phase { // so that all share one string
-	case "":
-	case cnatv1alpha1.AtPending:
-		p.phase = cnatv1alpha1.AtPending
-	default:
-		return nil
-	}
+	r := rest{startingDeadline: at.Spec.StartingDeadlineSeconds, timeToLive: at.Spec.TTLSecondsAfterFinished}
 	if due, err := ParseSchedule(at.Spec.Schedule); err == nil && written(due.Unix()) == at.Spec.Schedule {
 		p.due = due.Unix()
-	} else if p.schedule = at.Spec.Schedule; p.schedule == "" {
+	} else if r.schedule = at.Spec.Schedule; r.schedule == "" {
 		return nil
+	}
+	if r != (rest{}) {
+		p.rest = &r
 	}
 	var err error
 	if p.version, err = strconv.ParseUint(at.ResourceVersion, 10, 64); err != nil {
@@ -76,21 +80,26 @@ func (p *Packed) Unpack() client.Object { return p.unpack() }
 
 func (p *Packed) unpack() *cnatv1alpha1.At {
 	at := &cnatv1alpha1.At{}
-	at.Namespace, at.Name, at.Generation = p.namespace, p.name, p.generation
+	at.Namespace, at.Name, at.Generation = p.namespace.Value(), p.name, int64(p.generation)
 	at.UID, at.ResourceVersion = uidOf(p.uid), strconv.FormatUint(p.version, 10)
-	at.CreationTimestamp = metav1.Unix(p.created, 0)
-	at.Spec.Schedule = p.schedule
-	if p.schedule == "" {
+	at.CreationTimestamp = metav1.Unix(int64(p.created), 0)
+	at.Spec.Suspend = p.suspended
+	if p.pending {
+		at.Status.Phase = cnatv1alpha1.AtPending
+	}
+	var r rest
+	if p.rest != nil {
+		r = *p.rest
+	}
+	if at.Spec.Schedule = r.schedule; r.schedule == "" {
 		at.Spec.Schedule = written(p.due)
 	}
-	at.Spec.Suspend = p.suspended
-	if p.startingDeadline != nil {
-		at.Spec.StartingDeadlineSeconds = new(*p.startingDeadline)
+	if r.startingDeadline != nil {
+		at.Spec.StartingDeadlineSeconds = new(*r.startingDeadline)
 	}
-	if p.timeToLive != nil {
-		at.Spec.TTLSecondsAfterFinished = new(*p.timeToLive)
+	if r.timeToLive != nil {
+		at.Spec.TTLSecondsAfterFinished = new(*r.timeToLive)
 	}
-	at.Status.Phase = p.phase
 	return at
 }
 
