@@ -48,7 +48,7 @@ func (t *tally) addAudit(out *report.Results) error {
 	}
 	out.APICalls, out.Conflicts = calls.ByVerb, &calls.Conflicts
 	// Ats that waited throughout took no writes and would make the mean look better.
-	objects := calls.Created
+	objects := calls.Created - f.load.Finished
 	if f.preloaded != nil {
 		objects -= f.preloaded.Load.Preload
 	}

@@ -179,17 +179,31 @@ func causeOr(ctx context.Context, err error) error {
 	return err
 }
 
+// preload creates the Ats that are there before the replicas start, in a namespace of their own. It returns nil if there
+// are none.
+func (r *runner) preload(ctx context.Context, f *fleet, l scenario.Load, namespace string,
+	over bool) (*load.Generator, error) {
+	if l.Preload == 0 {
+		return nil, nil
+	}
+	r.progress.doing("creating %d Ats before the replicas start (%s)", l.Preload, namespace)
+	g := &load.Generator{Load: l, Clusters: f.site.clusters, Namespace: namespace}
+	if err := f.addNamespace(ctx, namespace); err != nil {
+		return nil, err
+	}
+	return g, g.Preload(ctx, over)
+}
+
 // prepare brings a fleet to the point where a load can come.
 func (r *runner) prepare(ctx context.Context, f *fleet, s scenario.Scenario) error {
-	if n := s.Load.Preload; n > 0 {
-		r.progress.doing("preloading %d Ats", n)
-		f.preloaded = &load.Generator{Load: s.Load, Clusters: f.site.clusters, Namespace: "preload"}
-		if err := f.addNamespace(ctx, f.preloaded.Namespace); err != nil {
-			return err
-		}
-		if err := f.preloaded.Preload(ctx, f.as == scenario.Unserved); err != nil {
-			return err
-		}
+	var err error
+	if f.preloaded, err = r.preload(ctx, f, s.Load, "preload", f.as == scenario.Unserved); err != nil {
+		return err
+	}
+	finished := s.Load
+	finished.Preload, finished.Changes = s.Load.Finished, 0
+	if _, err := r.preload(ctx, f, finished, "finished", true); err != nil {
+		return err
 	}
 	// Only now: what was preloaded is no news, and a watch may fall too far behind hundreds of thousands of creations.
 	if err := f.follow(ctx); err != nil {

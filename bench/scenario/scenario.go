@@ -86,6 +86,8 @@ type Load struct {
 	Kind Kind `json:"kind"`
 	// Preload is how many Ats are there before the replicas start. They are not due during the run.
 	Preload int `json:"preload,omitempty"`
+	// Finished is how many Ats are there that are over, before the replicas start, in a namespace of their own.
+	Finished int `json:"finished,omitempty"`
 	// Changes is how many changes a second the preloaded Ats get during the load. They are in a namespace of their
 	// own and suspended, so each change causes a reconcile that does nothing.
 	Changes  float64  `json:"changes,omitempty"`

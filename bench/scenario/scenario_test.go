@@ -133,6 +133,7 @@ func TestWhatCanNotBeIsRefusedWithTheFieldNamed(t *testing.T) {
 		"nothing to be added":      {yaml: "noises: [added]", settings: steady, want: "backlog"},
 		"no backlog to be due":     {yaml: "noises: [backlog]", settings: steady, want: "backlog"},
 		"negative changes":         {settings: append([]string{"preload=5", "changes=-1"}, steady...), want: "load.changes"},
+		"negative finished":        {settings: append([]string{"finished=-1"}, steady...), want: "load.finished"},
 		"changes of nothing":       {settings: append([]string{"changes=9"}, steady...), want: "load.changes"},
 		"changes without a length": {settings: []string{"preload=5", "changes=9"}, want: "load.changes"},
 		"changes nobody counts": {settings: append([]string{"preload=5", "changes=9", "samples=false"}, steady...),

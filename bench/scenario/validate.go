@@ -93,14 +93,16 @@ func (f Fleet) validate(v *violations) {
 func (l Load) validate(v *violations) {
 	oneOf(v, "load.kind", l.Kind, Ats, Deployments)
 	if l.Kind == Deployments {
-		v.check(l.Due == DueNow && l.Edit == 0 && !l.Delete && l.Preload == 0, "load.kind",
-			"Deployments know no due, edit, delete and preload")
+		v.check(l.Due == DueNow && l.Edit == 0 && !l.Delete && l.Preload == 0 && l.Finished == 0, "load.kind",
+			"Deployments know no due, edit, delete, preload and finished")
 	}
 	v.check(l.DriftEvery >= 0, "load.driftEvery", "%s is negative", l.DriftEvery)
 	oneOf(v, "load.arrivals", l.Arrivals, Burst, Constant, Poisson, Closed, Nothing)
 	oneOf(v, "load.due", l.Due, DueNow, DueTogether)
 	v.check(l.Preload >= 0 && l.Preload <= maxArrivals, "load.preload", "%d is not between 0 and %d",
 		l.Preload, maxArrivals)
+	v.check(l.Finished >= 0 && l.Finished <= maxArrivals, "load.finished", "%d is not between 0 and %d",
+		l.Finished, maxArrivals)
 	v.check(l.Clients >= 1 && l.Clients <= 4096, "load.clients", "%d is not between 1 and 4096", l.Clients)
 	v.check(l.Changes >= 0 && l.Changes*l.Duration.D().Seconds() <= maxArrivals, "load.changes",
 		"%v is negative, or makes more than %d changes", l.Changes, maxArrivals)
@@ -182,7 +184,7 @@ func (s Scenario) validateReferences(v *violations) {
 		v.check(!bare || s.Load.Kind == Ats, at, "%s knows no Deployments", r)
 	}
 	virtual := s.Fleet.Kubeconfigs > s.Fleet.Clusters
-	v.check(!virtual || s.Load.Kind == Ats && s.Load.Preload == 0 && len(s.Steps) == 0 &&
+	v.check(!virtual || s.Load.Kind == Ats && s.Load.Preload+s.Load.Finished == 0 && len(s.Steps) == 0 &&
 		!slices.ContainsFunc(s.Compare, func(r Reference) bool { return r != Apart }),
 		"fleet.kubeconfigs", "virtual clusters are given Ats, none of them before, without steps and beside apart alone")
 	v.check(!virtual || s.Load.Arrivals == Nothing || !s.Fleet.Samples, "fleet.samples",
