@@ -67,6 +67,7 @@ type object struct {
 	Spec struct {
 		// Schedule may be any JSON value that a user sent.
 		Schedule                                  any
+		StartingDeadlineSeconds                   *int64
 		Cluster, Prefix, Assignee, HolderIdentity string
 		Layout                                    json.RawMessage
 	}
@@ -75,10 +76,10 @@ type object struct {
 
 // objectStatus is parsed separately, since the status of a Status object is a string.
 type objectStatus struct {
-	Phase, Holder, Warm, PodName string
-	Epoch                        uint64
-	Objects, LoadMilli           int64
-	LastMove                     struct{ Kind string }
+	Phase, Result, Holder, Warm, PodName string
+	Epoch                                uint64
+	Objects, LoadMilli                   int64
+	LastMove                             struct{ Kind string }
 }
 
 // bodies parses the logged object, if its kind is judged by its content. For a write with an unknown outcome that is
@@ -131,6 +132,7 @@ func newBody(e *Event, o object, status objectStatus, requested bool) *Body {
 	m := o.Metadata
 	b := &Body{
 		Requested: requested, Name: m.Name, UID: m.UID, Phase: status.Phase, Pod: status.PodName,
+		Missed: status.Result == "Missed" && o.Spec.StartingDeadlineSeconds != nil,
 		CopyOf: m.Annotations["tenure.dev/owner-uid"], Slot: m.Labels["tenure.dev/slot"],
 		Replicated: m.Labels["tenure.dev/replicate"] == "true",
 	}

@@ -20,6 +20,8 @@ type atFact struct {
 	schedule string
 	done     bool
 	pod      string
+	missed   bool
+	ours     bool // a replica wrote it
 	rv       uint64
 	body     bool
 }
@@ -63,8 +65,10 @@ func (l *ledger) addAt(e *Event, a agent, at place) {
 		l.swept[key] = append(l.swept[key], span{e.Received, e.Completed})
 		return
 	}
-	f := atFact{span: span{e.Received, e.Completed}, object: l.objects.id(l.objectOf(e)), place: at, uid: e.UID}
+	f := atFact{span: span{e.Received, e.Completed}, object: l.objects.id(l.objectOf(e)), place: at, uid: e.UID,
+		ours: a.Tenure}
 	if b := e.Body; b != nil {
+		f.missed = b.Missed
 		f.body, f.rv, f.schedule, f.done, f.pod = true, b.ResourceVersion, b.Schedule, b.Phase == "DONE", b.Pod
 		if b.UID != "" {
 			f.uid = b.UID
@@ -244,6 +248,13 @@ func (l *ledger) judgePodSeen(life *atLife) {
 // judgeServed looks for Ats that should have been served and weren't.
 func (l *ledger) judgeServed(life *atLife, st *AtStats) {
 	l.judgePodSeen(life)
+	if d := life.done; d != nil && d.ours && d.pod == "" && !d.missed && len(life.pods) == 0 && !life.maybePod {
+		l.found.add(Violation{
+			Kind: LostAt, Object: l.objects.list[life.object].String(), First: l.lineAt(d.place, d.start, "DONE"),
+			Detail: "DONE without a Pod, and no deadline for its start had passed",
+		})
+		return
+	}
 	if len(life.pods) > 0 || life.done != nil || life.doneBefore || life.invalid {
 		return
 	}

@@ -77,8 +77,9 @@ func set(t testing.TB, e *Event, field string) {
 		"code": func(string) { e.Code = int(n) }, "base": func(string) { e.Base = uint64(n) },
 		"nobody": func(string) { e.Body = nil },
 		"rv":     func(string) { e.Body.ResourceVersion = uint64(n) }, "due": func(string) { e.Body.Schedule = stamp(ms(n)) },
-		"by":    func(s string) { e.Body.Pod = s },
-		"phase": func(s string) { e.Body.Phase = s }, "uid": func(s string) { e.Body.UID = s },
+		"by":     func(s string) { e.Body.Pod = s },
+		"missed": func(string) { e.Body.Missed = true },
+		"phase":  func(s string) { e.Body.Phase = s }, "uid": func(s string) { e.Body.UID = s },
 		"of":   func(s string) { e.Body.CopyOf = s },
 		"slot": func(s string) { e.Body.Slot = s }, "sealed": func(s string) { e.Body.SealedBy = s },
 		"unfit":     func(s string) { e.Body.Unfit = s },
@@ -166,6 +167,10 @@ func TestWhatIsProofAndWhatIsNot(t *testing.T) {
 		{"a Pod in its millisecond", "0-1 - create at:a due=5\n5-9 west/@1:a create pod:a-pod", nil},
 		{"an At that is due and has nothing", "0-1 - create at:a due=5\n5-9 west/@1:a patch web:x", all(LostAt)},
 		{"an At that is deleted long after it was due", "0-1 - create at:a due=5\n50-51 - delete at:a", all(LostAt)},
+		{"an At that is done without ever having run",
+			"0-1 - create at:a due=0\n5-9 west/@1:a update at:a phase=DONE", all(LostAt)},
+		{"an At that missed its deadline", "0-1 - create at:a due=0\n5-9 west/@1:a update at:a phase=DONE missed=1", nil},
+		{"an At that somebody else called done", "0-1 - create at:a due=0\n5-9 - update at:a phase=DONE", nil},
 		{"an At that is not due yet", "0-1 - create at:a due=50\n5-9 west/@1:a patch web:x", nil},
 		{"an At that is made again under its name has a Pod of its own",
 			"0-1 - create at:a due=0\n2-3 west/@1:a create pod:a-pod\n4-5 west/@1:a update at:a phase=DONE\n" +
@@ -366,7 +371,7 @@ func TestWhatTheLogShouldHoldAndDoesNotIsAViolation(t *testing.T) {
 			map[Kind]int{NoAts: 1}},
 		{"no Pods", without("pod:"), Rules{}, map[Kind]int{NoPods: 1}},
 		{"an At that ended without one", func(string) string {
-			return strings.Replace(without("pod:")(whole), "by=a-pod", "", 1)
+			return strings.Replace(without("pod:")(whole), "by=a-pod", "missed=1", 1)
 		}, Rules{}, map[Kind]int{}},
 		{"no records", without("rec:"), Rules{}, map[Kind]int{NoRecords: 1}},
 		{"no Leases", without("lease:"), Rules{}, map[Kind]int{NoLeases: 1}},

@@ -65,6 +65,10 @@ var ofLogs = []struct {
 	{"evidence: Pods", "lines of Pods left out", "no-pods", func(log []byte) []byte {
 		return without(log, -1, func(l []byte) bool { return has(l, `"verb":"create"`, `"resource":"pods"`) })
 	}},
+	{"I4 Ats that never ran", "no Pod made or named", "lost-at", func(log []byte) []byte {
+		log = regexp.MustCompile(`"podName":"[^"]*",?`).ReplaceAll(log, nil)
+		return without(log, -1, func(l []byte) bool { return has(l, `"verb":"create"`, `"resource":"pods"`) })
+	}},
 	{"evidence: bodies", "logged without objects", "no-body", func(log []byte) []byte {
 		return regexp.MustCompile(`"responseObject":`).ReplaceAll(log, []byte(`"leftOut":`))
 	}},

@@ -328,7 +328,7 @@ func (g *gates) damaged() {
 				}
 				return judge(dir)
 			}()
-			if cluster == lab.Home && (l.caught == "missing-line" || l.caught == "no-pods") {
+			if cluster == lab.Home && slices.Contains([]string{"missing-line", "no-pods", "lost-at"}, l.caught) {
 				continue // there is no At, and no Pod
 			}
 			g.judge(l.name+", "+cluster, l.plant, l.caught, found, control)

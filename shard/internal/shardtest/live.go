@@ -154,6 +154,11 @@ func (w *world) mend() {
 
 // unserved returns the index of a shard that should have been served since the faults and wasn't; -1 for none.
 func (w *world) unserved() int {
+	for _, l := range w.store.layouts.all { // also of shards that nobody has heard of
+		for _, p := range l.Prefixes {
+			w.shardIndex(l.ID(p))
+		}
+	}
 	missing := -1
 	for i, id := range w.ids {
 		if !w.expected(id) || w.served[i] || !w.servable(id.Cluster) || w.waits(id.Cluster) {

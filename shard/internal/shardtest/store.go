@@ -292,6 +292,9 @@ func (w *world) applyShard(req *request) (ownership.Outcome, ownership.Version) 
 			w.fail(&w.nodes[req.node], "layout: writes one that the API server refuses: %+v after %+v", e.Layout, *old)
 			return ownership.Rejected, 0
 		}
+		if !ownership.Divides(e.Layout.Prefixes) {
+			w.fail(&w.nodes[req.node], "layout: writes one that leaves slots out: %+v", e.Layout)
+		}
 		return ownership.Committed, s.putLayout(e.Layout)
 	case ownership.CreateShard:
 		if s.shard(e.ID) != nil {
