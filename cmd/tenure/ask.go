@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -261,10 +262,21 @@ func connection(kubeconfig, context string) (*rest.Config, error) {
 		return nil, fmt.Errorf("$%s isn't set, %s doesn't exist or has no current-context, and this isn't a Pod: give the "+
 			"file by the flag", clientcmd.RecommendedConfigPathEnvVar, clientcmd.RecommendedHomeFile)
 	}
-	if err == nil {
-		config.UserAgent = "tenure/" + version + " (console)"
+	if err != nil {
+		return nil, err
 	}
-	return config, err
+	config.UserAgent = "tenure/" + version + " (console)"
+	return config, checkServer(config)
+}
+
+// checkServer refuses a server that no request could ever be sent to. client-go would say so with each request.
+func checkServer(config *rest.Config) error {
+	to, _, err := rest.DefaultServerURL(config.Host, "", schema.GroupVersion{}, true)
+	if err != nil || to.Scheme != "https" && to.Scheme != "http" {
+		return fmt.Errorf("server %q: must be a URL such as https://10.0.0.1:6443: correct it in the kubeconfig",
+			config.Host)
+	}
+	return nil
 }
 
 // screen returns the screen for a command's answer.

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/tenure-dev/tenure/test/must"
 )
@@ -74,6 +75,15 @@ func TestABadQuestionIsOneClearLineAndExitCodeTwo(t *testing.T) {
 		"cluster check west --home-context nowhere":                            "--home-context",
 		"cluster remove": "name one cluster",
 		"status --context nowhere --home-kubeconfig /no/such/file": "--home-kubeconfig",
+
+		"cluster add west --context=":       `--context "": must not be empty`,
+		"cluster rotate west --kubeconfig=": `--kubeconfig "": must not be empty`,
+		"cluster remove west --context=":    `--context "": must not be empty`,
+		"cluster rotate west --fleet night": "unknown flag: --fleet",
+		"page --pod a_b":                    `--pod "a_b": `,
+		"page --service-account a/b":        `--service-account "a/b": `,
+		"completion foo":                    `unexpected argument "foo": there is no such shell`,
+		"completion bash x":                 `unexpected argument "x"`,
 	} {
 		code, out, text := tenure(t, strings.Fields(args)...)
 		if code != exitUsage || !strings.Contains(text, want) || strings.Count(text, "\n") != 1 || out != "" {
@@ -116,6 +126,35 @@ contexts: [{name: here, context: {cluster: c, user: u}}, {name: nowhere, context
 			t.Errorf("%q as home: %v, %v; want %q", c.text, home, err, c.err)
 		case c.err == "" && (err != nil || home.Host != c.host || home.QPS != -1):
 			t.Errorf("%q as home: %v, %v; want %s", c.text, home, err, c.host)
+		}
+	}
+}
+
+func TestAServerThatNoRequestCanBeSentToIsRefusedAtOnce(t *testing.T) {
+	defer func(was string) { clientcmd.RecommendedHomeFile = was }(clientcmd.RecommendedHomeFile)
+	for _, server := range []string{"https://127.0.0.1:1x", "ftp://127.0.0.1"} {
+		path := kubeconfigOf(t, server)
+		for args, flag := range map[string]string{
+			"status --home-kubeconfig " + path:                               "--home-kubeconfig",
+			"--replica=r1 --home-kubeconfig " + path:                         "--home-kubeconfig",
+			"cluster add west --dry-run client -o yaml --kubeconfig " + path: "--kubeconfig",
+		} {
+			code, _, text := tenure(t, strings.Fields(args)...)
+			if code != exitUsage || !strings.Contains(text, flag) ||
+				!strings.Contains(text, fmt.Sprintf("server %q", server)) {
+				t.Errorf("tenure %s: exit code %d, %q; want 2, %s and %s", args, code, text, flag, server)
+			}
+		}
+		t.Setenv("KUBECONFIG", "")
+		clientcmd.RecommendedHomeFile = path // that of kubectl
+		_, err := homeConfig(&options{})
+		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("server %q", server)) {
+			t.Errorf("a replica takes %s for home: %v", server, err)
+		}
+	}
+	for _, server := range []string{"https://127.0.0.1:1/k8s", "http://[::1]:1", "127.0.0.1:1", "localhost:1"} {
+		if config, err := connection(kubeconfigOf(t, server), ""); err != nil || config.Host != server {
+			t.Errorf("%s: %v, %v", server, config, err)
 		}
 	}
 }

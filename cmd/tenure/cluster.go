@@ -61,6 +61,14 @@ func (a *adminFlags) declare(cmd *cobra.Command, about string) {
 	fs := cmd.Flags()
 	fs.StringVar(&a.kubeconfig, "kubeconfig", "", "kubeconfig `file` of an admin of the workload cluster "+about)
 	fs.StringVar(&a.context, "context", "", "`context` of --kubeconfig")
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error { // such as from a variable of a script that isn't set
+		for _, name := range []string{"kubeconfig", "context"} {
+			if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() == "" {
+				return usagef("--%s \"\": must not be empty; leave the flag out if its default is meant", name)
+			}
+		}
+		return nil
+	}
 }
 
 const usualDefault = "(default: $KUBECONFIG, ~/.kube/config, or in-cluster)"
@@ -336,7 +344,7 @@ func newClusterRotate(lookup func(string) (string, bool)) *cobra.Command {
 			"it can't. It takes the right to create tokens of that account (serviceaccounts/token) and to read namespace\n" +
 			"kube-system there; in home, to read and update Secrets.",
 	}
-	home.declare(cmd, "home-context", lookup)
+	home.declareHome(cmd, "home-context", lookup) // all fleets of a namespace read the same Secret
 	admin.declare(cmd, usualDefault)
 	declareLifetime(cmd, &lifetime)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -193,10 +193,17 @@ func readEnvironment(fs *pflag.FlagSet) error {
 // overridden is an environment variable that has no effect, since its flag is given another value.
 type overridden struct{ Flag, Value, Variable, Ignored string }
 
-// overriddenBy returns those among the variables of some flags.
+// overriddenBy returns those among the variables of the manager's flags. A variable may say the same in other words,
+// such as 1m for 1m0s, so flags of their own read them.
 func overriddenBy(fs *pflag.FlagSet) (all []overridden) {
+	variables := pflag.NewFlagSet("", pflag.ContinueOnError)
+	(&options{sharding: true, serverFilter: true}).declare(variables)
 	fs.Visit(func(f *pflag.Flag) {
-		if from := f.Annotations[environment]; len(from) == 2 && from[1] != f.Value.String() {
+		from := f.Annotations[environment]
+		if len(from) < 2 {
+			return
+		}
+		if v := variables.Lookup(f.Name).Value; v.Set(from[1]) != nil || v.String() != f.Value.String() {
 			all = append(all, overridden{"--" + f.Name, f.Value.String(), from[0], from[1]})
 		}
 	})

@@ -57,6 +57,7 @@ func run(ctx context.Context, args []string, lookup func(string) (string, bool),
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
+	refuseShells(root)
 	cmd, err := root.ExecuteContextC(ctx)
 	var usage *console.UsageError
 	switch {
@@ -94,7 +95,10 @@ func newRoot(lookup func(string) (string, bool),
 	root.AddCommand(newStatus(lookup), newWhy(lookup), newPlan(lookup), newPage(lookup), newTrace(lookup),
 		newCluster(lookup), &cobra.Command{
 			Use: "version", Short: "print the version", Args: noArguments(""),
-			Run: func(cmd *cobra.Command, _ []string) { fmt.Fprintln(cmd.OutOrStdout(), stamp(debug.ReadBuildInfo())) },
+			RunE: func(cmd *cobra.Command, _ []string) error {
+				_, err := fmt.Fprintln(cmd.OutOrStdout(), stamp(debug.ReadBuildInfo()))
+				return err
+			},
 		})
 	root.InitDefaultHelpCmd()
 	if help, _, err := root.Find([]string{"help"}); err == nil {
@@ -106,6 +110,21 @@ func newRoot(lookup func(string) (string, bool),
 		}
 	}
 	return root
+}
+
+// refuseShells makes cobra's own command completion refuse arguments as the others do. The command writes to where root
+// does now.
+func refuseShells(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	completion, _, err := root.Find([]string{"completion"})
+	if err != nil {
+		return
+	}
+	completion.Args = noArguments("there is no such shell")
+	completion.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() } // else cobra checks no arguments
+	for _, shell := range completion.Commands() {
+		shell.Args = noArguments("")
+	}
 }
 
 // stamp says what was built: version, commit and its time, Go and platform.

@@ -99,6 +99,8 @@ func TestABadCommandLineIsOneClearLineAndExitCodeTwo(t *testing.T) {
 			want: "--at-requests: example.com/gpu=1 can't be shared"},
 		"request above its limit": {args: []string{"--at-requests=cpu=2"},
 			want: "--at-requests: cpu=2 is above its limit of 1"},
+		"a URL for a server": {args: []string{"--kubeconfig-servers=https://east.example.com"},
+			want: `"https://east.example.com" isn't a network such as 10.0.0.0/8: write a host`},
 		"half a device": {args: []string{"--at-requests=example.com/gpu=500m", "--at-limits=example.com/gpu=500m"},
 			want: "--at-requests: example.com/gpu=500m must be a whole number"},
 		"half a device at most": {args: []string{"--at-limits=example.com/gpu=500m"},
@@ -178,6 +180,22 @@ func TestAVariableThatAFlagOverridesIsLogged(t *testing.T) {
 	const want = `"flag":"--lease-duration","value":"5s","variable":"TENURE_LEASE_DURATION","ignored":"20s"`
 	if got := errs.String(); !strings.Contains(got, want) || strings.Count(got, "has no effect") != 1 {
 		t.Errorf("got %s, want one line with %s", got, want)
+	}
+}
+
+func TestAVariableThatSaysWhatItsFlagSaysIsNotLogged(t *testing.T) {
+	o := optionsOf(t, map[string]string{"TENURE_LEASE_DURATION": "60s", "TENURE_LOG_LEVEL": "DEBUG",
+		"TENURE_KUBECONFIG_SERVERS": "a.example.com,b.example.com", "TENURE_AT_LIMITS": "memory=1024Mi",
+		"TENURE_SHARDING": "on", "TENURE_KUBECONFIG_ALLOW": "exec", "TENURE_WORKERS": "many"},
+		"--replica=r1", "--lease-duration=1m", "--log-level=debug", "--kubeconfig-servers=a.example.com",
+		"--kubeconfig-servers=b.example.com", "--at-limits=memory=1Gi", "--sharding=on", "--kubeconfig-allow=files",
+		"--workers=3")
+	var flags []string
+	for _, v := range o.overridden {
+		flags = append(flags, v.Flag)
+	}
+	if got := strings.Join(flags, " "); got != "--kubeconfig-allow --workers" {
+		t.Errorf("overridden: %s, want those of --kubeconfig-allow and --workers", got)
 	}
 }
 

@@ -169,8 +169,8 @@ func homeConfig(o *options) (*rest.Config, error) {
 	var err error
 	if o.namesHome() {
 		home, err = connection(o.homeKubeconfig, "")
-	} else {
-		home, err = ctrl.GetConfig()
+	} else if home, err = ctrl.GetConfig(); err == nil {
+		err = checkServer(home)
 	}
 	if err != nil {
 		return nil, usagef("configuration of the home cluster (see --home-kubeconfig): %v", err)

@@ -1,10 +1,21 @@
 package main
 
 import (
+	"io"
 	"runtime/debug"
 	"strings"
 	"testing"
+
+	"github.com/tenure-dev/tenure/test/must"
 )
+
+func TestAVersionThatCannotBePrintedIsAFailure(t *testing.T) {
+	reader, to := io.Pipe()
+	must.Succeed(t, reader.Close())
+	if code := run(t.Context(), []string{"version"}, noEnv, to, io.Discard); code != exitFailed {
+		t.Errorf("exit code %d, want %d", code, exitFailed)
+	}
+}
 
 func TestTheVersionNamesCommitAndTime(t *testing.T) {
 	setting := func(key, value string) debug.BuildSetting { return debug.BuildSetting{Key: key, Value: value} }

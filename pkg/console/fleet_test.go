@@ -493,10 +493,10 @@ func TestAssessingTheLargestFleetTakesWellUnderASecond(t *testing.T) {
 }
 
 func TestInJSONNoneIsAnEmptyList(t *testing.T) {
-	empty, err := Foresee(Snapshot{Now: now}, Wish{})
-	must.Succeed(t, err)
 	s := healthy()
 	s.Clusters, s.Records.Shards = nil, nil
+	empty, err := Foresee(s, Wish{})
+	must.Succeed(t, err)
 	for _, answer := range []any{Assess(Snapshot{Now: now}), Assess(s), empty} {
 		if text, err := json.Marshal(answer); err != nil || strings.Contains(string(text), "null") {
 			t.Errorf("%v: %s", err, text)

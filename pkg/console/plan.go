@@ -2,9 +2,11 @@ package console
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/shard/plan"
@@ -55,6 +57,13 @@ type PlanMove struct {
 // Foresee runs the coordinator's planner over the records as if the wish were true, until nothing moves any more.
 func Foresee(s Snapshot, wish Wish) (Plan, error) {
 	v := look(s)
+	if len(v.liveNames()) == 0 {
+		text := "no replica is alive in this fleet: --fleet and --namespace say whose replicas are meant"
+		if unread := slices.Concat(s.Unread, v.members.unread); len(unread) > 0 {
+			text += "; not read: " + strings.Join(unread, "; ")
+		}
+		return Plan{}, errors.New(text)
+	}
 	changes, assumed, err := v.imagine(wish)
 	if err != nil {
 		return Plan{}, err
@@ -99,11 +108,9 @@ func (v *survey) imagine(wish Wish) (changes map[protocol.Incarnation]string, as
 				changes[r.Incarnation], found = "drained", true
 			}
 		}
-		if live := v.liveNames(); !found && len(live) == 0 {
-			return nil, nil, fmt.Errorf("--drain %s: no replica is alive", name)
-		} else if !found {
+		if !found {
 			return nil, nil, &UsageError{Text: fmt.Sprintf("--drain %s: no live replica has that name; there are %s", name,
-				list(live, ""))}
+				list(v.liveNames(), ""))}
 		}
 	}
 	if wish.Replicas == 0 {

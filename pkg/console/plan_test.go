@@ -25,12 +25,6 @@ func TestOnlyWhatNobodyTakesIsUnplaced(t *testing.T) {
 			wish:   Wish{Drain: []string{"r1"}},
 		},
 		"about to be claimed": {change: func(s *Snapshot) { s.Records.Shards[1].Status.Holder = "" }},
-		"all replicas are quiet": {
-			change: func(s *Snapshot) {
-				s.Records.Leases[0], s.Records.Leases[1] = lease("r0", time.Minute), lease("r1", time.Minute)
-			},
-			want: 8,
-		},
 	} {
 		s := healthy()
 		c.change(&s)
@@ -103,10 +97,30 @@ func TestAPlanWithoutAnybodySaysWhatWouldBeUnplaced(t *testing.T) {
 	if len(p.Moves) != 0 || len(p.Unplaced) != 8 {
 		t.Errorf("%d moves, unplaced: %v", len(p.Moves), p.Unplaced)
 	}
-	s := healthy()
-	s.Records.Leases = nil
-	if p, err = Foresee(s, Wish{}); err != nil || len(p.Unplaced) != 8 {
-		t.Errorf("unplaced: %v, %v", p.Unplaced, err)
+	text := show(t, false, func(s *Screen) error { return s.Plan(p) })
+	if strings.Contains(text, "nothing would move") || !strings.Contains(text, "! 8 shards would have no holder") {
+		t.Errorf("got %s", text)
+	}
+}
+
+func TestNoPlanIsMadeForAFleetWithoutALiveReplica(t *testing.T) {
+	for name, change := range map[string]func(*Snapshot){
+		"no such fleet": func(s *Snapshot) { *s = Snapshot{} },
+		"no Leases":     func(s *Snapshot) { s.Records.Leases = nil },
+		"all replicas are quiet": func(s *Snapshot) {
+			s.Records.Leases[0], s.Records.Leases[1] = lease("r0", time.Minute), lease("r1", time.Minute)
+		},
+	} {
+		s := healthy()
+		change(&s)
+		s.Unread = []string{"the Secrets"}
+		for _, wish := range []Wish{{}, {Replicas: 3}} {
+			p, err := Foresee(s, wish)
+			if err == nil || !strings.Contains(err.Error(), "the Secrets") ||
+				!strings.Contains(err.Error(), "no replica is alive in this fleet: --fleet and --namespace") {
+				t.Errorf("%s: %+v, %v", name, p, err)
+			}
+		}
 	}
 }
 

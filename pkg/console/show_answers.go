@@ -46,10 +46,10 @@ type route struct {
 
 // Plan writes what would move.
 func (s *Screen) Plan(p Plan) error {
-	switch len(p.Moves) {
-	case 0:
+	switch {
+	case len(p.Moves) == 0 && len(p.Unplaced) == 0:
 		s.line(s.paint(bold+";"+green, "nothing would move"))
-	default:
+	case len(p.Moves) > 0:
 		objects := int64(0)
 		for _, m := range p.Moves {
 			objects += m.Objects

@@ -14,6 +14,12 @@ func (s *Screen) Table(titles []string, rows [][]string) error {
 	return s.err
 }
 
+// NotRead writes what couldn't be read, as the other screens do.
+func (s *Screen) NotRead(all []string) error {
+	s.unread(all)
+	return s.err
+}
+
 // Note writes a text in lines that fit, under a mark.
 func (s *Screen) Note(mark, text string) error {
 	s.wrap(mark, plain, text)

@@ -23,6 +23,9 @@ func ParsePattern(text string) (Pattern, error) {
 		"as 10.0.0.0/8", text)
 	if network, err := netip.ParsePrefix(text); err == nil {
 		return Pattern{network: network.Masked()}, nil
+	} else if strings.Contains(text, "/") {
+		return Pattern{}, fmt.Errorf("%q isn't a network such as 10.0.0.0/8: write a host such as "+
+			"west.example.com:6443 without https:// and path", text)
 	}
 	host, port := text, ""
 	if h, p, err := net.SplitHostPort(text); err == nil {

@@ -26,6 +26,8 @@ type probe struct {
 	Name string
 	Now  time.Time
 	Held Held
+	// Deleting is why replicas let go of the cluster, nil if they don't.
+	Deleting error
 	// Access that the cluster was added with.
 	Access Access
 	// Reason and Note are what the cluster answers; see package clusterhealth.
@@ -74,8 +76,8 @@ func (o Onboarder) Check(ctx context.Context, wish Wish) (Examination, error) {
 	if known.Own == nil {
 		return Examination{}, o.unknown(known)
 	}
-	p.Held, p.Reason, p.Note = asReplicasRead(known.Own), known.Reason, known.Note
-	p.Limits, p.BadLimits = limits(known.Own)
+	p.Reason, p.Note = known.Reason, known.Note
+	p.hold(known.Own)
 	if p.Access, err = wish.of(known.Own); err != nil {
 		return Examination{}, err
 	}
@@ -96,6 +98,12 @@ func (o Onboarder) Check(ctx context.Context, wish Wish) (Examination, error) {
 	}
 	p.Now = time.Now()
 	return examine(p), nil
+}
+
+// hold notes what the Secret says of its cluster.
+func (p *probe) hold(own *corev1.Secret) {
+	p.Held, p.Deleting = asReplicasRead(own), deleting(own)
+	p.Limits, p.BadLimits = limits(own)
 }
 
 // asReplicasRead returns what replicas read in a Secret. They don't read one without the label.
@@ -230,6 +238,9 @@ func examine(p probe) Examination {
 	refused := slices.IndexFunc(p.Fleet.Clusters, func(c console.Cluster) bool {
 		return string(c.Name) == p.Name && c.Reason == clusterhealth.ReasonBadConfig
 	})
+	if p.Deleting != nil {
+		add("removal", false, "%v", p.Deleting)
+	}
 	switch {
 	case p.Held.broken():
 		add("kubeconfig", false, "%v", p.Held.Refused)

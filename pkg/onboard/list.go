@@ -28,6 +28,8 @@ type Entry struct {
 	// State is "served", or what is wrong. OK says whether anything is.
 	State string `json:"state"`
 	OK    bool   `json:"ok"`
+	// Unread is what couldn't be read of the fleet, and so isn't judged: the same in each entry.
+	Unread []string `json:"unread,omitempty"`
 }
 
 // List reads the clusters of the fleet. With ask, each is asked whether it can be used.
@@ -54,7 +56,7 @@ func entries(f console.Fleet, secrets []corev1.Secret) []Entry {
 	all := make([]Entry, 0, len(secrets))
 	for i := range secrets {
 		s, held := &secrets[i], Hold(&secrets[i])
-		e := Entry{Name: s.Name, Server: held.Server, Service: serving(f, s.Name)}
+		e := Entry{Name: s.Name, Server: held.Server, Service: serving(f, s.Name), Unread: f.Unread}
 		if access, ok := accessOf(s); ok {
 			e.Roles, e.Namespaces = access.Roles, access.Namespaces
 		}

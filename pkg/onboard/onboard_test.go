@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -470,6 +471,9 @@ func TestAFleetThatCannotBeReadIsNeitherDeadNorHolding(t *testing.T) {
 	}
 }
 
+// dying has a Secret being deleted, which a finalizer holds.
+func dying(s *corev1.Secret) { s.DeletionTimestamp = &metav1.Time{Time: now} }
+
 func TestASecretIsKeptRenewedOrRefused(t *testing.T) {
 	later := now.Add(24 * time.Hour)
 	moved := target{Server: "https://new.example.com", UID: west.UID}
@@ -519,6 +523,8 @@ func TestASecretIsKeptRenewedOrRefused(t *testing.T) {
 			own:     secretOf(t, "west", west, later, byHand, emptied),
 			refusal: []string{"doesn't say which cluster it is of", "choose another NAME"},
 		},
+		"being deleted": {own: secretOf(t, "west", west, later, dying),
+			refusal: []string{"Secret ns/west is being deleted", "cluster add west"}},
 		"not a cluster's": {
 			own:     secretOf(t, "west", west, later, func(s *corev1.Secret) { s.Labels = nil }),
 			refusal: []string{"label " + kubeconfig.Label + ` is ""`, "delete it"},
@@ -763,6 +769,8 @@ func TestAnExaminationNamesWhatIsWrongAndTheWayOut(t *testing.T) {
 			p.Held = Held{Refused: errors.New("users[].user.exec")}
 			p.Reason = "BadKubeconfig"
 		}, "kubeconfig: users[].user.exec"},
+		"being removed": {func(p *probe) { p.hold(secretOf(t, "west", west, now.Add(500*time.Hour), dying)) },
+			"removal: Secret ns/west is being deleted"},
 		"only for replicas": {onlyReplicas, ""},
 		"only for replicas, which refuse it": {func(p *probe) {
 			onlyReplicas(p)
@@ -957,14 +965,39 @@ func TestTheListNamesTheWorstOfEachCluster(t *testing.T) {
 		{in(-time.Minute), "", "expired"}, {in(10 * time.Minute), "", "expires soon"},
 		{secretOf(t, "north", west, now.Add(500*time.Hour)), "", "not served"},
 		{secretOf(t, "west", west, now, emptied), "", clusterhealth.ReasonBadConfig},
-		{secretOf(t, "west", west, now.Add(500*time.Hour), func(s *corev1.Secret) {
-			s.DeletionTimestamp = &metav1.Time{Time: now}
-		}), "", "being removed"},
+		{secretOf(t, "west", west, now.Add(500*time.Hour), dying), "", "being removed"},
 	} {
 		f.Clusters = []console.Cluster{{Name: "west", Reason: c.reason}}
 		got := entries(f, []corev1.Secret{*c.secret})
 		if len(got) != 1 || got[0].State != c.want || got[0].OK != (c.want == "served") {
 			t.Errorf("%+v, want %s", got, c.want)
+		}
+	}
+}
+
+func TestTheListSaysWhatCouldNotBeRead(t *testing.T) {
+	f := fleetOf(t, "r1", "r1", "r2", "r2")
+	f.Taken, f.Unread = now, []string{"events about clusters"}
+	all := entries(f, []corev1.Secret{*secretOf(t, "west", west, now.Add(500*time.Hour))})
+	var out strings.Builder
+	must.Succeed(t, ShowEntries(&console.Screen{To: &out}, all, now))
+	if encoded, err := json.Marshal(all); err != nil ||
+		!strings.Contains(string(encoded), `"unread":["events about clusters"]`) ||
+		!strings.HasSuffix(out.String(), "\n\nnot read: events about clusters\n") {
+		t.Errorf("%s, %v\n%s", encoded, err, out.String())
+	}
+}
+
+func TestNoTokenIsPutIntoASecretThatReplicasDoNotRead(t *testing.T) {
+	o, unread := Onboarder{Name: "west", Namespace: "ns", Home: &rest.Config{}}, secretOf(t, "west", west, now)
+	unread.Labels = nil
+	for want, own := range map[string]*corev1.Secret{
+		"": secretOf(t, "west", west, now), "no cluster is registered": nil, "so replicas don't read the Secret": unread,
+		"Secret ns/west is being deleted": secretOf(t, "west", west, now, dying),
+	} {
+		if err := o.rotatable(known{Own: own}); (err == nil) != (want == "") ||
+			err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
 		}
 	}
 }

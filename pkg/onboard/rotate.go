@@ -1,6 +1,7 @@
 package onboard
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -25,10 +26,7 @@ func (o Onboarder) Rotate(ctx context.Context, lifetime time.Duration) (r Report
 	if err != nil {
 		return r, err
 	}
-	if known.Own == nil {
-		return r, o.unknown(known)
-	}
-	if err := unlabelled(known.Own); err != nil {
+	if err := o.rotatable(known); err != nil {
 		return r, err
 	}
 	held := Hold(known.Own)
@@ -60,6 +58,14 @@ func (o Onboarder) Rotate(ctx context.Context, lifetime time.Duration) (r Report
 		r.note(fmt.Sprintf("the token before stays valid until %s", stamp(held.Expires)))
 	}
 	return r, nil
+}
+
+// rotatable returns an error if there is no Secret that replicas read.
+func (o Onboarder) rotatable(k known) error {
+	if k.Own == nil {
+		return o.unknown(k)
+	}
+	return cmp.Or(deleting(k.Own), unlabelled(k.Own))
 }
 
 // unknown returns the error for a cluster that isn't registered. It lists those that are.

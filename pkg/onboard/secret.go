@@ -272,8 +272,8 @@ func judgeSecret(namespace, name string, t target, a Access, k known, now time.T
 		return verdict{}, fmt.Errorf("Secret %s/%s: label %s is %q, so it is no cluster's and not ours to overwrite: choose "+
 			"another NAME, or delete it", namespace, name, kubeconfig.Label, value)
 	}
-	if !k.Own.DeletionTimestamp.IsZero() {
-		return verdict{}, fmt.Errorf("Secret %s/%s is being deleted: try again when it is gone", namespace, name)
+	if err := deleting(k.Own); err != nil {
+		return verdict{}, err
 	}
 	held := Hold(k.Own)
 	if err := whose(namespace, name, k.Own, held, t); err != nil {
@@ -299,6 +299,16 @@ func judgeSecret(namespace, name string, t target, a Access, k known, now time.T
 		v = verdict{updated, held.token == "", "the way to the cluster"}
 	}
 	return v, nil
+}
+
+// deleting returns an error if the Secret is being deleted: replicas let go of its cluster, though a finalizer may hold
+// the Secret for long.
+func deleting(s *corev1.Secret) error {
+	if s.DeletionTimestamp.IsZero() {
+		return nil
+	}
+	return fmt.Errorf("Secret %s/%s is being deleted: when it is gone, tenure cluster add %[2]s adds the cluster again",
+		s.Namespace, s.Name)
 }
 
 // after changes the verdict where the steps make the replicas' service account anew: tokens of the one before are dead,

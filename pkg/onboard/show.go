@@ -76,5 +76,8 @@ func ShowEntries(s *console.Screen, all []Entry, now time.Time) error {
 			fmt.Sprint(e.Service.Replicas), e.State,
 		})
 	}
-	return s.Table([]string{"NAME", "SERVER", "EXPIRES", "HELD", "REPLICAS", "STATE"}, rows)
+	if err := s.Table([]string{"NAME", "SERVER", "EXPIRES", "HELD", "REPLICAS", "STATE"}, rows); err != nil {
+		return err
+	}
+	return s.NotRead(all[0].Unread)
 }

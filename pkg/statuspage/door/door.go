@@ -40,6 +40,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/portforward"
@@ -71,6 +72,11 @@ type Options struct {
 func (o Options) Check() error {
 	if _, err := labels.Parse(o.Selector); err != nil {
 		return fmt.Errorf("--selector %q: %w", o.Selector, err)
+	}
+	for _, f := range []struct{ name, value string }{{"pod", o.Pod}, {"service-account", o.ServiceAccount}} {
+		if problems := validation.IsDNS1123Subdomain(f.value); f.value != "" && len(problems) > 0 {
+			return fmt.Errorf("--%s %q: %s", f.name, f.value, strings.Join(problems, "; "))
+		}
 	}
 	switch {
 	case o.Port < 1 || o.Port > 65535:
@@ -231,8 +237,15 @@ func (o Options) caller(ctx context.Context, home *rest.Config,
 	return transport.HTTPWrappersForConfig(config, base)
 }
 
-const noToken = "your kubeconfig logs in with a client certificate, and a replica can only check tokens: give " +
-	"--service-account NAME (docs/operate.md#rights)"
+// noToken says why the replica doesn't know who asks.
+func (o Options) noToken() string {
+	if o.ServiceAccount != "" {
+		return fmt.Sprintf("the replica's home cluster doesn't accept the token of service account %s/%s: see whether "+
+			"its home is another cluster than this one", o.Namespace, o.ServiceAccount)
+	}
+	return "your kubeconfig logs in with a client certificate, and a replica can only check tokens: give " +
+		"--service-account NAME (docs/operate.md#rights)"
+}
 
 // try asks for the page once, and says in plain words why it can't be had.
 func (o Options) try(ctx context.Context, caller http.RoundTripper, replica *url.URL) error {
@@ -251,12 +264,18 @@ func (o Options) try(ctx context.Context, caller http.RoundTripper, replica *url
 	case http.StatusOK:
 		return nil
 	case http.StatusUnauthorized:
-		return errors.New(noToken)
+		return errors.New(o.noToken())
 	case http.StatusInternalServerError: // controller-runtime's answer to a bad token, and to a home that can't tell
-		return errors.New(noToken + ". Or it may not ask the home cluster about tokens (cluster role tenure-metrics-auth): " +
-			"its log says so")
+		return errors.New(o.noToken() + ". Or it may not ask the home cluster about tokens (cluster role " +
+			"tenure-metrics-auth): its log says so")
 	case http.StatusForbidden:
-		return errors.New("you may not look at the page: it takes the cluster role tenure-metrics-reader")
+		who := "you"
+		if o.ServiceAccount != "" {
+			who = fmt.Sprintf("service account %s/%s", o.Namespace, o.ServiceAccount)
+		}
+		return fmt.Errorf("%s may not look at the page: it takes the cluster role tenure-metrics-reader", who)
+	case http.StatusNotFound:
+		return errors.New("the replica has no page: one with --sharding=off has none")
 	}
 	return fmt.Errorf("the replica answers %s", res.Status)
 }

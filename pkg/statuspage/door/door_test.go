@@ -108,6 +108,20 @@ func TestWhyThePageCannotBeHadIsSaid(t *testing.T) {
 			t.Errorf("with token %q: %v, want %q", c.token, err, c.want)
 		}
 	}
+	with := Options{Namespace: "ns", ServiceAccount: "viewer"}
+	for code, want := range map[int]string{
+		http.StatusUnauthorized: "doesn't accept the token of service account ns/viewer",
+		http.StatusForbidden:    "service account ns/viewer may not look", http.StatusNotFound: "--sharding=off",
+		http.StatusInternalServerError: "the token of service account ns/viewer",
+	} {
+		to, _ := replica(t, code)
+		caller, err := Options{}.caller(t.Context(), &rest.Config{Host: "https://home", BearerToken: "token"}, nil)
+		must.Succeed(t, err)
+		if err := with.try(t.Context(), caller, to); err == nil || !strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "client certificate") {
+			t.Errorf("a service account gets %d: %v, want %q", code, err, want)
+		}
+	}
 	nobody := Options{Namespace: "here", Selector: "app=tenure"}
 	if _, err := nobody.pod(t.Context(), fake.NewClientset()); err == nil ||
 		!strings.Contains(err.Error(), "no Pod with app=tenure in namespace here") {
