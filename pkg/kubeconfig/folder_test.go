@@ -309,8 +309,19 @@ func TestASecretGoesBeforeAFileOfItsName(t *testing.T) {
 			t.Errorf("%s is %q (%v), want %q", name, got.Data[Key], err, want)
 		}
 	}
+	held := cluster.DeepCopy()
+	held.Name, held.ResourceVersion, held.Finalizers = "third", "", []string{"example.com/held"}
+	must.Succeed(t, c.Create(t.Context(), held))
+	lonely := held.DeepCopy()
+	lonely.Name, lonely.ResourceVersion = "lonely", ""
+	must.Succeed(t, c.Create(t.Context(), lonely))
 	expect("west", "secret")
 	expect("other", "file")
+	expect("third", "secret")
+	must.Succeed(t, c.Delete(t.Context(), held))
+	must.Succeed(t, c.Delete(t.Context(), lonely))
+	expect("third", "file")
+	expect("lonely", "secret")
 	must.Succeed(r.t, c.Delete(t.Context(), cluster))
 	expect("west", "file")
 	must.Succeed(r.t, os.Remove(filepath.Join(r.path, "west")))

@@ -15,7 +15,7 @@ import (
 
 // Join adds the folder to a manager, which looks into it while it runs. It returns a manager for readers of cluster
 // Secrets: to them, each file is a Secret of the home cluster. A Secret takes precedence over a file of the same
-// name. When the Secret is deleted, the file takes its place.
+// name. When the Secret is deleted, the file takes its place, though a finalizer may hold the Secret for long.
 func (f *Folder) Join(mgr mcmanager.Manager) (mcmanager.Manager, error) {
 	local := mgr.GetLocalManager()
 	if err := local.Add(f); err != nil {
@@ -51,10 +51,11 @@ func (c *joinedClient) Get(ctx context.Context, key client.ObjectKey, obj client
 	if !ok || key.Namespace != c.folder.namespace || err != nil && !apierrors.IsNotFound(err) {
 		return err
 	}
-	if err == nil && secret.Labels[Label] == "true" {
+	file := c.folder.Secret(key.Name)
+	switch {
+	case err == nil && secret.Labels[Label] == "true" && (file == nil || secret.DeletionTimestamp == nil):
 		return nil
-	}
-	if file := c.folder.Secret(key.Name); file != nil {
+	case file != nil:
 		file.DeepCopyInto(secret)
 		return nil
 	}

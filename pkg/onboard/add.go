@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/pkg/console"
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 )
@@ -131,15 +132,8 @@ func (o Onboarder) planAdd(ctx context.Context, home, there client.Client, a Add
 	case meta.IsNoMatchError(err):
 		return p, console.NotHome(o.Home.Host, err)
 	case err == nil:
-		switch other := servedAs(fleet, records.Layouts, o.Name, p.target.UID); other {
-		case "":
-		case kubeconfig.HomeName:
-			return p, fmt.Errorf("NAME %s: replicas serve this cluster as home already (--deployment-source=home), and a "+
-				"cluster is served under one name alone, so no Ats can run there", o.Name)
-		default:
-			return p, fmt.Errorf("NAME %s: replicas serve this cluster as %s, by its layout in home, and a cluster is served "+
-				"under one name alone: give that name, or take %[2]s away first; if you just have, try again when its shards "+
-				"are let go of (tenure status)", o.Name, other)
+		if err := clash(fleet, records.Layouts, o.Name, p.target.UID, p.known.Own != nil); err != nil {
+			return p, err
 		}
 	}
 	if err = a.namespacesExist(ctx, there, p.access.Namespaces, p.known.Own); err != nil {
@@ -152,6 +146,28 @@ func (o Onboarder) planAdd(ctx context.Context, home, there client.Client, a Add
 	p.steps, err = decide(found, want)
 	p.verdict = p.verdict.after(p.steps, p.known.Own)
 	return p, err
+}
+
+// clash returns an error if replicas serve the cluster of that UID under another name, or another cluster under this
+// name. own reports whether the name has a Secret: that has been compared with the cluster.
+func clash(f console.Fleet, layouts []tenurev1alpha1.Shard, name, uid string, own bool) error {
+	switch other := servedAs(f, layouts, name, uid); other {
+	case "":
+	case kubeconfig.HomeName:
+		return fmt.Errorf("NAME %s: replicas serve this cluster as home already (--deployment-source=home), and a "+
+			"cluster is served under one name alone, so no Ats can run there", name)
+	default:
+		return fmt.Errorf("NAME %s: replicas serve this cluster as %s, by its layout in home, and a cluster is served "+
+			"under one name alone: give that name, or take %[2]s away first; if you just have, try again when its shards "+
+			"are let go of (tenure status)", name, other)
+	}
+	if other := displaced(f, layouts, name, uid); other != "" && !own {
+		return fmt.Errorf("NAME %s: replicas serve another cluster under this name, by its layout in home: the UID of its "+
+			"namespace kube-system is %s, and the one here has %s: choose another NAME, or take that cluster away first "+
+			"(its file, if it is of --kubeconfig-folder); if you just have, try again when its shards are let go of (tenure "+
+			"status)", name, other, uid)
+	}
+	return nil
 }
 
 // Add makes the cluster a part of the fleet, and waits until it is served. A second run leaves what is up to date

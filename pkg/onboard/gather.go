@@ -186,8 +186,8 @@ func (w Wish) namespacesExist(ctx context.Context, c client.Client, names []stri
 	return nil
 }
 
-// inhabitants lists what is in a namespace, at most ten objects of each kind. It leaves out events, what Kubernetes
-// puts into each namespace, and what goes with the cluster.
+// inhabitants lists what is in a namespace, some objects of each kind. It leaves out events, what Kubernetes puts into
+// each namespace, what goes with the cluster, and what is being deleted.
 func inhabitants(ctx context.Context, config *rest.Config, namespace string) ([]string, error) {
 	config = rest.CopyConfig(config)
 	config.WarningHandlerWithContext = rest.NoWarnings{} // of deprecated kinds, which are looked at, too
@@ -213,22 +213,36 @@ func inhabitants(ctx context.Context, config *rest.Config, namespace string) ([]
 			if strings.Contains(kind.Name, "/") || !slices.Contains(kind.Verbs, "list") || kind.Name == "events" {
 				continue
 			}
-			found, err := objects.Resource(version.WithResource(kind.Name)).Namespace(namespace).List(ctx,
-				metav1.ListOptions{Limit: 10})
+			found, err := foreign(ctx, objects.Resource(version.WithResource(kind.Name)).Namespace(namespace), kind.Name)
 			if err != nil {
 				return nil, fmt.Errorf("listing %s in namespace %s: %w", kind.Name, namespace, err)
 			}
-			for _, o := range found.Items {
-				own := o.Labels[madeByLabel] == madeBy || kind.Name == "serviceaccounts" &&
-					(o.Name == "default" || o.Name == accountName) ||
-					kind.Name == "configmaps" && o.Name == "kube-root-ca.crt"
-				if !own && o.DeletionTimestamp == nil {
-					names = append(names, kind.Name+"/"+o.Name)
-				}
-			}
+			names = append(names, found...)
 		}
 	}
 	return names, nil
+}
+
+// foreign lists the inhabitants of one kind. It reads on until a page of the list has one.
+func foreign(ctx context.Context, objects metadata.ResourceInterface, kind string) (names []string, err error) {
+	page := metav1.ListOptions{Limit: 100}
+	for {
+		found, err := objects.List(ctx, page)
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range found.Items {
+			own := o.Labels[madeByLabel] == madeBy ||
+				kind == "serviceaccounts" && (o.Name == "default" || o.Name == accountName) ||
+				kind == "configmaps" && o.Name == "kube-root-ca.crt"
+			if !own && o.DeletionTimestamp == nil {
+				names = append(names, kind+"/"+o.Name)
+			}
+		}
+		if page.Continue = found.Continue; len(names) > 0 || page.Continue == "" {
+			return names, nil
+		}
+	}
 }
 
 // fleet reads the state of the fleet. With ask, the clusters are asked, too.

@@ -79,6 +79,17 @@ func servedAs(f console.Fleet, layouts []tenurev1alpha1.Shard, name, uid string)
 	return ""
 }
 
+// displaced returns the UID of another cluster that has this name and of which replicas hold shards; "" if there is
+// none.
+func displaced(f console.Fleet, layouts []tenurev1alpha1.Shard, name, uid string) string {
+	for _, l := range layouts {
+		if l.Spec.Cluster == name && l.Spec.Layout != nil && l.Spec.Layout.ClusterUID != uid && serving(f, name).Taken > 0 {
+			return l.Spec.Layout.ClusterUID
+		}
+	}
+	return ""
+}
+
 // String returns it in a few words.
 func (s Service) String() string {
 	if s.Shards == 0 {

@@ -105,8 +105,8 @@ type fakeCluster struct {
 	reads int
 	// refuses is the answer to every live read and write; nil: it serves them.
 	refuses error
-	// refusesApply is the answer to applies alone.
-	refusesApply error
+	// refusesApply is the answer to applies alone, and refusesDelete that to deletions.
+	refusesApply, refusesDelete error
 }
 
 func (c *fakeCluster) GetClient() client.Client                       { return cached{c.client, c} }
@@ -222,6 +222,10 @@ func (b *bench) newCluster(name multicluster.ClusterName) *fakeCluster {
 				return b.write(sub+" "+string(name), func() error { return inner.SubResource(sub).Apply(ctx, config, opts...) })
 			},
 			Delete: func(ctx context.Context, inner client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+				if c.refusesDelete != nil {
+					b.refused++
+					return c.refusesDelete
+				}
 				return b.write("delete "+string(name), func() error { return inner.Delete(ctx, o, opts...) })
 			},
 		}).Build()

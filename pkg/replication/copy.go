@@ -77,6 +77,27 @@ func (c *copyActor) look(ctx context.Context, view *copyView) error {
 	return nil
 }
 
+// unchanged reads the copy again after a write that was answered 404 or 409, and reports whether the view was up to
+// date all the same. Then the answer is a refusal, as by an admission webhook or a proxy. A copy that isn't there may
+// also be missing because its namespace is.
+func (c *copyActor) unchanged(ctx context.Context, view *copyView, answer error) (bool, error) {
+	before := view.Copy
+	if err := c.look(ctx, view); err != nil {
+		return false, err
+	}
+	switch now := view.Copy; {
+	case before != nil && now != nil:
+		return now.UID == before.UID && now.ResourceVersion == before.ResourceVersion, nil
+	case before != nil || now != nil:
+		return false, nil
+	case !apierrors.IsNotFound(answer):
+		return true, nil
+	}
+	c.r.spaces.forget(c.spaceID())
+	there, err := c.readSpace(ctx)
+	return !there.Missing, err
+}
+
 // do carries out one write. If the write shows that the view is out of date, it reads the copy again.
 func (c *copyActor) do(ctx context.Context, view *copyView, step step) error {
 	// Until the reply arrives, anything may have happened.
@@ -87,6 +108,8 @@ func (c *copyActor) do(ctx context.Context, view *copyView, step step) error {
 		err = deleteCopy(ctx, c.cluster, view.Copy)
 		if err == nil || apierrors.IsNotFound(err) {
 			c.note(func(n *copyNote) { n.Applied = "" }) // a later create isn't a repair of somebody's deletion
+		}
+		if err == nil {
 			return c.look(ctx, view)
 		}
 	default:
@@ -94,13 +117,11 @@ func (c *copyActor) do(ctx context.Context, view *copyView, step step) error {
 		if result, err = c.apply(ctx, view, step); err == nil {
 			return c.applied(view, step, result)
 		}
-		if apierrors.IsNotFound(err) { // the namespace or the copy is missing
-			c.r.spaces.forget(c.spaceID())
-			return c.look(ctx, view)
-		}
 	}
-	if apierrors.IsConflict(err) {
-		return c.look(ctx, view)
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		if same, failure := c.unchanged(ctx, view, err); failure != nil || !same {
+			return failure
+		}
 	}
 	if step.Act == actApply && apierrors.IsInvalid(err) {
 		// As a strategy of Recreate beside the rollingUpdate that somebody else's strategy had been given: only who set a

@@ -216,9 +216,11 @@ func (c *copyActor) run(ctx context.Context) (outcome, error) {
 	case apierrors.IsTooManyRequests(err): // it does answer
 		c.note(func(n *copyNote) { wait = n.silent(tooMany, min(asked, longestDelay), c.r.now()) })
 		return c.silent(tooMany, wait), nil
-	case noAnswer(err):
+	case noAnswer(err), apierror.Code(err) == http.StatusUnauthorized:
 		said := ""
 		switch {
+		case apierror.Code(err) == http.StatusUnauthorized: // until its credentials are repaired, which no event tells
+			said = text.Line(err.Error(), maxText)
 		case errors.Is(err, errTooSlow):
 			said = errTooSlow.Error()
 		case apierror.Code(err) == http.StatusInternalServerError:
@@ -268,7 +270,8 @@ func (c *copyActor) awaySince(since time.Time) outcome {
 // tooMany is the text about a cluster that answered 429.
 const tooMany = "has too many requests"
 
-// silent returns the outcome for a cluster that doesn't answer, or only with an error of its own or of a webhook.
+// silent returns the outcome for a cluster that doesn't answer, or only with an error of its own or of a webhook, or
+// that it doesn't take the credentials.
 func (c *copyActor) silent(said string, wait time.Duration) outcome {
 	switch said {
 	case "":

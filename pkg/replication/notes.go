@@ -50,8 +50,8 @@ type copyNote struct {
 	HoldKey, HoldText string
 	HoldUntil         time.Time
 	Holds             int
-	// Silences counts consecutive tries that got no answer, or none but an error of the server's own. The next one waits
-	// until SilentUntil.
+	// Silences counts consecutive tries that got no answer, or none but an error of the server's own, or that it doesn't
+	// take the credentials. The next one waits until SilentUntil.
 	Silences    int
 	SilentUntil time.Time
 	// Slow: the last write took longer than a target's requests may. The next one is given more time.

@@ -204,6 +204,12 @@ func TestSlowWritesThatConflictEachTimeHoldAWorkerForSoLong(t *testing.T) {
 		b.mustReconcile() // it finds out that writes are slow
 		west.refusesApply = apierrors.NewConflict(schema.GroupResource{Resource: "deployments"}, "web", errors.New("changed"))
 		b.clock.Step(longestSilence)
+		go func() {
+			for range 2 * mostSlow {
+				time.Sleep(west.webhook / 2)
+				b.edit("west", "kubectl", func(*appsv1.Deployment) {})
+			}
+		}()
 		began := time.Now()
 		b.mustReconcile()
 		if took := time.Since(began); took != mostSlow*west.webhook {
