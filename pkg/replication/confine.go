@@ -18,7 +18,6 @@ import (
 	"k8s.io/pod-security-admission/api"
 	"k8s.io/pod-security-admission/policy"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
 	"github.com/tenure-dev/tenure/pkg/text"
@@ -141,19 +140,17 @@ type spaceID struct {
 	namespace string
 }
 
-// seenSpace is a namespace as it was last read. at is when that was, and since is from when on it has been so. via is
-// the connection: another one of the same name may lead to another cluster.
+// seenSpace is a namespace as it was last read. at is when that was, and since is from when on it has been so.
 type seenSpace struct {
 	space
-	via       cluster.Cluster
 	at, since time.Time
 }
 
-func (s *spaces) recall(id spaceID, via cluster.Cluster, now time.Time) (seenSpace, bool) {
+func (s *spaces) recall(id spaceID, now time.Time) (seenSpace, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	seen, found := s.known[id]
-	return seen, found && seen.via == via && now.Sub(seen.at) < spaceLife
+	return seen, found && now.Sub(seen.at) < spaceLife
 }
 
 // again returns after which delay to read a namespace again that isn't open. The longer it hasn't been, the longer
@@ -162,13 +159,13 @@ func (s seenSpace) again(now time.Time) time.Duration {
 	return min(max(now.Sub(s.since), spaceLife), spaceAgain)
 }
 
-func (s *spaces) keep(id spaceID, via cluster.Cluster, there space, now time.Time) seenSpace {
+func (s *spaces) keep(id spaceID, there space, now time.Time) seenSpace {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.known == nil {
 		s.known = map[spaceID]seenSpace{}
 	}
-	seen := seenSpace{there, via, now, now}
+	seen := seenSpace{there, now, now}
 	if old, found := s.known[id]; found && old.space == there {
 		seen.since = old.since
 	}
@@ -217,7 +214,7 @@ func (c *copyActor) enter(ctx context.Context, step step) (barred *outcome, miss
 
 // readSpace returns the copy's namespace, read from the API server if the cached state is too old.
 func (c *copyActor) readSpace(ctx context.Context) (seenSpace, error) {
-	if there, known := c.r.spaces.recall(c.spaceID(), c.cluster, c.r.now()); known {
+	if there, known := c.r.spaces.recall(c.spaceID(), c.r.now()); known {
 		return there, nil
 	}
 	namespace := &corev1.Namespace{}
@@ -226,7 +223,7 @@ func (c *copyActor) readSpace(ctx context.Context) (seenSpace, error) {
 		return seenSpace{}, fmt.Errorf("reading namespace %s: %w", c.key.Namespace, err)
 	}
 	there := space{Missing: err != nil, Label: namespace.Labels[LabelTarget]}
-	return c.r.spaces.keep(c.spaceID(), c.cluster, there, c.r.now()), nil
+	return c.r.spaces.keep(c.spaceID(), there, c.r.now()), nil
 }
 
 // podSecurityPrefix is the prefix of the labels by which a namespace restricts its Pods.

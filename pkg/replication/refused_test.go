@@ -8,7 +8,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 )
 
 // An admission webhook may refuse by any code, and these two are otherwise signs of a view that is out of date.
@@ -75,23 +74,5 @@ func TestACopyIsBroughtUpToDateSoonAfterItsCredentialsAreRepaired(t *testing.T) 
 	b.mustReconcile()
 	if got := b.image("west"); got != "web:2" {
 		t.Errorf("west has %s after %s", got, longestSilence)
-	}
-}
-
-func TestALabelIsBelievedOfTheClusterAloneThatHasIt(t *testing.T) {
-	b := newBench(t, aSource())
-	b.restart(func(c *Config) { c.CreateNamespaces = false })
-	for _, name := range []multicluster.ClusterName{"west", "east"} {
-		b.namespace(name, map[string]string{LabelTarget: TargetUnrestricted})
-	}
-	b.live()
-	b.edit("home", "kubectl", image("web:2"))
-	b.mustReconcile()
-	b.clusters["west"] = b.newCluster("west") // its Secret leads to another cluster now
-	b.namespace("west", nil)
-	b.clock.Step(spaceLife / 2)
-	b.mustReconcile()
-	if b.copies() != "east" {
-		t.Errorf("copies in %q, want none in a namespace that isn't open: %s", b.copies(), b.message())
 	}
 }
