@@ -179,8 +179,8 @@ func causeOr(ctx context.Context, err error) error {
 	return err
 }
 
-// preload creates the Ats that are there before the replicas start, in a namespace of their own. It returns nil if there
-// are none.
+// preload creates the Ats that are there before the replicas start, in a namespace of their own. It returns nil if
+// there are none.
 func (r *runner) preload(ctx context.Context, f *fleet, l scenario.Load, namespace string,
 	over bool) (*load.Generator, error) {
 	if l.Preload == 0 {
