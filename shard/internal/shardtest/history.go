@@ -208,8 +208,7 @@ func (w *world) restore(shot records) {
 		w.historyFrom[i] = len(s.log[i])
 	}
 	for i := range w.tallies {
-		t := &w.tallies[i]
-		t.settle()
+		w.tallies[i].settle()
 	}
 	for i := range w.nodes {
 		n := &w.nodes[i]

@@ -94,7 +94,7 @@ func TestAFleetIsUpgradedAndRolledBackUnderLoad(t *testing.T) {
 	before, err := lab.Build(t.Context(), t.TempDir(), lab.Before, false)
 	must.Succeed(t, err)
 	if _, err := os.Stat(before); err != nil {
-		t.Skip("this shallow clone lacks the commit that make before builds: git fetch --unshallow")
+		t.Skip("make before built no replica of the version before: it takes git and a whole clone (git fetch --unshallow)")
 	}
 	f := labtest.Fleet(t, lab.Options{
 		Workloads: []string{"west", "east"}, Lean: true,
