@@ -45,7 +45,8 @@ func (r *Replica) listsCostMore() bool {
 	return len(r.order)+len(r.layoutOrder) > listedPerWrite+listedPerEvent*replicas
 }
 
-// By estimate, a write costs as much as a list of listedPerWrite records, and each event of it as one of listedPerEvent.
+// By estimate, a write costs as much as a list of listedPerWrite records, and each event of it as one of
+// listedPerEvent.
 const (
 	listedPerWrite = 8
 	listedPerEvent = 4
