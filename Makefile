@@ -193,7 +193,7 @@ test: ## everything: builds, lint, all tests with -race against real API servers
 
 IMAGE ?= tenure
 .PHONY: release
-release: $(BIN)/controlplane ## VERSION=v1.2.3 [IMAGE=name]: binaries, an image, manifests, bills of materials and checksums in out/release
+release: $(BIN)/controlplane ## VERSION=v1.2.3 [IMAGE=name]: binaries, image, manifests, chart, bills of materials and checksums in out/release
 	cd cmd/release && go build -o ../../$(BIN)/release .
 	$(BIN)/release -version "$(VERSION)" -image "$(IMAGE)"
 

@@ -10,6 +10,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -41,6 +43,41 @@ func (r *release) archive(arch, binary string) error {
 			entry{name: "README.md", path: "README.md", mode: 0o644}), z.Close())
 	})
 }
+
+// chart packs config/chart with the version and the image of the release, as helm package would.
+func (r *release) chart() error {
+	const folder = "config/chart"
+	entries, err := filesBelow(folder)
+	if err != nil {
+		return err
+	}
+	number := strings.TrimPrefix(r.Version, "v")
+	for i := range entries {
+		e := &entries[i]
+		text, err := os.ReadFile(e.path)
+		if err != nil {
+			return err
+		}
+		switch e.name {
+		case "Chart.yaml":
+			text = versions.ReplaceAll(text, []byte("version: "+number+"\nappVersion: "+r.Version))
+		case "values.yaml":
+			values, err := withImage(string(text), r.Image+":"+r.Version)
+			if err != nil {
+				return fmt.Errorf("%s/%s: %w", folder, e.name, err)
+			}
+			text = []byte(values)
+		}
+		e.name, e.text = "tenure/"+e.name, text
+	}
+	return r.create(filepath.Join(r.To, "tenure-"+number+".tgz"), func(to io.Writer) error {
+		z := gzip.NewWriter(to)
+		return errors.Join(writeTar(z, r.time, entries...), z.Close())
+	})
+}
+
+// versions matches the chart's own version and that of what it installs.
+var versions = regexp.MustCompile(`(?m)^version: .*\nappVersion: .*$`)
 
 func (r *release) create(path string, write func(io.Writer) error) error {
 	f, err := os.Create(path)

@@ -1,5 +1,5 @@
 // Command release makes what is published of a version: binaries, a container image for each platform in one archive,
-// manifests, bills of materials and checksums. It needs no container daemon and no network but for Go's modules.
+// manifests, a chart, bills of materials and checksums. It needs no container daemon and no network but for Go's modules.
 //
 //	make release VERSION=v1.2.3
 //
@@ -94,6 +94,10 @@ func (r *release) make(ctx context.Context) error {
 	if err := r.manifests(ctx); err != nil {
 		return err
 	}
+	step("chart")
+	if err := r.chart(); err != nil {
+		return err
+	}
 	return r.checksums()
 }
 
@@ -164,11 +168,12 @@ func (r *release) manifests(ctx context.Context) error {
 // ours matches where a manifest names an image of Tenure, in any registry and version.
 var ours = regexp.MustCompile(`(?m)^(\s*(?:- )?image: )(?:\S+/)?tenure(?::\S+)?$`)
 
-// withImage puts the image of the release into a manifest. It refuses a manifest that has a Deployment and none of
-// our images, since that would install another version.
+// withImage puts the image of the release into a manifest, or into the chart's values. It refuses those values, and a
+// manifest with a Deployment, if they have none of our images, since that would install another version.
 func withImage(manifest, image string) (string, error) {
-	if strings.Contains(manifest, "kind: Deployment") && !ours.MatchString(manifest) {
-		return "", errors.New("its Deployment has no image of Tenure to replace")
+	values := !strings.Contains(manifest, "kind: ")
+	if (values || strings.Contains(manifest, "kind: Deployment")) && !ours.MatchString(manifest) {
+		return "", errors.New("it has no image of Tenure to replace")
 	}
 	return ours.ReplaceAllString(manifest, "${1}"+image), nil
 }

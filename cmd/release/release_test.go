@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -36,6 +37,7 @@ func packed(t *testing.T, commitTime time.Time) *release {
 		must(t, r.bill(arch, program))
 	}
 	must(t, r.image(binaries))
+	must(t, r.chart())
 	must(t, r.checksums())
 	return r
 }
@@ -56,7 +58,7 @@ func TestTheSameCommitGivesTheSameBytes(t *testing.T) {
 	if bytes.Equal(sums["one"], sums["another commit"]) {
 		t.Error("another commit's files are the same: the time isn't in them")
 	}
-	if n := strings.Count(string(sums["one"]), "\n"); n != 2*len(platforms)+1 {
+	if n := strings.Count(string(sums["one"]), "\n"); n != 2*len(platforms)+2 {
 		t.Errorf("%d files: %s", n, sums["one"])
 	}
 }
@@ -172,6 +174,37 @@ func TestOnlyOurImageIsNamedAnew(t *testing.T) {
 	}
 	if _, err := withImage("kind: Deployment\n      image: busybox\n", "r/t:v1"); err == nil {
 		t.Error("a Deployment without our image is published")
+	}
+}
+
+func TestTheChartInstallsTheImageOfTheRelease(t *testing.T) {
+	t.Chdir("../..")
+	r, folder := packed(t, time.Unix(1_700_000_000, 0).UTC()), t.TempDir()
+	untar(t, filepath.Join(r.To, "tenure-1.2.3.tgz"), folder)
+	changed := map[string][]string{
+		"Chart.yaml":  {"version: 1.2.3", "appVersion: v1.2.3"},
+		"values.yaml": {"image: registry.example/tenure:v1.2.3"},
+	}
+	files, err := filesBelow("config/chart")
+	must(t, err)
+	for _, file := range files {
+		source, err := os.ReadFile(file.path)
+		must(t, err)
+		text, err := os.ReadFile(filepath.Join(folder, "tenure", file.name))
+		must(t, err)
+		var differ []string
+		was := strings.Split(string(source), "\n")
+		for i, line := range strings.Split(string(text), "\n") {
+			if i >= len(was) || line != was[i] {
+				differ = append(differ, line)
+			}
+		}
+		if !slices.Equal(differ, changed[file.name]) {
+			t.Errorf("%s differs from the source in %q, want %q", file.name, differ, changed[file.name])
+		}
+	}
+	if _, err := withImage("replicas: 3\n", "r/t:v1"); err == nil {
+		t.Error("values without our image are published")
 	}
 }
 
