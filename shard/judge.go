@@ -74,7 +74,7 @@ func newJudge(clusters *clusterSet, roster *roster, lease time.Duration, log log
 	spawn func(func())) *clusterJudge {
 	return &clusterJudge{
 		clusters: clusters, roster: roster, log: log, put: put, spawn: spawn,
-		every: min(max(lease/4, time.Second), 5*time.Second), verdicts: map[keyspace.ClusterName]*clusterVerdict{},
+		every: min(max(lease/2, time.Second), 5*time.Second), verdicts: map[keyspace.ClusterName]*clusterVerdict{},
 	}
 }
 

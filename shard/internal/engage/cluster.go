@@ -94,7 +94,7 @@ func Open(real *Connection, gate *Gate, traffic *Traffic, opts Options) (*Cluste
 		gate: gate, kinds: opts.Kinds, config: config, http: httpClient, codecs: real.codecs(), mapper: real.mapper,
 		filters: filters{shard: gate.shard, traffic: traffic, clientSide: opts.ClientFiltering},
 	}
-	c.recorders, err = newRecorders(config, httpClient, real.scheme)
+	c.recorders, err = newRecorders(config, httpClient, gate, real.scheme)
 	if err == nil {
 		c.live, err = client.New(config, client.Options{HTTPClient: httpClient, Scheme: real.scheme, Mapper: c.mapper})
 	}
@@ -113,7 +113,8 @@ func Open(real *Connection, gate *Gate, traffic *Traffic, opts Options) (*Cluste
 	return c, nil
 }
 
-func newRecorders(config *rest.Config, httpClient *http.Client, scheme *runtime.Scheme) (*recorders, error) {
+func newRecorders(config *rest.Config, httpClient *http.Client, gate *Gate, scheme *runtime.Scheme) (*recorders,
+	error) {
 	core, err := typedcorev1.NewForConfigAndClient(config, httpClient)
 	if err != nil {
 		return nil, err
@@ -122,7 +123,7 @@ func newRecorders(config *rest.Config, httpClient *http.Client, scheme *runtime.
 	if err != nil {
 		return nil, err
 	}
-	return &recorders{scheme: scheme, core: core, events: events}, nil
+	return &recorders{scheme: scheme, gate: gate, core: core, events: events}, nil
 }
 
 // newCaches makes the caches of the declared kinds.

@@ -19,7 +19,7 @@ func TestAnEventThatTheFenceRefusesIsGivenUpAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := openFence(t, &answering{status: http.StatusCreated})
 		f.gate.Shut()
-		r, err := newRecorders(&rest.Config{Host: "https://west", QPS: -1}, &http.Client{Transport: f},
+		r, err := newRecorders(&rest.Config{Host: "https://west", QPS: -1}, &http.Client{Transport: f}, f.gate,
 			clientgoscheme.Scheme)
 		must.Succeed(t, err)
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a"}}
@@ -32,5 +32,73 @@ func TestAnEventThatTheFenceRefusesIsGivenUpAtOnce(t *testing.T) {
 			}
 		}
 		r.stop()
+	})
+}
+
+// Recorders write from goroutines of their own, and the next holder doesn't tell what this one found.
+func TestWhatTheLastReconcileOfATenureToldIsWritten(t *testing.T) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a"}}
+	told := map[string]func(*recorders){
+		"legacy": func(r *recorders) {
+			r.GetEventRecorderFor("test").Event(pod, corev1.EventTypeNormal, "Reason", "text")
+		},
+		"legacy, with a format": func(r *recorders) {
+			r.GetEventRecorderFor("test").Eventf(pod, corev1.EventTypeNormal, "Reason", "%s", "text")
+		},
+		"legacy, annotated": func(r *recorders) {
+			r.GetEventRecorderFor("test").AnnotatedEventf(pod, nil, corev1.EventTypeNormal, "Reason", "text")
+		},
+		"current": func(r *recorders) {
+			r.GetEventRecorder("test").Eventf(pod, nil, corev1.EventTypeNormal, "Reason", "Act", "text")
+		},
+		"current, annotated": func(r *recorders) {
+			r.GetEventRecorder("test").AnnotatedEventf(pod, nil, nil, corev1.EventTypeNormal, "Reason", "Act", "text")
+		},
+	}
+	for name, tell := range told {
+		t.Run(name, func(t *testing.T) {
+			for range 20 {
+				synctest.Test(t, func(t *testing.T) {
+					f := openFence(t, servers(func(req *http.Request) (*http.Response, error) {
+						return &http.Response{StatusCode: http.StatusCreated, Body: req.Body, Header: req.Header}, nil
+					}))
+					r, err := newRecorders(&rest.Config{Host: "https://west", QPS: -1}, &http.Client{Transport: f}, f.gate,
+						clientgoscheme.Scheme)
+					must.Succeed(t, err)
+					defer r.stop()
+					_, end, _ := f.gate.Begin(t.Context())
+					tell(r)
+					end()
+					began := time.Now()
+					must.Succeed(t, f.gate.Drain(t.Context(), time.Minute, time.Second))
+					if n := f.traffic.FencedWrites.Load(); n != 0 || time.Since(began) > eventPatience/2 {
+						t.Errorf("%d events of 1 were refused; drained after %v", n, time.Since(began))
+					}
+				})
+			}
+		})
+	}
+}
+
+// client-go doesn't write every event: it counts those that say the same, and drops what is too much.
+func TestAnEventThatIsNeverWrittenHoldsUpNoMoveForLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gate := openFence(t, &answering{status: http.StatusCreated}).gate
+		drained := func() time.Duration {
+			began := time.Now()
+			must.Succeed(t, gate.Drain(t.Context(), time.Minute, time.Second))
+			gate.Open(2)
+			return time.Since(began)
+		}
+		gate.tells()
+		time.Sleep(eventPatience / 2)
+		if took := drained(); took != eventPatience/2 {
+			t.Errorf("drained after %v", took)
+		}
+		gate.tells()
+		gate.wrote()
+		if took := drained(); took != 0 {
+			t.Errorf("all events are written, and it drained after %v", took)
+		}
 	})
 }

@@ -37,6 +37,8 @@ type Gate struct {
 	closing   time.Time     // when draining began
 	lastEnd   time.Time     // when a reconcile or a write last ended
 	astray    time.Time     // when a write was last given up without an answer
+	untold    int           // events that recorders were given, and didn't write yet
+	told      time.Time     // when they were last given one
 	missed    bool          // it was open, and let nothing pass because the lease seemed to have run out
 }
 
@@ -152,14 +154,40 @@ func (g *Gate) leave(count *int) {
 	defer g.mu.Unlock()
 	*count--
 	g.lastEnd = time.Now()
+	g.wake()
+}
+
+// wake wakes those that wait for the gate to be quiet. Call it with the lock held.
+func (g *Gate) wake() {
 	if g.state != gateOpen {
 		close(g.changed)
 		g.changed = make(chan struct{})
 	}
 }
 
+// tells counts an event that a recorder is given, and wrote one that was written, or that can't be. Recorders write
+// from goroutines of their own, and drop some events: those don't count for longer than eventPatience.
+func (g *Gate) tells() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := time.Now()
+	if now.Sub(g.told) > eventPatience {
+		g.untold = 0
+	}
+	g.untold, g.told = g.untold+1, now
+}
+
+func (g *Gate) wrote() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.untold = max(0, g.untold-1)
+	g.wake()
+}
+
 // Bounds for the end of a tenure.
 const (
+	// eventPatience is how long events that reconciles told may take to be written once no reconcile runs.
+	eventPatience = 50 * time.Millisecond
 	// writePatience is how long writes outside of reconciles, such as events, may take once no reconcile runs.
 	writePatience = 500 * time.Millisecond
 	// writeGrace is how long a write whose context was cancelled may take to return.
@@ -167,8 +195,8 @@ const (
 )
 
 // Drain ends the tenure in order. No key starts any more. Running reconciles may end by themselves within patience;
-// after that they are cancelled and get grace to return. Then the fence closes for good: a reconcile that still
-// hasn't returned can't write any more. Writes in flight get writePatience, and writeGrace after they are cancelled.
+// after that they are cancelled and get grace to return. Events that they told get eventPatience. Then the fence closes
+// for good: a reconcile that still hasn't returned can't write any more. Writes in flight get writePatience, and writeGrace after they are cancelled.
 // If one ended without an answer, Drain waits until it can't be on the wire any more. Drain fails only with the
 // context's error.
 func (g *Gate) Drain(ctx context.Context, patience, grace time.Duration) error {
@@ -183,7 +211,11 @@ func (g *Gate) Drain(ctx context.Context, patience, grace time.Duration) error {
 		g.await(ctx, grace, noneRuns)
 	}
 	g.mu.Lock()
-	g.state = gateShut
+	left := eventPatience - time.Since(g.told)
+	g.mu.Unlock()
+	g.await(ctx, left, func() bool { return g.untold == 0 })
+	g.mu.Lock()
+	g.state, g.untold = gateShut, 0
 	g.mu.Unlock()
 	g.await(ctx, writePatience, g.noneWrites)
 	g.end()
