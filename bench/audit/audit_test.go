@@ -43,6 +43,16 @@ func TestAPatchTellsWhatItReplaces(t *testing.T) {
 	}
 }
 
+func TestTheStatusOfADeploymentTellsWhoseItIs(t *testing.T) {
+	e, err := decode([]byte(strings.NewReplacer("dryRun=", "", "cnat.programming-kubernetes.info", AppsGroup,
+		`"resource":"ats"`, `"resource":"deployments","subresource":"status"`, `"requestObject"`,
+		`"responseObject":{"kind":"Deployment","metadata":{"uid":"u1"},"status":{"replicas":1}},"requestObject"`,
+	).Replace(text)))
+	if err != nil || e.What() != "patch deployments/status" || e.Body == nil || e.Body.UID != "u1" {
+		t.Errorf("got %+v with body %+v, %v", e, e.Body, err)
+	}
+}
+
 func TestALogThatIsWrittenToIsReadToTheEndOfItsLine(t *testing.T) {
 	for _, late := range []time.Duration{tailPatience / 2, 2 * tailPatience} {
 		synctest.Test(t, func(t *testing.T) {

@@ -89,7 +89,7 @@ func (e *Event) bodies() error {
 	if !e.Ended() || !e.Mutating() || e.Outcome() == Rejected || e.Outcome() == Unknown && !coordination {
 		return nil
 	}
-	if e.Subresource != "" && e.Subresource != "status" || e.Subresource == "status" && (e.IsPod() || e.IsDeployment()) {
+	if e.Subresource != "" && e.Subresource != "status" || e.Subresource == "status" && e.IsPod() {
 		return nil
 	}
 	if !coordination && !e.IsAt() && !e.IsPod() && !e.IsDeployment() {

@@ -39,8 +39,9 @@
 // A write is also checked against its shard's record: it fails if it came after a later grant's answer, before its own
 // grant's arrival, from a replica that isn't the record's holder, or under an epoch that no version of the record
 // grants. It is checked against the Lease of its incarnation: it fails if it came after the answer to the seal. A claim
-// must have arrived after the seal that it rests on. Writes that were in flight while a record changed its holder can't
-// be ordered by the record: they are counted, and their number is bounded.
+// must have arrived after the seal that it rests on. Who is given a shard must have a Lease by then, if the log goes
+// back so far. Writes that were in flight while a record changed its holder can't be ordered by the record: they are
+// counted, and their number is bounded.
 //
 // # What it can't see
 //
@@ -50,6 +51,8 @@
 //   - At level Metadata: an At's due time and phase, resourceVersions, owners. Due times can be given as [Facts];
 //     without them lost and early Ats are reported as unknown, never as zero. A Pod's owner is then taken from its
 //     name, which begins with the At's. Ats, Shards, Leases and Deployments need level RequestResponse.
+//   - To whose key a write goes whose line doesn't show the object, such as a deletion, or one of a Deployment's status
+//     at level Metadata, unless an earlier line shows the object of that name.
 //   - Which objects a deletecollection deleted: if in doubt every one in its namespace, so that no alarm rests on it.
 //   - Whether a Pod that was deleted gracefully has already gone: the first request to delete it counts as its end.
 //     Pods with the same name can't overlap, since the API server prevents that.

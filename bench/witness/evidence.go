@@ -283,6 +283,7 @@ func (l *ledger) judgeLinks() {
 			excused := !known && loose > 0
 			if excused {
 				loose--
+				versions[k.base] = true // others may have read that version, too
 			}
 			if k.loose {
 				loose++

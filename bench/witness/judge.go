@@ -20,6 +20,8 @@ func (l *ledger) judge() *Report {
 	history := l.history()
 	l.judgeGrants(history)
 	l.judgeSeals()
+	l.judgeJoined(history)
+	l.judgeKeyless()
 	served := l.served(keyOf)
 	ats, lives := l.judgeAts(all, served)
 	l.judgeEvidence(ats)

@@ -54,6 +54,7 @@ func (m *model) spoil(n int) {
 func TestACorrectModelHasNoViolation(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := newModel(rapid.Uint64().Draw(t, "seed"))
+		m.newAt() // without any there is nothing to judge
 		m.run(rapid.IntRange(40, 400).Draw(t, "steps"))
 		r := Judge(slices.Values(m.events), Facts{}, Rules{Users: []string{"fleet"}})
 		if diff := cmp.Diff(map[Kind]int{}, broken(r)); diff != "" {

@@ -11,7 +11,11 @@ import (
 
 // leaseLife is what the log shows about one incarnation's Lease.
 type leaseLife struct {
-	bodied  bool // some write of it is logged with its body
+	bodied bool // some write of it is logged with its body
+	// since is when the first request for it arrived, and made says that it was the one that creates it. Otherwise the
+	// log begins later.
+	since   int64
+	made    bool
 	leaving bool
 	unfit   []unfitness
 	// over is the request that ended the incarnation: the seal, or its own deletion of the Lease.
@@ -56,8 +60,11 @@ func (l *ledger) addLease(e *Event, a agent) {
 	}
 	life := l.leases[e.Name]
 	if life == nil {
-		life = &leaseLife{sealed: never}
+		life = &leaseLife{since: never, sealed: never}
 		l.leases[e.Name] = life
+	}
+	if e.Received < life.since {
+		life.since, life.made = e.Received, e.Verb == "create"
 	}
 	who := a.Incarnation
 	if who == "" {
@@ -127,7 +134,7 @@ func (l *ledger) givesUp(incarnation, cluster string, since int64, w recordWrite
 func (l *ledger) judgeClaim(shard Shard, from string, held, w recordWrite) {
 	life := l.leases[from]
 	if life == nil || !life.bodied {
-		return // its Lease ended before the log began, or isn't logged: see NoLeases
+		return // its Lease ended before the log began, or isn't logged: see NoLeases and HolderWithoutLease
 	}
 	if life.sealed <= w.start {
 		return // a seal whose answer was lost may be the one that was committed
@@ -140,4 +147,25 @@ func (l *ledger) judgeClaim(shard Shard, from string, held, w recordWrite) {
 		Kind: ClaimBeforeSeal, Shard: shard.String(), First: l.recordLine(w), Second: second,
 		Detail: fmt.Sprintf("%s took the shard from %s at epoch %d, and %s", w.writer, from, w.state.Epoch, detail),
 	})
+}
+
+// judgeJoined checks that every holder had a Lease when it was given a shard: without one nobody could tell that it has
+// ended. One that a record names when the log begins may have had its Lease before.
+func (l *ledger) judgeJoined(m *moves) {
+	if len(l.leases) == 0 {
+		return // see NoLeases
+	}
+	for _, g := range m.grants {
+		life, detail := l.leases[g.state.Holder], "no line shows a Lease of it"
+		switch {
+		case m.before[g.state.Holder], life != nil && (!life.made || life.since <= g.end):
+			continue
+		case life != nil:
+			detail = "its Lease was created at " + stamp(life.since)
+		}
+		l.found.add(Violation{
+			Kind: HolderWithoutLease, Shard: g.shard.String(), First: l.recordLine(g.recordWrite),
+			Detail: fmt.Sprintf("%s got the shard at epoch %d, and %s", g.state.Holder, g.state.Epoch, detail),
+		})
+	}
 }

@@ -55,6 +55,10 @@ type ledger struct {
 	// by UID.
 	changes    []change
 	copyWrites map[string][]int64
+	// keys are all that lines show of Ats, Pods and Deployments, each with when the first such line was answered; keyless
+	// are our writes to such objects whose lines show none.
+	keys    map[shownKey]int64
+	keyless []write
 
 	links      []link
 	clusters   map[string]*clusterLog
@@ -161,7 +165,7 @@ func newLedger(facts Facts, rules Rules) *ledger {
 		agents:  make(map[string]agent),
 		swept:   make(map[sweptKey][]span),
 		records: make(map[Shard][]recordWrite), recordUnknown: make(map[string][]recordWrite),
-		leases: make(map[string]*leaseLife), copyWrites: make(map[string][]int64),
+		leases: make(map[string]*leaseLife), copyWrites: make(map[string][]int64), keys: make(map[shownKey]int64),
 		clusters: make(map[string]*clusterLog), heard: make(map[string]map[int64]bool), suspects: make(map[string]*suspect),
 		reads: math.MaxInt64,
 	}
@@ -247,9 +251,10 @@ func (l *ledger) addObject(e *Event, a agent) {
 		l.addAt(e, a, at)
 	case e.IsPod():
 		l.addPod(e, a, at)
-	case e.IsDeployment() && e.Body != nil && e.Body.Replicated && !a.Tenure:
+	case e.IsDeployment() && e.Subresource == "" && e.Body != nil && e.Body.Replicated && !a.Tenure:
 		l.changes = append(l.changes, change{e.Cluster, e.Body.UID, e.Completed})
 	}
+	l.learnKey(e)
 	if !a.Fenced {
 		return
 	}
@@ -277,38 +282,6 @@ func (l *ledger) objectOf(e *Event) object0 {
 
 func (l *ledger) place(e *Event) place {
 	return place{l.files.id(e.File), int32(e.Line)}
-}
-
-// checkShard checks whether the writer's shard contains the slot of what it wrote, as far as the log shows: the slot of
-// its owner if it has one, otherwise its own slot if it is in the shard's cluster.
-func (l *ledger) checkShard(e *Event, a agent, w write) {
-	wrong := func(format string, args ...any) {
-		l.found.add(Violation{
-			Kind: WrongShard, Object: l.objectOf(e).String(), Shard: a.Shard.String(),
-			Detail: fmt.Sprintf(format, args...) + " isn't in the writer's shard", First: l.line(w),
-		})
-	}
-	uid, owner, slot := e.UID, "", ""
-	if b := e.Body; b != nil {
-		uid, owner, slot = cmp.Or(b.UID, uid), cmp.Or(b.CopyOf, b.OwnerUID), b.Slot
-	}
-	if owner != "" && e.IsDeployment() {
-		l.copyWrites[owner] = append(l.copyWrites[owner], w.end)
-	}
-	switch {
-	case owner != "" && !a.Shard.Holds(owner):
-		wrong("its owner's UID %s", owner)
-	case slot != "" && owner != "" && slot != fmt.Sprintf("%02x", audit.SlotOf(owner)):
-		wrong("its label says slot %s, its owner %s has %02x, and the label", slot, owner, audit.SlotOf(owner))
-	case owner != "":
-	case e.IsAt() && (l.cluster(a.Shard.Cluster) != e.Cluster || uid != "" && !a.Shard.Holds(uid)):
-		wrong("the At's UID %s", uid)
-	case e.IsDeployment() && e.Verb != "create" && uid != "" && l.cluster(a.Shard.Cluster) == e.Cluster:
-		if !a.Shard.Holds(uid) {
-			wrong("the Deployment's UID %s", uid)
-		}
-		l.copyWrites[uid] = append(l.copyWrites[uid], w.end)
-	}
 }
 
 func (f *Fenced) add(e *Event) {

@@ -74,6 +74,7 @@ func set(t testing.TB, e *Event, field string) {
 	texts := map[string]func(string){
 		"user": func(s string) { e.User = s }, "message": func(s string) { e.Message = s },
 		"in":   func(s string) { e.Cluster = s },
+		"sub":  func(s string) { e.Subresource = s },
 		"code": func(string) { e.Code = int(n) }, "base": func(string) { e.Base = uint64(n) },
 		"nobody": func(string) { e.Body = nil },
 		"rv":     func(string) { e.Body.ResourceVersion = uint64(n) }, "due": func(string) { e.Body.Schedule = stamp(ms(n)) },
@@ -107,11 +108,13 @@ func otherShard(uid string) string {
 
 func TestWhatIsProofAndWhatIsNot(t *testing.T) {
 	mine, others, slot := shardOf("u1")+"@1:a", otherShard("u1")+"@1:a", fmt.Sprintf("%02x", audit.SlotOf("u1"))
+	source := "1-2 - create web:x uid=u1\n"
 	held := "0-1 ~a create rec:west/ h=a e=1 rv=10 move=Join\n"
 	crash := "20-21 ~b patch rec:west/ h=b e=2 rv=12 move=Crash\n"
-	released := "0-1 ~b create lease:b\n2-3 ~a patch rec:west/ h=a e=1 to=b rv=11\n" +
+	joined := "0-1 ~a create lease:a\n0-1 ~b create lease:b\n0-1 ~c create lease:c\n"
+	released := joined + "2-3 ~a patch rec:west/ h=a e=1 to=b rv=11\n" +
 		"4-5 ~b patch rec:west/ h=a e=1 to=b w=b rv=12\n6-7 ~a patch rec:west/ e=1 to=b rv=13\n"
-	chain := "0-1 ~a create lease:a\n0-1 ~b create lease:b\n9-10 ~a patch rec:west/ h=b e=2 move=Planned code=504 rv=0\n" +
+	chain := joined + "9-10 ~a patch rec:west/ h=b e=2 move=Planned code=504 rv=0\n" +
 		"16-17 ~c patch rec:west/ h=c e=3 move=Crash code=504 rv=0\n"
 	shown := "20-21 ~a patch rec:west/ h=c e=3 move=Crash rv=14"
 	all := func(ks ...Kind) map[Kind]int {
@@ -187,6 +190,23 @@ func TestWhatIsProofAndWhatIsNot(t *testing.T) {
 		{"a copy with another label than its source's slot",
 			"1-2 " + mine + " patch web:x of=u1 in=east slot=zz", all(WrongShard)},
 		{"a source of another shard", "1-2 " + others + " patch web:x uid=u1", all(WrongShard)},
+		{"the status of a source of another shard", "1-2 " + others + " patch web:x uid=u1 sub=status", all(WrongShard)},
+		{"… that an earlier line names", source + "3-4 " + others + " patch web:x nobody sub=status", all(WrongShard)},
+		{"… of the writer's shard", source + "3-4 " + mine + " patch web:x nobody sub=status", nil},
+		{"… that was made meanwhile, perhaps in place of another",
+			source + "2-4 " + others + " patch web:x nobody sub=status", nil},
+		{"… that was made again, of the writer's shard", source + "3-4 " + others + " patch web:x nobody sub=status\n" +
+			"3-4 - delete web:x\n4-5 - create web:x uid=another", nil},
+		{"the scale of a source of another shard", source + "3-4 " + others + " update web:x nobody sub=scale",
+			all(WrongShard)},
+		{"the deletion of a copy of another shard's source", "1-2 " + mine + " patch web:x of=u1 uid=u2 in=east\n3-4 " +
+			others + " delete web:x in=east", all(WrongShard)},
+		{"the deletion of somebody's Deployment in another cluster",
+			"1-2 - create web:x uid=u1 in=east\n3-4 " + others + " delete web:x in=east", nil},
+		{"the deletion of another shard's At",
+			"1-2 - create at:a due=50 uid=u1\n3-4 " + others + " delete at:a", all(WrongShard)},
+		{"the deletion of another shard's Pod",
+			"1-2 " + mine + " create pod:a-pod owner=u1\n3-4 " + others + " delete pod:a-pod", all(WrongShard)},
 
 		{"a write under a grant", held + "2-3 west/@1:a patch web:x", nil},
 		{"a write under an epoch that was never granted", held + "2-3 west/@3:a patch web:x", all(WriteWithoutGrant)},
@@ -210,7 +230,7 @@ func TestWhatIsProofAndWhatIsNot(t *testing.T) {
 			"2-3 ~a patch rec:west/ h=b e=2 code=504 rv=0\n" + strings.Repeat("2-5 west/@1:a patch web:x\n", 17) +
 			"9-10 ~a patch rec:west/ h=b e=2 rv=11", all(ManyInFlight)},
 		{"a dead incarnation that writes to its record",
-			held + "0-1 ~a create lease:a\n5-6 ~b patch lease:a sealed=b\n9-10 ~a patch rec:west/ h=a e=1 n=1 rv=11",
+			held + joined + "5-6 ~b patch lease:a sealed=b\n9-10 ~a patch rec:west/ h=a e=1 n=1 rv=11",
 			all(WriteAfterSeal)},
 		{"a write from before the log began", "10-11 ~a patch rec:west/ h=a e=7 rv=10\n2-3 west/@6:z patch web:x", nil},
 		{"a write under a claim whose answer was lost, seen in a later version",
@@ -221,14 +241,25 @@ func TestWhatIsProofAndWhatIsNot(t *testing.T) {
 				"20-21 ~b patch rec:west/ h=b e=2 rv=12",
 			all(WriteBeforeTenure)},
 
-		{"a claim after the seal", held + "0-1 ~a create lease:a\n10-11 ~b patch lease:a sealed=b\n" + crash, nil},
+		{"a claim after the seal", held + joined + "10-11 ~b patch lease:a sealed=b\n" + crash, nil},
 		{"a claim before the seal",
-			held + "0-1 ~a create lease:a\n22-23 ~b patch lease:a sealed=b\n" + crash, all(ClaimBeforeSeal)},
-		{"a claim without a seal", held + "0-1 ~a create lease:a\n" + crash, all(ClaimBeforeSeal)},
+			held + joined + "22-23 ~b patch lease:a sealed=b\n" + crash, all(ClaimBeforeSeal)},
+		{"a claim without a seal", held + joined + crash, all(ClaimBeforeSeal)},
 		{"a claim after a seal whose answer was lost",
-			held + "0-1 ~a create lease:a\n10-11 ~b patch lease:a sealed=b code=504\n" + crash, nil},
+			held + joined + "10-11 ~b patch lease:a sealed=b code=504\n" + crash, nil},
+		{"a holder that never had a Lease", "0-1 ~b create lease:b\n" + held, all(HolderWithoutLease)},
+		{"… from which a shard is claimed", "0-1 ~b create lease:b\n" + held + crash, all(HolderWithoutLease)},
+		{"a claim by an incarnation that never had a Lease",
+			held + "0-1 ~a create lease:a\n10-11 ~b patch lease:a sealed=b\n" + crash, all(HolderWithoutLease)},
+		{"a holder whose Lease was made later", held + "2-3 ~a create lease:a", all(HolderWithoutLease)},
+		{"… whose missing Lease was sealed later", held + "2-3 ~b create lease:a sealed=b", all(HolderWithoutLease)},
+		{"… whose Lease was made meanwhile", held + "1-2 ~a create lease:a", nil},
+		{"… whose Lease may have been made", held + "0-1 ~a create lease:a code=504\n2-3 ~a patch lease:a", nil},
+		{"… whose Lease is older than the log", held + "2-3 ~a patch lease:a", nil},
+		{"… that a record names when the log begins", "0-1 ~a patch rec:west/ h=a e=1 to=b rv=10\n1-2 ~a patch lease:a\n" +
+			"2-3 ~a patch rec:west/ h=b e=2 to=b rv=11", nil},
 		{"a holder that hands off needs no seal",
-			held + "0-1 ~a create lease:a\n20-21 ~a patch rec:west/ h=b e=2 rv=12", nil},
+			held + joined + "20-21 ~a patch rec:west/ h=b e=2 rv=12", nil},
 		{"two changes in a row that got no answer",
 			held + chain + "14-15 ~c patch lease:b sealed=c\n" + shown, nil},
 		{"two changes in a row that got no answer, the second a claim without a seal",
@@ -239,21 +270,21 @@ func TestWhatIsProofAndWhatIsNot(t *testing.T) {
 			"0-1 ~a create rec:west/ h=a e=7 rv=10 move=Join\n7-8 ~a create rec:west/ rv=12\n9-10 ~b patch rec:west/ h=b e=5 " +
 				"rv=13", all(RecordEpochFell)},
 		{"nor one whose answer was lost",
-			held + "0-1 ~a create lease:a\n9-10 ~a patch rec:west/ h=b e=2 move=Planned code=504 rv=0\n" +
+			held + joined + "9-10 ~a patch rec:west/ h=b e=2 move=Planned code=504 rv=0\n" +
 				"20-21 ~b patch rec:west/ h=b e=2 move=Planned n=1 rv=12", nil},
 		{"a claim after a handoff that was lost",
-			held + "0-1 ~a create lease:a\n9-10 ~a patch rec:west/ h=b e=2 move=Planned code=504 rv=0\n" +
+			held + joined + "9-10 ~a patch rec:west/ h=b e=2 move=Planned code=504 rv=0\n" +
 				"20-21 ~b patch rec:west/ h=b e=2 move=Crash rv=12", all(ClaimBeforeSeal)},
 		{"a write in flight when the Lease was sealed",
-			held + "0-1 ~a create lease:a\n10-20 ~b patch lease:a sealed=b\n15-25 west/@1:a patch web:x", nil},
+			held + joined + "10-20 ~b patch lease:a sealed=b\n15-25 west/@1:a patch web:x", nil},
 		{"a write after the seal",
-			held + "0-1 ~a create lease:a\n10-20 ~b patch lease:a sealed=b\n21-25 west/@1:a patch web:x", all(WriteAfterSeal)},
+			held + joined + "10-20 ~b patch lease:a sealed=b\n21-25 west/@1:a patch web:x", all(WriteAfterSeal)},
 		{"a write after a seal that may not have been committed",
-			held + "0-1 ~a create lease:a\n10-20 ~b patch lease:a sealed=b code=504\n21-25 west/@1:a patch web:x", nil},
+			held + joined + "10-20 ~b patch lease:a sealed=b code=504\n21-25 west/@1:a patch web:x", nil},
 		{"a write after a clean exit",
-			held + "0-1 ~a create lease:a\n10-20 ~a delete lease:a\n21-25 west/@1:a patch web:x", all(WriteAfterSeal)},
+			held + joined + "10-20 ~a delete lease:a\n21-25 west/@1:a patch web:x", all(WriteAfterSeal)},
 		{"a write after somebody else deleted the Lease",
-			held + "0-1 ~a create lease:a\n10-20 - delete lease:a\n21-25 west/@1:a patch web:x", nil},
+			held + joined + "10-20 - delete lease:a\n21-25 west/@1:a patch web:x", nil},
 
 		{"west/0 beside west/000",
 			"0-1 ~a create rec:west/0 h=a e=1 rv=10\n5-6 ~b create rec:west/000 h=b e=2 rv=11", all(OverlappingRecords)},
@@ -405,6 +436,9 @@ func TestWhatTheLogShouldHoldAndDoesNotIsAViolation(t *testing.T) {
 		{"two lines that are missing, after one of unknown outcome",
 			with("8-9 - update at:a base=4 code=504 nobody\n10-11 - update at:a due=0 uid=u1 phase=RUNNING base=7 rv=8\n" +
 				"12-13 - update at:a due=0 uid=u1 phase=DONE base=10 rv=11"), Rules{}, map[Kind]int{MissingLine: 1}},
+		{"a line that is missing, after one of unknown outcome, and two writes replace its version",
+			with("8-9 - update at:a base=4 code=504 nobody\n10-11 - update at:a due=0 uid=u1 phase=DONE base=7 rv=8\n" +
+				"12-13 - update at:a base=7 code=504 nobody"), Rules{}, map[Kind]int{}},
 		{"two lines that are missing, after two of unknown outcome",
 			with("8-9 - update at:a base=4 code=504 nobody\n8-9 - update at:a base=4 code=504 nobody\n" +
 				"10-11 - update at:a due=0 uid=u1 phase=RUNNING base=7 rv=8\n" +
@@ -600,6 +634,10 @@ func TestMovesAreNamedCountedAndTimed(t *testing.T) {
 
 	uid := "u1" // due at 12, between the tenures' last and first write, and served at 31; the other At was served before
 	r := Judge(slices.Values(parse(t, `
+		0-1 ~a create lease:a
+		0-1 ~b create lease:b
+		0-1 ~c create lease:c
+		0-1 ~d create lease:d
 		0-1 ~a create rec:west/ h=a e=1 rv=10
 		1-2 - create at:a due=12 uid=`+uid+`
 		1-2 - create at:b due=3 uid=u2
@@ -626,6 +664,22 @@ func TestMovesAreNamedCountedAndTimed(t *testing.T) {
 	}
 	if diff := gocmp.Diff([]Handoff{planned, exit, crash}, r.Handoffs[1:]); diff != "" || !r.OK {
 		t.Errorf("handoffs (-want +got):\n%s\n%v", diff, r.Err())
+	}
+}
+
+// Copies follow what a Deployment asks for. So a change of its status is no demand, and our condition in it no answer.
+func TestAStatusIsNoDemandAndServesNone(t *testing.T) {
+	for changed, due := range map[string]int{"": 1, " sub=status": 0} {
+		r := Judge(slices.Values(parse(t, `
+			0-1 ~a create rec:west/ h=a e=1 rv=10
+			5-9 west/@1:a patch web:x of=u1 in=east
+			10-12 - patch web:x replicate=1 uid=u1`+changed+`
+			14-16 west/@1:a patch web:x uid=u1 sub=status
+			20-21 ~a patch rec:west/ h=b e=2 rv=12 move=Planned
+			30-31 west/@2:b patch web:x of=u1 in=east`)), Facts{}, few)
+		if last := r.Handoffs[len(r.Handoffs)-1]; last.Due != due || !r.OK {
+			t.Errorf("change%s: %d keys due, want %d; %v", changed, last.Due, due, r.Err())
+		}
 	}
 }
 

@@ -73,11 +73,13 @@ type moves struct {
 	// version in the log, if the log doesn't have the record's creation.
 	granted map[tenure]bool
 	known   map[int32]uint64
-	stats   MoveStats
+	// before are the incarnations that a record's first version names, if the log doesn't have its creation.
+	before map[string]bool
+	stats  MoveStats
 }
 
 func (l *ledger) history() *moves {
-	m := &moves{l: l, granted: make(map[tenure]bool), known: make(map[int32]uint64)}
+	m := &moves{l: l, granted: make(map[tenure]bool), known: make(map[int32]uint64), before: make(map[string]bool)}
 	m.stats = MoveStats{Rejected: l.recordsNay, Steps: make(map[Step]int), Kinds: make(map[protocol.MoveKind]MoveRow)}
 	for _, unknown := range l.recordUnknown {
 		slices.SortStableFunc(unknown, func(a, b recordWrite) int { return cmp.Compare(a.start, b.start) })
@@ -130,6 +132,9 @@ func (m *moves) record(shard Shard, ws []recordWrite, begins bool) {
 	t := tally{m: m}
 	if begins && ws[0].verb != "create" {
 		m.known[id] = ws[0].state.Epoch
+	}
+	if s := ws[0].state; ws[0].verb != "create" {
+		m.before[s.Holder], m.before[s.Assignee], m.before[s.Warm] = true, true, true
 	}
 	for _, w := range l.recordUnknown[ws[0].name] {
 		m.granted[tenure{id, w.state.Epoch}] = true

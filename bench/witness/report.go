@@ -38,6 +38,8 @@ const (
 	WriteAfterSeal Kind = "write-after-seal"
 	// ClaimBeforeSeal (I1): a shard was claimed from a holder whose Lease wasn't sealed yet.
 	ClaimBeforeSeal Kind = "claim-before-seal"
+	// HolderWithoutLease (I1): a shard was given to an incarnation that had no Lease by then.
+	HolderWithoutLease Kind = "holder-without-lease"
 	// ManyInFlight (I1): at a change of holder, more writes of the old tenure than Rules.InFlight were in flight.
 	ManyInFlight Kind = "many-in-flight"
 	// TwoHolders (I1): two incarnations wrote under one epoch, or one that the record doesn't name did.
@@ -45,7 +47,7 @@ const (
 	// OverlappingRecords (I1): two records that share a slot had holders at the same time.
 	OverlappingRecords Kind = "overlapping-records"
 	// WrongShard (I1): a write under one shard went to an object that belongs to another, by its UID, its owner's UID
-	// or its label.
+	// or its label; or to an At of another cluster.
 	WrongShard Kind = "wrong-shard"
 	// RecordEpochFell (I2): a slot got a lower epoch, or the same epoch in another record.
 	RecordEpochFell Kind = "record-epoch-fell"
@@ -94,7 +96,8 @@ var kinds = []struct {
 }{
 	{FallingEpoch, "I2"}, {InterleavedKey, "I1"}, {InterleavedShard, "I1"}, {WriteAfterHandoff, "I1"},
 	{WriteBeforeTenure, "I1"}, {WriteWithoutGrant, "I1"}, {WriteAfterSeal, "I1"}, {ClaimBeforeSeal, "I1"},
-	{ManyInFlight, "I1"}, {TwoHolders, "I1"}, {OverlappingRecords, "I1"}, {WrongShard, "I1"}, {RecordEpochFell, "I2"},
+	{HolderWithoutLease, "I1"}, {ManyInFlight, "I1"}, {TwoHolders, "I1"}, {OverlappingRecords, "I1"},
+	{WrongShard, "I1"}, {RecordEpochFell, "I2"},
 	{DuplicatePod, "I7"}, {PodAfterDone, "I7"}, {EarlyPod, "I7"}, {UnnamedPod, "I7"}, {LostAt, "I4"}, {CostlyMove, "I5"},
 	{NoWrites, Evidence}, {NoAts, Evidence}, {NoRecords, Evidence}, {NoLeases, Evidence}, {NoPods, Evidence},
 	{Unattributed, Evidence},
