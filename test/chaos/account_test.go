@@ -34,12 +34,13 @@ func sound() *account {
 		quotas: []quota{{"faults", 3, 3}, {"planned moves", 10, 12}},
 		calms:  []window{{day, after(60)}},
 		faults: []fault{
-			{Kind: paused, Victim: "r1", Start: after(10), End: after(25), Calm: true},
-			{Kind: "SIGKILL", Victim: "r2", Start: after(30), End: after(40), Calm: true,
+			{Kind: paused, Victim: "r1", Start: after(10), End: after(25), Calm: true, Hits: 1},
+			{Kind: "SIGKILL", Victim: "r2", Start: after(30), End: after(40), Calm: true, Hits: 1,
 				Tenures: map[string]int64{"west/0": 3}},
 			{Kind: "partition, home", Victim: "r3 to home", Start: after(70), End: after(75),
 				Rule: "{Fault:blackhole}", Hits: 4},
-			{Kind: "restart of the API server, home", Victim: "home", Start: after(80), End: after(82), Server: true},
+			{Kind: "restart of the API server, home", Victim: "home", Start: after(80), End: after(82), Server: true,
+				Hits: 1},
 			{Kind: crowded, Victim: "all", Start: after(-9), End: after(-1)},
 			{Kind: "500, workload", Victim: "all to west", Start: after(150), End: after(151), Rule: "{Fault:answer}", Hits: 2},
 		},
@@ -74,7 +75,7 @@ func TestEachMissIsFoundAndASoundAccountHasNone(t *testing.T) {
 		"a fault of all replicas hit two of three": {func(a *account) {
 			a.faults[2].Hits = 0
 			a.faults[2].hit([]int{7, 0, 1})
-		}, "not on every connection (2 of 3"},
+		}, "by the rule {Fault:blackhole}: 2 of 3)"},
 		"one hit all three": {func(a *account) {
 			a.faults[2].Hits = 0
 			a.faults[2].hit([]int{7, 2, 1})
@@ -88,7 +89,7 @@ func TestEachMissIsFoundAndASoundAccountHasNone(t *testing.T) {
 		"one was killed in a storm, with home away": {func(a *account) {
 			a.faults[1].Calm, a.faults[1].Tenures = false, nil
 		}, ""},
-		"a fault left no sign": {func(a *account) { a.faults[3].Sign = "Leases deleted" },
+		"a fault left no sign": {func(a *account) { a.faults[3].Sign, a.faults[3].Hits = "Leases deleted", 0 },
 			"idle fault: restart of the API server, home"},
 		"a fault left one": {func(a *account) { a.faults[3].Sign, a.faults[3].Hits = "Leases deleted", 1 },
 			""},
@@ -98,7 +99,11 @@ func TestEachMissIsFoundAndASoundAccountHasNone(t *testing.T) {
 		"a fault that all three show": {func(a *account) {
 			a.faults[3].Sign, a.faults[3].Hits, a.faults[3].Of = "replicas with new credentials", 3, 3
 		}, ""},
-		"a fault of a process has no hits": {func(a *account) { a.faults[0].Hits = 0 }, ""},
+		"a fault of a process left no sign": {func(a *account) { a.faults[0].Hits = 0 },
+			"idle fault: SIGSTOP/SIGCONT, r1"},
+		"a fault for which nobody looks for a sign": {func(a *account) {
+			a.faults = append(a.faults, fault{Kind: hogged, Start: after(120), End: after(121)})
+		}, "idle fault: CPU hog"},
 		"lapse in calm": {func(a *account) {
 			storm(a, says("r2", 15, "INFO", "incarnation lapsed", ""))
 		}, "lapse in calm: r2"},
@@ -115,12 +120,13 @@ func TestEachMissIsFoundAndASoundAccountHasNone(t *testing.T) {
 			storm(a, says("r2", 170, "INFO", "incarnation lapsed", ""))
 		}, ""},
 		"refused, while credentials change": {func(a *account) {
-			a.faults = append(a.faults, fault{Kind: "Secret rotated", Victim: "west", Start: after(120), End: after(130)})
+			a.faults = append(a.faults, fault{Kind: "Secret rotated", Victim: "west", Start: after(120), End: after(130),
+				Hits: 1})
 			storm(a, says("r1", 125, "ERROR", "Reconciler error", "Unauthorized"))
 		}, "unexplained error"},
 		"refused, while home is restored": {func(a *account) {
 			a.faults = append(a.faults, fault{Kind: "home restored", Victim: "home", Server: true, Start: after(120),
-				End: after(130)})
+				End: after(130), Hits: 1})
 			storm(a, says("r1", 125, "ERROR", "Reconciler error", "Unauthorized"))
 		}, ""},
 		"lapse in calm, when the machine stood still": {func(a *account) {

@@ -1,8 +1,12 @@
 package main
 
 import (
+	"context"
+	"io"
+	"os/exec"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -74,6 +78,62 @@ func TestArgumentsThatNothingChangedInAreCountedAsNone(t *testing.T) {
 	}
 	if got, n = replaceIn(args, "C=true", "C=false"); n != 0 || cmp.Diff(args, got) != "" {
 		t.Errorf("got %q, %d changed; want none", got, n)
+	}
+}
+
+func TestFaultsWithoutEffectDoNotCount(t *testing.T) {
+	for name, c := range map[string]struct {
+		fault       fault
+		ended       bool // the run, before the fault took effect
+		done, noted int
+	}{
+		"took effect":                         {fault{Hits: 1}, false, 1, 1},
+		"took effect, and the run ended":      {fault{Hits: 1}, true, 1, 1},
+		"shows one sign of two":               {fault{Hits: 1, Of: 2}, false, 0, 1},
+		"nobody looked for a sign":            {fault{}, false, 0, 1},
+		"the run ended before it could do so": {fault{}, true, 0, 0},
+	} {
+		ctx, end := context.WithCancel(t.Context())
+		if c.ended {
+			end()
+		}
+		r := &run{out: io.Discard}
+		r.note(ctx, c.fault)
+		if end(); r.done() != c.done || len(r.faults) != c.noted {
+			t.Errorf("%s: %d count, %d noted; want %d, %d", name, r.done(), len(r.faults), c.done, c.noted)
+		}
+	}
+}
+
+func TestAProcessThatEndedWithoutTheSignalWasNotKilledByIt(t *testing.T) {
+	for script, killed := range map[string]bool{
+		"kill -9 $$": true, "kill -15 $$": false, "exit 0": false, "exit 137": false,
+	} {
+		c := exec.Command("/bin/sh", "-c", script)
+		_ = c.Run() // its state says how it ended
+		if got := endedBy(c.ProcessState, syscall.SIGKILL); got != killed {
+			t.Errorf("%s: killed %v", script, got)
+		}
+	}
+}
+
+func TestOnlyANewIncarnationOfTheSameReplicaHasJoined(t *testing.T) {
+	before := map[string]bool{"r1-aaaaa": true, "r2-bbbbb": true}
+	for name, want := range map[string]bool{"r1-ccccc": true, "r1-aaaaa": false, "r2-ddddd": false} {
+		if got := joined("r1", before, map[string]bool{name: true, "r2-bbbbb": true}); got != want {
+			t.Errorf("%s: joined %v", name, got)
+		}
+	}
+}
+
+func TestHogsThatHardlyRanHadNoEffect(t *testing.T) {
+	for used, want := range map[time.Duration]bool{0: false, 290 * time.Millisecond: false, 300 * time.Millisecond: true} {
+		if got := (fault{Of: hogsGet, Hits: hundredths(used, 6*time.Second)}).tookEffect(); got != want {
+			t.Errorf("%v of 6s: %v", used, got)
+		}
+	}
+	if got := hundredths(0, 0); got != 0 {
+		t.Errorf("no time at all: %d", got)
 	}
 }
 

@@ -23,7 +23,8 @@
 // the account of the run. The exit code is 0 only if
 //
 //   - no invariant broke, no At was lost or run twice, every shard was held and the counts were balanced,
-//   - the quotas of faults, moves and Ats were reached, and every fault hit a request or had another effect,
+//   - the quotas of faults, moves and Ats were reached; every fault, seen from outside, took effect: a partition hit a
+//     request, a paused process stood still, a server that was restarted is another process; only such faults count,
 //   - no key waited longer than its bound: a lease duration and 3 s in calm, 150 s in a storm,
 //   - in calm, no replica lapsed or ended, and the targets were measured and met (except with --lenient),
 //   - a fault explains every error line in the logs, by its victim and its time; in calm there are none.

@@ -65,6 +65,9 @@ var ofLogs = []struct {
 	{"evidence: Pods", "lines of Pods left out", "no-pods", func(log []byte) []byte {
 		return without(log, -1, func(l []byte) bool { return has(l, `"verb":"create"`, `"resource":"pods"`) })
 	}},
+	{"I1 holder without a Lease", "lines of a Lease left out", "holder-without-lease", func(log []byte) []byte {
+		return without(log, -1, func(l []byte) bool { return has(l, `"resource":"leases"`, `"name":"r1-`) })
+	}},
 	{"I4 Ats that never ran", "no Pod made or named", "lost-at", func(log []byte) []byte {
 		log = regexp.MustCompile(`"podName":"[^"]*",?`).ReplaceAll(log, nil)
 		return without(log, -1, func(l []byte) bool { return has(l, `"verb":"create"`, `"resource":"pods"`) })

@@ -260,7 +260,7 @@ func (r *run) playGate(ctx context.Context, one gate) error {
 		while = func(do func()) { do() }
 		f := fault{Kind: "home restored", Start: time.Now(), Server: true}
 		r.restore(ctx, &f, time.Second, 0, 0)
-		r.note(f)
+		r.note(ctx, f)
 		r.settle(ctx, settleWithin)
 		r.starting.Lock() // the supervisor may be about to start one
 		r.flags = flags
@@ -328,8 +328,10 @@ func (g *gates) damaged() {
 				}
 				return judge(dir)
 			}()
-			if cluster == lab.Home && slices.Contains([]string{"missing-line", "no-pods", "lost-at"}, l.caught) {
-				continue // there is no At, and no Pod
+			home := cluster == lab.Home
+			if home && slices.Contains([]string{"missing-line", "no-pods", "lost-at"}, l.caught) ||
+				!home && l.caught == "holder-without-lease" {
+				continue // there is no At and no Pod, or no Lease
 			}
 			g.judge(l.name+", "+cluster, l.plant, l.caught, found, control)
 		}

@@ -65,13 +65,10 @@ func (r *run) hurt(ctx context.Context, l line, kind string, rule faultproxy.Rul
 		sleep(ctx, 50*time.Millisecond)
 	}
 	injected.End()
-	if f.Hits = injected.Hits(); f.Hits == 0 && ctx.Err() != nil {
-		return // the run ended before it could hit a request
-	}
-	if f.Hits == 0 && l.serves != nil && !l.serves(ctx) {
+	if f.Hits = injected.Hits(); f.Hits == 0 && l.serves != nil && !l.serves(ctx) {
 		return // the victim's shards have moved meanwhile, so there was nothing to hit
 	}
-	r.note(f)
+	r.note(ctx, f)
 }
 
 var (

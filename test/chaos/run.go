@@ -48,8 +48,8 @@ type fault struct {
 	Victim string
 	Start  time.Time
 	End    time.Time
-	// Rule is what was injected into the network. Sign is what else shows that the fault had an effect. Hits is the number
-	// of requests that the rule hit, or of such signs; Of is how many of them there must be, 0 for one.
+	// Rule is what was injected into the network. Sign is what shows, seen from outside, that any other fault took effect.
+	// Hits is the number of requests that the rule hit, or of such signs; Of is how many of them there must be, 0 for one.
 	Rule, Sign string
 	Hits, Of   int
 	// Server says that an API server was restarted, lagged or stood still, which affects all replicas.
@@ -60,6 +60,10 @@ type fault struct {
 	// Since is when the fleet could cope with an untidy fault, Lifted when the fault's cause had ended.
 	Since, Lifted time.Time
 }
+
+// tookEffect reports whether as many signs of the fault were seen as there must be. A fault without them counts for no
+// quota, and fails the run.
+func (f fault) tookEffect() bool { return f.Hits >= max(1, f.Of) }
 
 // Kinds of faults that the code looks for by name.
 const (
@@ -123,15 +127,22 @@ func (r *run) say(format string, args ...any) {
 	fmt.Fprintf(r.out, "%7.1fs  %s\n", time.Since(r.began).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// note records a fault, which ends now.
-func (r *run) note(f fault) {
+// note records a fault, which ends now. One that the end of the run kept from taking effect is left out.
+func (r *run) note(ctx context.Context, f fault) {
+	without := ""
+	if !f.tookEffect() {
+		if ctx.Err() != nil {
+			return
+		}
+		without = ", WITHOUT EFFECT"
+	}
 	f.End = time.Now()
 	r.mu.Lock()
 	f.Calm = r.calm
 	r.faults = append(r.faults, f)
 	n := len(r.faults)
 	r.mu.Unlock()
-	r.say("%d: %s %s (%v)", n, f.Kind, f.Victim, f.End.Sub(f.Start).Round(10*time.Millisecond))
+	r.say("%d: %s %s (%v)%s", n, f.Kind, f.Victim, f.End.Sub(f.Start).Round(10*time.Millisecond), without)
 }
 
 // crowd records that all replicas started, or left, since a moment: both keep all processors busy.
@@ -141,10 +152,16 @@ func (r *run) crowd(since time.Time) {
 	r.crowds = append(r.crowds, fault{Kind: crowded, Victim: "all", Start: since, End: time.Now()})
 }
 
-func (r *run) done() int {
+// done counts the faults that took effect.
+func (r *run) done() (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.faults)
+	for _, f := range r.faults {
+		if f.tookEffect() {
+			n++
+		}
+	}
+	return n
 }
 
 // blame keeps an error that makes the run fail in the end; the run goes on to see more.

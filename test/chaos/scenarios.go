@@ -57,8 +57,8 @@ func (r *run) runCalm(ctx context.Context) {
 
 // oneThing does something to a process and waits until everything is at rest, with one replica less if it ended.
 // Starting it again is another thing, as in a cluster: the cost of a start (on one machine mostly CPU, which the API
-// servers lack then) mustn't be mistaken for that of the ending. It returns how many things it did: 0 if there was no
-// process to do it to.
+// servers lack then) mustn't be mistaken for that of the ending. It returns how many things took effect: 0 if there was
+// no process to do one to.
 func (r *run) oneThing(ctx context.Context, end ending) (done int) {
 	before := r.done()
 	down := end(ctx)
@@ -67,9 +67,9 @@ func (r *run) oneThing(ctx context.Context, end ending) (done int) {
 	if down == "" || ctx.Err() != nil {
 		return done
 	}
-	f := fault{Kind: started, Victim: down, Start: time.Now()}
-	r.start(down)
-	r.note(f)
+	f := fault{Kind: started, Victim: down, Sign: "new incarnations", Start: time.Now()}
+	r.startAnew(ctx, &f)
+	r.note(ctx, f)
 	r.atRest(ctx)
 	return done
 }

@@ -140,9 +140,11 @@ func (r *run) runUntidy(ctx context.Context) {
 			f.Since = f.Start
 		}
 		f.Lifted = time.Now()
-		r.note(f)
+		r.note(ctx, f)
 		r.atRest(ctx)
-		made[o.kind]++
+		if f.tookEffect() {
+			made[o.kind]++
+		}
 	}
 	all := 0
 	for _, o := range ordeals {

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/prometheus/procfs"
+
 	"github.com/tenure-dev/tenure/test/lab/localplane"
 )
 
@@ -146,10 +148,13 @@ func (r *Replica) PID() int {
 	return r.command.Process.Pid
 }
 
-func (r *Replica) signal(s syscall.Signal) {
+func (r *Replica) signal(s syscall.Signal) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	_ = r.command.Process.Signal(s) // one that has ended needs none
+	if err := r.command.Process.Signal(s); err != nil {
+		return fmt.Errorf("sending %s to %s: %w", s, r.Name, err)
+	}
+	return nil
 }
 
 // ask notes that the process was asked to end, and returns the time.
@@ -167,7 +172,7 @@ func (r *Replica) ask(killed bool) time.Time {
 // Kill is a crash: SIGKILL. It returns the instant before, and after the process is gone.
 func (r *Replica) Kill() time.Time {
 	now := r.ask(true)
-	r.signal(syscall.SIGKILL)
+	_ = r.signal(syscall.SIGKILL) // one that has ended needs none
 	<-r.done
 	return now
 }
@@ -175,7 +180,7 @@ func (r *Replica) Kill() time.Time {
 // Terminate is a clean exit: SIGTERM. It returns the instant before, and doesn't wait.
 func (r *Replica) Terminate() time.Time {
 	now := r.ask(false)
-	r.signal(syscall.SIGTERM)
+	_ = r.signal(syscall.SIGTERM) // as in Kill
 	return now
 }
 
@@ -195,10 +200,23 @@ func (r *Replica) Leave(ctx context.Context, within time.Duration) error {
 }
 
 // Pause freezes the process (SIGSTOP), Resume wakes it.
-func (r *Replica) Pause() { r.signal(syscall.SIGSTOP) }
+func (r *Replica) Pause() error { return r.signal(syscall.SIGSTOP) }
 
 // Resume undoes Pause.
-func (r *Replica) Resume() { r.signal(syscall.SIGCONT) }
+func (r *Replica) Resume() error { return r.signal(syscall.SIGCONT) }
+
+// Stopped reports whether the kernel says that the process is stopped, as by Pause.
+func (r *Replica) Stopped() (bool, error) {
+	process, err := procfs.NewProc(r.PID())
+	if err != nil {
+		return false, fmt.Errorf("looking at the process of %s: %w", r.Name, err)
+	}
+	stat, err := process.Stat()
+	if err != nil {
+		return false, fmt.Errorf("looking at the process of %s: %w", r.Name, err)
+	}
+	return stat.State == "T", nil
+}
 
 // KilledAt is when it was killed; zero if it wasn't.
 func (r *Replica) KilledAt() time.Time {

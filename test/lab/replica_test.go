@@ -2,6 +2,8 @@ package lab
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -81,6 +83,32 @@ func TestHowAReplicaEndedIsTold(t *testing.T) {
 				t.Errorf("died by itself: %v, want %q", err, c.want)
 			}
 		})
+	}
+}
+
+func TestAPausedReplicaIsStoppedUntilItResumes(t *testing.T) {
+	r := shell(t, "echo up; exec sleep 60", 0)
+	logged(t, r, "up")
+	is := func(want bool) {
+		t.Helper()
+		must.Succeed(t, Eventually(t.Context(), time.Minute, func() error {
+			if stopped, err := r.Stopped(); err != nil || stopped != want {
+				return fmt.Errorf("stopped: %v, %w", stopped, err)
+			}
+			return nil
+		}))
+	}
+	is(false)
+	must.Succeed(t, r.Pause())
+	is(true)
+	must.Succeed(t, r.Resume())
+	is(false)
+	r.Kill()
+	if err := r.Pause(); !errors.Is(err, os.ErrProcessDone) {
+		t.Errorf("pausing one that has ended: %v", err)
+	}
+	if stopped, err := r.Stopped(); stopped || err == nil {
+		t.Errorf("one that has ended: stopped %v, %v", stopped, err)
 	}
 }
 
