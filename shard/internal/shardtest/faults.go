@@ -8,36 +8,76 @@ import (
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
+// felt counts a fault, once, when it has had an effect: only what has shows anything. It takes nil for no fault.
+func (w *world) felt(f *Fault) {
+	if f != nil && !f.felt {
+		f.felt = true
+		w.Faults[f.Kind]++
+	}
+}
+
+// lasts lets a fault last from now on. by is the fault that lasts until till.
+func (w *world) lasts(f *Fault, till *time.Duration, by **Fault) {
+	if end := w.now + f.For; end > *till {
+		*till, *by = end, f
+	}
+}
+
+// after returns when something happens that would happen at a time, and that a fault holds up until till.
+func (w *world) after(at, till time.Duration, by *Fault) time.Duration {
+	if till <= at {
+		return at
+	}
+	w.felt(by)
+	return till
+}
+
+// slow returns how much longer something takes that a fault slows down; nil is no fault.
+func (w *world) slow(f *Fault) time.Duration {
+	if f == nil {
+		return 0
+	}
+	w.felt(f)
+	return f.For
+}
+
 // strike carries out one fault of the schedule.
 func (w *world) strike(f *Fault) {
-	w.Faults[f.Kind]++
 	n := &w.nodes[f.Node]
 	if w.out != nil && !w.script {
 		w.say(nil, "! %v", f)
 	}
 	switch f.Kind {
 	case Crash:
+		if n.up {
+			w.felt(f)
+		}
 		n.crash(f.For)
 	case CrashLeader:
 		for i := range w.nodes {
 			if w.nodes[i].up && w.nodes[i].driver.Leads() {
+				w.felt(f)
 				w.nodes[i].crash(f.For)
 				break
 			}
 		}
 	case Pause:
-		n.pause(f.For)
+		n.pause(f)
 	case Sleep:
 		if w.now >= n.stoppedTill { // a machine that is paused is not put to sleep as well
 			n.clock.fallAsleep(w.now)
-			n.pause(f.For)
+			n.pause(f)
 		}
 	case Jump:
+		if n.up {
+			w.felt(f)
+		}
 		n.clock.jumped += f.For
 		n.work()
 		n.tickSoon()
 	case Cut:
-		n.cutTill, n.cutKind = max(n.cutTill, w.now+f.For), f.N
+		w.lasts(f, &n.cutTill, &n.cutFault)
+		n.cutKind = f.N
 	case Freeze:
 		n.freeze(stream(f.N), f)
 	case Deaf:
@@ -49,34 +89,39 @@ func (w *world) strike(f *Fault) {
 			}
 		}
 		if f.N == 2 {
-			n.listlessTill = max(n.listlessTill, w.now+f.For)
+			w.lasts(f, &n.listlessTill, &n.listlessFault)
 		}
 	case SlowHome:
-		w.slowTill, w.slowBy = max(w.slowTill, w.now+f.For), time.Duration(f.N)*leaseDuration/20
+		w.lasts(f, &w.slowTill, &w.slowFault)
+		w.slowBy = time.Duration(f.N) * leaseDuration / 20
 	case Refusing:
-		w.refusesTill, w.refuses = max(w.refusesTill, w.now+f.For), refusal(f.N)
+		w.lasts(f, &w.refusesTill, &w.refusesFault)
+		w.refuses = refusal(f.N)
 	case HomeAway:
-		w.awayTill = max(w.awayTill, w.now+f.For)
+		w.lasts(f, &w.awayTill, &w.awayFault)
 	case Exit:
 		if n.up && w.now >= n.stoppedTill {
+			if !n.leaving() {
+				w.felt(f)
+			}
 			n.backIn = f.For
 			n.handle(driver.Leave{})
 		}
 	case Upgrade:
 		n.upgrade(f)
 	case SlowWarm:
-		n.slowWarm = f.For
+		n.slowWarm = f
 	case Unreach:
 		n.unreach(f)
 	case HangWarm:
 		r := &n.reaches[f.N%len(w.names)]
-		r.hangTill = max(r.hangTill, w.now+f.For)
+		w.lasts(f, &r.hangTill, &r.hangFault)
 	case SlowDrain:
-		n.slowDrain = f.For
+		n.slowDrain = f
 	case Restore, Rebuild, LoseLeases, LoseRecords:
 		w.replaceHistory(f)
 	case Misreport:
-		n.misreport(f.N)
+		n.misreport(f)
 	default:
 		w.meddle(f, n)
 	}
@@ -87,7 +132,8 @@ func (n *node) freeze(s stream, f *Fault) {
 	if n.unaware && n.reconnect[s] {
 		return // the protocol promises nothing then: see outOfContact
 	}
-	n.frozenTill[s], n.relist[s] = max(n.frozenTill[s], n.w.now+f.For), f.Relist
+	n.w.lasts(f, &n.frozenTill[s], &n.frozenFault[s])
+	n.relist[s] = f.Relist
 }
 
 // meddle carries out what users and operators do.
@@ -95,7 +141,6 @@ func (w *world) meddle(f *Fault, n *node) {
 	id := w.ids[f.N%len(w.ids)]
 	sh := w.store.shard(id)
 	if w.givesUpNames(f, id) || f.Kind == DeleteShard && sh != nil && w.unheardOf(*sh) {
-		w.Faults[f.Kind]-- // only what is carried out shows anything
 		return
 	}
 	switch f.Kind {
@@ -103,15 +148,23 @@ func (w *world) meddle(f *Fault, n *node) {
 		if n.up && !w.script && !n.valid() {
 			return // a process that hasn't joined would notice only at its next renewal
 		}
-		if l := w.store.lease(n.id); l != nil && f.labels() {
-			w.store.putLease(*l)
+		l := w.store.lease(n.id)
+		if l == nil {
 			break
 		}
-		w.store.deleteLease(n.id)
+		w.felt(f)
+		if f.labels() {
+			w.store.putLease(*l)
+		} else {
+			w.store.deleteLease(n.id)
+		}
 	case DeleteShard:
-		w.store.deleteShard(id)
+		if w.store.deleteShard(id) {
+			w.felt(f)
+		}
 	case Replace:
 		if w.store.deleteShard(id) {
+			w.felt(f)
 			w.store.putShard(ownership.Shard{ID: id, UID: w.store.newUID()})
 		}
 	case RemoveCluster:
@@ -121,6 +174,7 @@ func (w *world) meddle(f *Fault, n *node) {
 				return
 			}
 			delete(w.clusters, name)
+			w.changed[name] = f
 			back := *f
 			back.For, back.N = -time.Duration(bits)-1, f.N
 			w.schedule.Faults = append(w.schedule.Faults, back)
@@ -135,12 +189,16 @@ func (w *world) meddle(f *Fault, n *node) {
 	case PinShard:
 		if sh := w.store.shard(id); sh != nil {
 			next := *sh
+			if next.Pin != n.name {
+				w.felt(f)
+			}
 			next.Pin = n.name
 			w.store.putShard(next)
 		}
 	case ReportLoad:
 		for i := range w.nodes {
 			if m := &w.nodes[i]; m.up && w.now >= m.stoppedTill && m.gates[f.N%len(w.ids)].state == open {
+				w.felt(f)
 				m.handle(driver.Measured{ID: id, Objects: int64(f.For / time.Millisecond), Load: f.For.Seconds()})
 			}
 		}
@@ -154,6 +212,9 @@ func (w *world) redivide(f *Fault, id keyspace.ShardID) {
 	next := ownership.Layout{Cluster: name, Generation: 1, UID: w.uid(name), Prefixes: keyspace.Partition(f.N % 3)}
 	if old := w.store.layout(name); old != nil {
 		next.Generation, next.UID = old.Generation, old.UID
+		if f.Kind == DeleteLayout || f.Kind == EditLayout || f.Kind == ReplaceLayout {
+			w.felt(f)
+		}
 	}
 	switch f.Kind {
 	case ForeignShard:
@@ -163,6 +224,7 @@ func (w *world) redivide(f *Fault, id keyspace.ShardID) {
 			id.Prefix = lower
 		}
 		if w.store.shard(id) == nil {
+			w.felt(f)
 			w.shardIndex(id)
 			w.store.putShard(ownership.Shard{ID: id, UID: w.store.newUID()})
 		}
@@ -176,6 +238,9 @@ func (w *world) redivide(f *Fault, id keyspace.ShardID) {
 		w.store.putLayout(next)
 	case RemakeCluster:
 		w.made[name]++
+		if _, there := w.clusters[name]; there {
+			w.changed[name] = f
+		}
 		w.tellClusters()
 	}
 }
@@ -217,9 +282,9 @@ func (n *node) tickSoon() {
 	n.w.push(event{at: n.wakeAt, kind: evWake, node: int8(n.index), life: n.life})
 }
 
-func (n *node) pause(d time.Duration) {
+func (n *node) pause(f *Fault) {
 	w := n.w
 	n.work()
-	n.stoppedTill = max(n.stoppedTill, w.now+d)
+	w.lasts(f, &n.stoppedTill, &n.stoppedFault)
 	w.push(event{at: n.stoppedTill, kind: evResume, node: int8(n.index)})
 }

@@ -32,20 +32,28 @@ func (w *world) replaceHistory(f *Fault) {
 	case Restore:
 		shot, ok := w.snapshots[w.faultIndex(f)]
 		if !ok || w.outOfContact(shot) {
-			w.Faults[f.Kind]-- // only what is carried out shows anything
 			return
+		}
+		if shot.version != s.version {
+			w.felt(f)
 		}
 		if f.N%2 == 1 {
 			shot.version = max(s.version, shot.version) + bump
 		}
 		w.restore(shot)
 	case Rebuild:
+		if s.version > 0 {
+			w.felt(f)
+		}
 		var empty records
 		if f.N%2 != 0 {
 			empty.version = s.version
 		}
 		w.restore(empty)
 	case LoseLeases:
+		if len(s.leases.keys) > 0 {
+			w.felt(f)
+		}
 		for _, id := range slices.Clone(s.leases.keys) {
 			s.deleteLease(id)
 		}
@@ -54,8 +62,10 @@ func (w *world) replaceHistory(f *Fault) {
 		}
 	case LoseRecords:
 		if slices.ContainsFunc(s.shards.all, w.unheardOf) {
-			w.Faults[f.Kind]--
 			return
+		}
+		if len(s.shards.keys)+len(s.layouts.keys) > 0 {
+			w.felt(f)
 		}
 		for _, id := range slices.Clone(s.shards.keys) {
 			s.deleteShard(id)
@@ -160,7 +170,9 @@ func (w *world) restore(shot records) {
 	s := &w.store
 	w.Restores++
 	w.restoredAt = w.now + leastOutage + w.upTo(leaseDuration/2)
-	w.awayTill = max(w.awayTill, w.restoredAt)
+	if w.restoredAt > w.awayTill {
+		w.awayTill, w.awayFault = w.restoredAt, nil
+	}
 	w.last = max(w.last, w.awayTill)
 	for i := range s.log {
 		w.lostBefore[i] = len(s.log[i])

@@ -46,17 +46,21 @@ var misreports = []string{
 	"gone",      // the Pod is deleted, which doesn't show whether the process has ended
 }
 
-// misreport publishes one of the misreports about the process.
-func (n *node) misreport(which int) {
-	w := n.w
+// misreport publishes one of the misreports about the process. It could do harm only to an incarnation that lives.
+func (n *node) misreport(f *Fault) {
+	w, victim := n.w, n
 	seen := ownership.ContainerSeen{Container: n.container()}
-	switch misreports[which%len(misreports)] {
+	switch misreports[f.N%len(misreports)] {
 	case "earlier":
 		seen.Ended = []ownership.Incarnation{n.incarnation(n.lives - 1)}
 	case "elsewhere":
 		seen.Container, seen.Ended = "another "+n.container(), []ownership.Incarnation{n.id}
 	case "neighbour":
-		seen.Ended = []ownership.Incarnation{w.nodes[(n.index+len(w.nodes)-1)%len(w.nodes)].id}
+		victim = &w.nodes[(n.index+len(w.nodes)-1)%len(w.nodes)]
+		seen.Ended = []ownership.Incarnation{victim.id}
+	}
+	if victim.valid() {
+		w.felt(f)
 	}
 	w.tellOf(seen)
 }

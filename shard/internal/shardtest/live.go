@@ -15,14 +15,15 @@ type liveness struct {
 	empty  bool          // no process that stays had joined when the faults ended
 	since  time.Duration // when the faults ended
 	last   time.Duration // as since, or later: when a longer clean exit or outage was over
-	stage  int           // 0 serving, 1 settling, 2 quiet
+	stage  int           // 0 serving, 1 settling, 2 quiet, 3 balance once no replica is held back any more
 	writes int           // how many there were when stage 2 began
 	took   int           // how many moves and claims there were then
 	log    [streams]int
 }
 
 // poll judges liveness (I3) after the last fault. First every shard must be served again within its deadline. In a
-// LongRun the shards must then be spread evenly, and then only renewals and reports may be written.
+// LongRun the shards must then be spread evenly, and then only renewals and reports may be written. Where faults were
+// unfair, the spread is judged last.
 func (w *world) poll() {
 	if w.now == w.since {
 		w.mend()
@@ -58,6 +59,14 @@ func (w *world) poll() {
 		again = leaseDuration
 	case 2:
 		w.checkQuiet()
+		if !w.schedule.unfair() || w.schedule.parts() {
+			w.judged = true
+			return
+		}
+		w.stage = 3
+		again = heldBack
+	case 3:
+		w.checkBalance()
 		w.judged = true
 		return
 	}
@@ -129,6 +138,10 @@ func (w *world) settling() time.Duration {
 	return 4*leaseDuration + w.filled(leaseDuration)
 }
 
+// heldBack is the longest time in which a replica that had trouble gets no shards of a cluster: 16 lease durations, by
+// the slowest clock.
+const heldBack = 18 * leaseDuration
+
 // mend ends the faults that would slow down caches and drains for ever, or lose a later read. It ensures that some
 // process is up or comes back, and records which shards were never held.
 func (w *world) mend() {
@@ -140,7 +153,7 @@ func (w *world) mend() {
 	w.empty = true
 	for i := range w.nodes {
 		n := &w.nodes[i]
-		n.slowWarm, n.slowDrain, n.deaf = 0, 0, nil
+		n.slowWarm, n.slowDrain, n.deaf = nil, nil, nil
 		stays := n.up && !n.leaving()
 		alive = alive || stays
 		w.empty = w.empty && !(stays && n.joined)
@@ -190,7 +203,13 @@ func (w *world) expected(id keyspace.ShardID) bool {
 }
 
 // checkBalance fails the run if two replicas serve numbers of shards that differ by more than one, or if a shard
-// isn't served at this moment. It checks nothing if a shard is pinned.
+// isn't served at this moment. The numbers aren't judged
+//
+//   - if a shard is pinned.
+//   - while shards may wait for processes of the previous version to go.
+//   - while a replica that had trouble with a cluster may be held back from it (see heldBack).
+//   - if a process never reaches some cluster again. It gets nothing of that cluster, so its fair share depends on how
+//     many shards the other clusters have.
 func (w *world) checkBalance() {
 	least, most := 1<<30, 0
 	for j := range w.nodes {
@@ -207,8 +226,8 @@ func (w *world) checkBalance() {
 		least, most = min(least, held), max(most, held)
 	}
 	pinned := slices.ContainsFunc(w.store.shards.all, func(s ownership.Shard) bool { return s.Pin != "" })
-	unfair := w.schedule.unfair() || slices.ContainsFunc(w.names, w.waits)
-	if most > least+1 && !unfair && !pinned { // an unfit replica may get nothing of a cluster for a while
+	unfair := w.schedule.unfair() && w.stage < 3 || w.schedule.parts() || slices.ContainsFunc(w.names, w.waits)
+	if most > least+1 && !unfair && !pinned {
 		w.fail(nil, "balance: one replica holds %d shards and another %d, %v after the last fault",
 			least, most, w.now-w.since)
 	}

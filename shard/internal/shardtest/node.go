@@ -52,21 +52,25 @@ type node struct {
 	stoppedTill time.Duration // paused or asleep until then
 	cutTill     time.Duration
 	cutKind     int
-	cursor      [streams]int // how far the watch has been read
-	pumping     [streams]bool
-	frozenTill  [streams]time.Duration
-	relist      [streams]bool
+	// the faults by which the process is stopped, cut off, and so on
+	stoppedFault, cutFault, listlessFault, upgradeFault *Fault
+	frozenFault                                         [streams]*Fault
+
+	cursor     [streams]int // how far the watch has been read
+	pumping    [streams]bool
+	frozenTill [streams]time.Duration
+	relist     [streams]bool
 	// listlessTill is until when its live lists fail.
 	listlessTill time.Duration
 	wakeAt       time.Duration           // a wake event is queued for then; 0: none
 	ticks        int                     // ticks without progress in a row
 	sent         int                     // requests, over all lives
 	strikes      []*Fault                // faults on requests
-	deaf         *driver.Subject         // the next read of it fails
+	deaf         *request                // the next read of its record fails
 	said         ownership.Incarnation   // what its termination log says, "" for nothing
 	ends         []ownership.Incarnation // what the container's last two termination logs said
-	slowWarm     time.Duration
-	slowDrain    time.Duration
+	slowWarm     *Fault
+	slowDrain    *Fault
 	backIn       time.Duration // after leaving, start again that much later; 0: never
 	warmTime     time.Duration
 	pcg          rand.PCG // of random
@@ -101,6 +105,9 @@ func (n *node) reset(w *world, index int) {
 // start begins a new process.
 func (n *node) start() {
 	w := n.w
+	if n.life > 0 && n.previous != n.nextPrevious {
+		w.felt(n.upgradeFault)
+	}
 	n.life++
 	n.up, n.joined, n.previous = true, false, n.nextPrevious
 	n.wakeAt = 0
@@ -242,7 +249,10 @@ func (n *node) happen(e event) {
 	case evCounted:
 		n.counted(int(e.n))
 	case evWarmed:
-		if wait := n.filling(w.ids[e.n].Cluster); wait > 0 {
+		if wait, by := n.filling(w.ids[e.n].Cluster); wait > 0 {
+			if n.gates[e.n].warming == e.number {
+				w.felt(by)
+			}
 			if wait < never/2 {
 				e.at = w.now + wait
 				w.push(e)
@@ -261,7 +271,7 @@ func (n *node) happen(e event) {
 		}
 		n.handle(driver.Drained{Number: e.number, ID: w.ids[e.n]})
 	case evStopped:
-		n.handle(driver.Stopped{Number: e.number, Quiet: n.slowDrain == 0})
+		n.handle(driver.Stopped{Number: e.number, Quiet: w.slow(n.slowDrain) == 0})
 	case evCluster:
 		n.know(w.knownClusters())
 	}
@@ -340,7 +350,7 @@ func (n *node) do(r driver.Request) {
 	case driver.Warm:
 		i := w.shardIndex(r.ID)
 		n.gates[i].pending, n.gates[i].warming = true, r.Number
-		n.later(evWarmed, i, r.Number, n.warmTime+w.upTo(n.warmTime)+n.slowWarm)
+		n.later(evWarmed, i, r.Number, n.warmTime+w.upTo(n.warmTime)+w.slow(n.slowWarm))
 	case driver.Probe:
 		n.probe(r)
 	case driver.Count:
@@ -351,7 +361,7 @@ func (n *node) do(r driver.Request) {
 		i := w.shardIndex(r.ID)
 		n.setGate(i, draining)
 		n.gates[i].drain = r.Number
-		n.later(evDrained, i, r.Number, time.Millisecond+w.upTo(20*time.Millisecond)+n.slowDrain)
+		n.later(evDrained, i, r.Number, time.Millisecond+w.upTo(20*time.Millisecond)+w.slow(n.slowDrain))
 	case driver.Close:
 		n.close(w.shardIndex(r.ID))
 	case driver.Stop:
@@ -409,10 +419,9 @@ func (n *node) pump(s stream) {
 	}
 	n.pumping[s] = true
 	at := w.now + commitLatency + w.upTo(w.schedule.Lag)
-	at = max(at, n.frozenTill[s])
-	if n.w.now < n.cutTill || w.now < w.awayTill {
-		at = max(at, n.cutTill, w.awayTill)
-	}
+	at = w.after(at, n.frozenTill[s], n.frozenFault[s])
+	at = w.after(at, n.cutTill, n.cutFault)
+	at = w.after(at, w.awayTill, w.awayFault)
 	w.push(event{at: at, kind: evWatch, node: int8(n.index), life: n.life, n: int32(s)})
 }
 

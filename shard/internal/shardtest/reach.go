@@ -22,8 +22,10 @@ const (
 type reach struct {
 	awayTill time.Duration // its API server can't be reached until then
 	hangTill time.Duration // caches of it aren't filled before that
-	unusable bool          // what the driver was told last
-	counting string        // UID of the cluster whose objects are counted
+	// the faults that last until awayTill and hangTill
+	awayFault, hangFault *Fault
+	unusable             bool   // what the driver was told last
+	counting             string // UID of the cluster whose objects are counted
 }
 
 // objectsPerShard is the setting ObjectsPerShard in schedules in which objects are counted.
@@ -56,11 +58,10 @@ func (n *node) unreach(f *Fault) {
 	w := n.w
 	at := f.N % len(w.names)
 	r := &n.reaches[at]
-	till := w.now + f.For
+	w.lasts(f, &r.awayTill, &r.awayFault)
 	if f.For == 0 {
-		till = never
+		r.awayTill, r.awayFault = never, f
 	}
-	r.awayTill = max(r.awayTill, till)
 	n.look(at, w.upTo(lookEvery)+probeTimeout)
 }
 
@@ -88,7 +89,11 @@ func (n *node) know(all driver.Clusters) {
 	all = n.identified(all)
 	for at, name := range n.w.names {
 		_, before := n.knows.Bits[name]
-		switch _, there := all.Bits[name]; {
+		_, there := all.Bits[name]
+		if before && (!there || !n.previous && all.UIDs[name] != n.knows.UIDs[name]) {
+			n.w.felt(n.w.changed[name])
+		}
+		switch {
 		case !there:
 			n.reaches[at].unusable = false
 		case !before && n.reaches[at].awayTill > n.w.now:
@@ -138,6 +143,9 @@ func (n *node) looked(at int) {
 	}
 	if unusable != r.unusable {
 		r.unusable = unusable
+		if unusable {
+			n.w.felt(r.awayFault)
+		}
 		if n.w.out != nil {
 			n.w.say(n, "%s %s", map[bool]string{true: "can't reach", false: "reaches"}[unusable], n.w.names[at])
 		}
@@ -145,10 +153,15 @@ func (n *node) looked(at int) {
 	n.handle(driver.Health{Cluster: n.w.names[at], Usable: !r.unusable})
 }
 
-// filling returns how long it takes from now until the process can fill caches of a cluster.
-func (n *node) filling(c keyspace.ClusterName) time.Duration {
+// filling returns how long it takes from now until the process can fill caches of a cluster, and the fault that it
+// waits for.
+func (n *node) filling(c keyspace.ClusterName) (wait time.Duration, by *Fault) {
 	r := n.to(c)
-	return max(r.awayTill, r.hangTill, n.w.now) - n.w.now
+	till, by := r.awayTill, r.awayFault
+	if r.hangTill > till {
+		till, by = r.hangTill, r.hangFault
+	}
+	return max(till-n.w.now, 0), by
 }
 
 // to returns the process's connection to a cluster.
@@ -180,4 +193,9 @@ func (w *world) servable(c keyspace.ClusterName) bool {
 // unfair reports whether the schedule has faults by which some process can't serve some cluster for a while.
 func (s *Schedule) unfair() bool {
 	return slices.ContainsFunc(s.Faults, func(f Fault) bool { return f.Kind == Unreach || f.Kind == HangWarm })
+}
+
+// parts reports whether some process never reaches some cluster again.
+func (s *Schedule) parts() bool {
+	return slices.ContainsFunc(s.Faults, func(f Fault) bool { return f.Kind == Unreach && f.For == 0 })
 }

@@ -96,6 +96,7 @@ type Fault struct {
 	For    time.Duration `json:",omitempty"`
 	N      int           `json:",omitempty"`
 	Relist bool          `json:",omitempty"` // or another choice between two
+	felt   bool          // in a run: it has had an effect
 }
 
 // labels reports whether the fault is a DeleteLease that only labels the lease.

@@ -89,7 +89,7 @@ func (n *node) byPrevious(e ownership.Effect) ownership.Effect {
 // upgrade ends a process, which comes back as this version or, if N is odd, as the previous one. It is told to stop
 // or, if N is 2 or 3, crashes.
 func (n *node) upgrade(f *Fault) {
-	n.nextPrevious = f.N%2 == 1
+	n.nextPrevious, n.upgradeFault = f.N%2 == 1, f
 	switch {
 	case f.N >= 2:
 		n.crash(f.For)

@@ -25,6 +25,7 @@ type request struct {
 	silent   bool // its answer is lost
 	given    bool // the event by which its process learns that no answer comes is queued
 	found    ownership.Input
+	fault    *Fault // the one that strikes it
 }
 
 // send puts a request on the wire.
@@ -32,26 +33,32 @@ func (w *world) send(n *node, r request) {
 	r.node, r.life, r.id, r.sentAt = n.index, n.life, n.id, w.now
 	req := w.newRequest(r)
 	if r.of.All && w.now < n.listlessTill {
+		w.felt(n.listlessFault)
 		w.giveUp(req)
 		return
 	}
-	if r.read && n.deaf != nil && *n.deaf == r.of {
+	if r.read && n.deaf != nil && n.deaf.of == r.of {
+		w.felt(n.deaf.fault)
 		n.deaf = nil
 		w.giveUp(req)
 		return
 	}
 	n.sent++
 	at := w.now + w.leg()
-	if w.now < w.slowTill && !w.undying(req) {
-		at = min(at+w.slowBy, max(w.schedule.Faulty, at))
+	if w.now < w.slowTill && at < w.schedule.Faulty && !w.undying(req) {
+		w.felt(w.slowFault)
+		at = min(at+w.slowBy, w.schedule.Faulty)
 	}
 	if f := n.struckBy(req); f != nil && (f.Kind != Late && f.Kind != Repeat || !w.undying(req)) {
-		w.Faults[f.Kind]++
+		req.fault = f
 		if w.out != nil {
 			w.say(n, "! %v", f.Kind)
 		}
 		switch f.Kind {
 		case LoseRequest:
+			if there, _, _ := w.reaches(n); there {
+				w.felt(f)
+			}
 			w.giveUp(req)
 			return
 		case LoseReply:
@@ -64,7 +71,7 @@ func (w *world) send(n *node, r request) {
 		case Refuse:
 			req.refuse = true
 		case ReadFails:
-			req.refuse, n.deaf = true, &req.of
+			req.refuse, n.deaf = true, req
 		}
 	}
 	if at-req.sentAt >= req.patience {
@@ -84,10 +91,11 @@ const (
 
 // carryOut lets the store carry a write out, or refuse it.
 func (w *world) carryOut(req *request) (answer driver.Written) {
+	refused := !req.refuse && w.refusing()
 	switch {
-	case req.refuse, w.now < w.refusesTill && w.refuses == forbidden:
+	case req.refuse, refused && w.refuses == forbidden:
 		return driver.Written{Outcome: ownership.Rejected, Cause: ownership.Refused}
-	case !w.refusing():
+	case !refused:
 	case w.refuses == overloaded:
 		return driver.Written{Outcome: ownership.Unknown, Cause: ownership.Overloaded, After: time.Second}
 	default:
@@ -105,8 +113,15 @@ func (w *world) carryOut(req *request) (answer driver.Written) {
 	return answer
 }
 
-// refusing reports whether the store refuses the present write. It refuses half of them; in a story, all.
-func (w *world) refusing() bool { return w.now < w.refusesTill && w.upTo(2) > 0 }
+// refusing reports whether the store refuses the present write. It refuses half of them, or all if it forbids them; in
+// a story, all.
+func (w *world) refusing() bool {
+	if w.now >= w.refusesTill || w.refuses != forbidden && w.upTo(2) == 0 {
+		return false
+	}
+	w.felt(w.refusesFault)
+	return true
+}
 
 // undying reports whether the request creates a record in a schedule in which records are deleted. If it arrived
 // late or twice, it could create the record again after the deletion. The protocol promises nothing then: the store
@@ -132,15 +147,32 @@ func (n *node) struckBy(req *request) *Fault {
 	return nil
 }
 
-// reaches reports whether messages now pass from a process to the store (there), and from the store to it (back).
-func (w *world) reaches(n *node) (there, back bool) {
+// reaches reports whether messages now pass from a process to the store (there), and from the store to it (back), and
+// which fault stops them.
+func (w *world) reaches(n *node) (there, back bool, by *Fault) {
 	if w.now < w.awayTill {
-		return false, false
+		return false, false, w.awayFault
 	}
 	if w.now < n.cutTill {
-		return n.cutKind == 2, n.cutKind == 1
+		return n.cutKind == 2, n.cutKind == 1, n.cutFault
 	}
-	return true, true
+	return true, true, nil
+}
+
+// shows reports whether the fault that strikes a request has an effect when the request reaches the store, and its
+// answer would pass (back) or not. Faults that stop it earlier, or strike the read after it, are counted there.
+func (req *request) shows(again, back bool) bool {
+	switch req.fault.Kind {
+	case LoseReply:
+		return back && !req.given && req.number != 0
+	case Late:
+		return req.given && !req.read
+	case Repeat:
+		return again
+	case Refuse:
+		return !req.read
+	}
+	return false
 }
 
 // arrive lets a request reach the store.
@@ -149,12 +181,18 @@ func (w *world) arrive(req *request, again bool) {
 	if again && req.read {
 		return // a repeated read changes nothing, and the first has been answered or given up
 	}
-	there, back := w.reaches(n)
+	there, back, by := w.reaches(n)
+	if !there {
+		w.felt(by)
+	}
 	if !there || req.sentAt < w.restoredAt {
 		if !again {
 			w.giveUp(req)
 		}
 		return
+	}
+	if req.fault != nil && req.shows(again, back) {
+		w.felt(req.fault)
 	}
 	if req.read {
 		req.found = w.snapshot(req.of)
@@ -173,6 +211,9 @@ func (w *world) arrive(req *request, again bool) {
 		req.answer = answer
 	}
 	if req.silent || req.given || !back {
+		if !req.silent && !req.given && req.number != 0 {
+			w.felt(by)
+		}
 		w.giveUp(req)
 		return
 	}

@@ -27,13 +27,17 @@ type world struct {
 	// slowTill is until when the store takes slowBy longer, and refusesTill until when it refuses.
 	slowTill, slowBy, refusesTill time.Duration
 	refuses                       refusal
-	requests                      []*[256]request // an arena: addresses stay good
-	used                          int32           // requests in it
+	// the faults that last until awayTill, slowTill and refusesTill
+	awayFault, slowFault, refusesFault *Fault
+	requests                           []*[256]request // an arena: addresses stay good
+	used                               int32           // requests in it
 	// a story runs: nothing is random, and the run doesn't end by itself
 	script bool
 	// further names of clusters, and for each the name that the cluster had before
 	alias map[keyspace.ClusterName]keyspace.ClusterName
 	made  map[keyspace.ClusterName]int // how often each was made anew under its name
+	// by cluster: the last fault that removed it or made it anew
+	changed map[keyspace.ClusterName]*Fault
 
 	snapshots   map[int32]records // by the index of the fault that restores it
 	restoredAt  time.Duration     // when the store was last set back
@@ -57,8 +61,8 @@ type Stats struct {
 	Moves                 int // handoffs, planned and on exit
 	Claims, Seals, Lapses int
 	Restores              int
-	Proven                int // seals of incarnations that a Pod proved to have ended
-	Faults                [faultKinds]int
+	Proven                int             // seals of incarnations that a Pod proved to have ended
+	Faults                [faultKinds]int // those that had an effect
 }
 
 func (s *Stats) add(o Stats) {
@@ -84,7 +88,8 @@ func (w *world) reset(s Schedule) {
 	*w = world{
 		schedule: s, script: w.script, out: w.out, all: w.all, Stats: Stats{Schedules: 1},
 		clusters: map[keyspace.ClusterName]int{}, made: map[keyspace.ClusterName]int{}, snapshots: map[int32]records{},
-		queue: queue{heap: w.queue.heap[:0]}, store: w.store, nodes: w.nodes, ids: w.ids[:0], names: w.names[:0],
+		changed: map[keyspace.ClusterName]*Fault{},
+		queue:   queue{heap: w.queue.heap[:0]}, store: w.store, nodes: w.nodes, ids: w.ids[:0], names: w.names[:0],
 		requests: w.requests, checks: w.checks,
 	}
 	w.pcg.Seed(s.Seed, 0x51)
@@ -185,6 +190,7 @@ func (w *world) next() {
 			return
 		}
 		if w.now < n.stoppedTill {
+			w.felt(n.stoppedFault)
 			e.at = n.stoppedTill
 			w.push(e)
 			return
