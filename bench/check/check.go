@@ -7,6 +7,8 @@
 package check
 
 import (
+	"cmp"
+	"fmt"
 	"strings"
 
 	"github.com/tenure-dev/tenure/bench/compare"
@@ -15,21 +17,24 @@ import (
 	"github.com/tenure-dev/tenure/bench/stats"
 )
 
-// Judge sets the report's checks. It takes the thresholds that the scenario has now, or the report's own if the
-// scenario isn't one of ours. Known misses apply only to runs with the scenario's own settings; with other settings
-// every miss fails.
-func Judge(r *report.Report) error {
-	thresholds, known := r.Config.Thresholds, []Miss(nil)
-	if s, err := scenario.Read(r.Scenario, []string{"size=" + r.Config.Size}); err == nil {
-		thresholds = s.Thresholds
-		if asItComes(s, r.Config) {
-			if known, err = Misses(); err != nil {
-				return err
-			}
+// Judge sets the report's checks. It takes the thresholds that the scenario has now, never those in the report. file is
+// the scenario's file, or "" if it is one of ours. Known misses apply only to runs with the scenario's own settings;
+// with other settings every miss fails.
+func Judge(r *report.Report, file string) error {
+	s, err := scenario.Read(cmp.Or(file, r.Scenario), []string{"size=" + r.Config.Size})
+	switch {
+	case err != nil:
+		return fmt.Errorf("the thresholds of scenario %q: %w; name the scenario's file by --scenario", r.Scenario, err)
+	case s.Name != r.Scenario:
+		return fmt.Errorf("the report is of scenario %q, and %s of %q", r.Scenario, file, s.Name)
+	}
+	var known []Miss
+	if asItComes(s, r.Config) {
+		if known, err = Misses(); err != nil {
+			return err
 		}
 	}
-	var err error
-	r.Checks, err = Check(r, thresholds, known)
+	r.Checks, err = Check(r, s.Thresholds, known)
 	return err
 }
 

@@ -1,6 +1,9 @@
 package check
 
 import (
+	"encoding/json"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -79,6 +82,49 @@ func TestAThresholdHoldsOnlyOfAFigureThatIsThereAndWithinItsBoundsWithAllOfItsIn
 	verdicts, err := Check(pooled, []scenario.Threshold{{Figure: "results.lost", Max: new(5.0)}}, nil)
 	if err != nil || verdicts[0].OK {
 		t.Errorf("a pool has a figure of its first run alone: %+v, %v", verdicts, err)
+	}
+}
+
+// fileOf writes the file of a scenario called own with such thresholds.
+func fileOf(t *testing.T, thresholds []scenario.Threshold) string {
+	t.Helper()
+	list, err := json.Marshal(thresholds)
+	must.Succeed(t, err)
+	file := filepath.Join(t.TempDir(), "own.yaml")
+	text := "{schema: " + scenario.Schema + ", name: own, summary: x, load: {arrivals: burst, count: 1}, thresholds: "
+	must.Succeed(t, os.WriteFile(file, append([]byte(text), append(list, '}')...), 0o600))
+	return file
+}
+
+func TestAReportIsJudgedByItsScenariosFileAndNeverByTheThresholdsThatItCarries(t *testing.T) {
+	mild, strict := []scenario.Threshold{{Figure: "results.lost", Max: new(9.0), Why: "x"}},
+		[]scenario.Threshold{{Figure: "results.lost", Max: new(0.0), Why: "x"}}
+	for name, c := range map[string]struct {
+		scenario, file string
+		want           string // in the error, or the verdict
+	}{
+		"one of ours":                 {"at-burst", "", "FAIL"},
+		"a file of its own":           {"own", fileOf(t, strict), "FAIL"},
+		"a file that isn't named":     {"own", "", `"own"`},
+		"and the way out":             {"own", "", "--scenario"},
+		"the file of another":         {"other", fileOf(t, mild), `"other"`},
+		"a file that can't be read":   {"own", "/no/such.yaml", "/no/such.yaml"},
+		"ours by the file of another": {"at-burst", fileOf(t, mild), `"at-burst"`},
+	} {
+		r := measured() // it has lost 2
+		r.Scenario, r.Config.Thresholds = c.scenario, mild
+		got := ""
+		if err := Judge(r, c.file); err != nil {
+			got = err.Error()
+		}
+		for _, v := range r.Checks {
+			if v.Figure == "results.lost" {
+				got = v.Word()
+			}
+		}
+		if !strings.Contains(got, c.want) {
+			t.Errorf("%s: got %q, want %q", name, got, c.want)
+		}
 	}
 }
 

@@ -64,8 +64,8 @@ func deref(v *float64) float64 {
 }
 
 // Publish writes the figures of one run, or of several of one scenario, into the text of the results file. They
-// replace the section of the same scenario and settings.
-func Publish(results string, reports []*report.Report) (string, error) {
+// replace the section of the same scenario and settings. file is that of the scenario (see [Judge]).
+func Publish(results string, reports []*report.Report, file string) (string, error) {
 	if err := Publishable(reports); err != nil {
 		return "", err
 	}
@@ -73,7 +73,7 @@ func Publish(results string, reports []*report.Report) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := Judge(p); err != nil {
+	if err := Judge(p, file); err != nil {
 		return "", err
 	}
 	section, err := sectionOf(p)

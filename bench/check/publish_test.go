@@ -95,6 +95,7 @@ func TestFiguresArePublishedOfAWitnessedRunOnAQuietMachineWithTheirIntervals(t *
 		"three runs are too few": {four(func(int, *report.Report) {})[:3], "no interval"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			file := fileOf(t, c.reports[0].Config.Thresholds)
 			for _, r := range c.reports { // rounds, from which a pool computes its ratios
 				for _, rate := range []float64{80, 81, 79, 80} {
 					r.Results.Rounds = append(r.Results.Rounds, report.Round{Figures: map[string]float64{"throughput_per_s": rate}})
@@ -104,7 +105,7 @@ func TestFiguresArePublishedOfAWitnessedRunOnAQuietMachineWithTheirIntervals(t *
 					{Figures: map[string]float64{"throughput_per_s": 100}}, {Figures: map[string]float64{"throughput_per_s": 99}},
 				}}}
 			}
-			text, err := Publish(results, c.reports)
+			text, err := Publish(results, c.reports, file)
 			if c.want != "" {
 				if err == nil || !strings.Contains(err.Error(), c.want) || text != "" {
 					t.Errorf("got %q, %v; want a refusal with %q", text, err, c.want)
@@ -125,7 +126,7 @@ func TestFiguresArePublishedOfAWitnessedRunOnAQuietMachineWithTheirIntervals(t *
 			if strings.Contains(text, "old row") || strings.Count(text, "## own, small") != 1 {
 				t.Errorf("the old section is still there:\n%s", text)
 			}
-			again, err := Publish(text, c.reports)
+			again, err := Publish(text, c.reports, file)
 			if err != nil || again != text {
 				t.Errorf("publishing twice changes the file: %v\n%s", err, again)
 			}

@@ -68,42 +68,50 @@ func newCompare() *cobra.Command {
 	})
 }
 
+// judging adds the flag that says where a scenario's thresholds are.
+func judging(cmd *cobra.Command, file *string) *cobra.Command {
+	cmd.Flags().StringVar(file, "scenario", "", "the scenario's `file`, if it is none of `bench list`")
+	return cmd
+}
+
 // newPool makes one report of several runs, and holds it against the scenario's thresholds.
 func newPool() *cobra.Command {
-	return onReports("pool FILE...", "put several runs of a scenario together", 1, 0,
+	var file string
+	return judging(onReports("pool FILE...", "put several runs of a scenario together", 1, 0,
 		func(out io.Writer, reports []*report.Report) error {
 			pooled, err := compare.Pool(reports)
 			if err != nil {
 				return err
 			}
-			if err := errors.Join(compare.PoolText(out, pooled), check.Judge(pooled)); err != nil {
+			if err := errors.Join(compare.PoolText(out, pooled), check.Judge(pooled, file)); err != nil {
 				return err
 			}
 			return judge(out, pooled)
-		})
+		}), &file)
 }
 
 func newCheck() *cobra.Command {
-	return onReports("check FILE", "hold a report against its scenario's thresholds", 1, 1,
+	var file string
+	return judging(onReports("check FILE", "hold a report against its scenario's thresholds", 1, 1,
 		func(out io.Writer, r []*report.Report) error {
-			if err := check.Judge(r[0]); err != nil {
+			if err := check.Judge(r[0], file); err != nil {
 				return err
 			}
 			return judge(out, r[0])
-		})
+		}), &file)
 }
 
 // newPublish writes the figures of reports into the file of results, or prints why it can't.
 func newPublish() *cobra.Command {
-	var into string
-	cmd := onReports("publish FILE...", "write the figures of a run, or of several runs of a scenario, to the file of "+
-		"results", 1, 0,
+	var into, file string
+	cmd := judging(onReports("publish FILE...", "write the figures of a run, or of several runs of a scenario, to the "+
+		"file of results", 1, 0,
 		func(out io.Writer, reports []*report.Report) error {
 			results, err := os.ReadFile(into)
 			if err != nil {
 				return fmt.Errorf("reading the results: %w", err)
 			}
-			text, err := check.Publish(string(results), reports)
+			text, err := check.Publish(string(results), reports, file)
 			if err != nil {
 				fmt.Fprintf(out, "not published:\n%v\n", err)
 				return errFindings
@@ -113,7 +121,7 @@ func newPublish() *cobra.Command {
 			}
 			fmt.Fprintf(out, "%s, %s: published in %s\n", reports[0].Scenario, reports[0].Config.Size, into)
 			return nil
-		})
+		}), &file)
 	cmd.Flags().StringVar(&into, "into", filepath.Join("bench", "RESULTS.md"), "`file` of results")
 	return cmd
 }

@@ -133,7 +133,7 @@ func (f *runFlags) run(cmd *cobra.Command, name string) (*report.Report, error) 
 	if err != nil {
 		return nil, err
 	}
-	if err := check.Judge(r); err != nil {
+	if err := check.Judge(r, name); err != nil {
 		return nil, err
 	}
 	report.Text(cmd.OutOrStdout(), r) // first, since it is all that is left of the run if a file can't be written

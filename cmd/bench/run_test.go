@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/tenure-dev/tenure/bench/report"
+	"github.com/tenure-dev/tenure/bench/scenario"
 	"github.com/tenure-dev/tenure/bench/stats"
 	"github.com/tenure-dev/tenure/test/must"
 )
@@ -39,20 +40,25 @@ func write(t *testing.T, r report.Report) string {
 
 func TestCheckTellsByItsExitCodeWhetherAllThresholdsHold(t *testing.T) {
 	own := report.Report{Schema: report.Schema, Scenario: "own", Valid: true, Results: &report.Results{}}
+	file := filepath.Join(t.TempDir(), "own.yaml")
+	must.Succeed(t, os.WriteFile(file, []byte("{schema: "+scenario.Schema+", name: own, summary: x, load: {arrivals: "+
+		"burst, count: 1}}"), 0o600))
 	invalid := own
 	invalid.Valid, invalid.Reasons = false, []string{"tenure: the witness found 1 violation"}
 	for name, c := range map[string]struct {
-		file string
+		args []string
 		code int
 		says string
 	}{
-		"all hold":      {writeReport(t, 0), exitOK, "results.lost"},
-		"one doesn't":   {writeReport(t, 2), exitFindings, "results.lost"},
-		"none is given": {write(t, own), exitOK, ""},
-		"not valid":     {write(t, invalid), exitFindings, "INVALID: tenure: the witness"},
+		"all hold":      {[]string{writeReport(t, 0)}, exitOK, "results.lost"},
+		"one doesn't":   {[]string{writeReport(t, 2)}, exitFindings, "results.lost"},
+		"none is given": {[]string{write(t, own), "--scenario", file}, exitOK, ""},
+		"none is known": {[]string{write(t, own)}, exitUsage, ""},
+		"not valid":     {[]string{write(t, invalid), "--scenario", file}, exitFindings, "INVALID: tenure: the witness"},
 	} {
 		var out, errs strings.Builder
-		if code := run([]string{"check", c.file}, &out, &errs); code != c.code || !strings.Contains(out.String(), c.says) ||
+		if code := run(append([]string{"check"}, c.args...), &out, &errs); code != c.code ||
+			!strings.Contains(out.String(), c.says) ||
 			strings.Contains(out.String(), "INVALID") != (name == "not valid") {
 			t.Errorf("%s: exit code %d, want %d and %q: %s%s", name, code, c.code, c.says, out.String(), errs.String())
 		}
