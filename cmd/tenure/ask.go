@@ -88,6 +88,7 @@ func (q *homeFlags) declareHome(cmd *cobra.Command, contextFlag string, lookup f
 	for _, name := range []string{"home-kubeconfig", "namespace"} {
 		fromEnvironment(fs.Lookup(name), envName(name), lookup)
 	}
+	refuseEmpty(cmd, "home-kubeconfig", contextFlag)
 }
 
 // columns returns how wide a terminal is, and 0 for what isn't one. One that doesn't say its width counts as narrow.

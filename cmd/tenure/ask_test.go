@@ -76,14 +76,18 @@ func TestABadQuestionIsOneClearLineAndExitCodeTwo(t *testing.T) {
 		"cluster remove": "name one cluster",
 		"status --context nowhere --home-kubeconfig /no/such/file": "--home-kubeconfig",
 
-		"cluster add west --context=":       `--context "": must not be empty`,
-		"cluster rotate west --kubeconfig=": `--kubeconfig "": must not be empty`,
-		"cluster remove west --context=":    `--context "": must not be empty`,
-		"cluster rotate west --fleet night": "unknown flag: --fleet",
-		"page --pod a_b":                    `--pod "a_b": `,
-		"page --service-account a/b":        `--service-account "a/b": `,
-		"completion foo":                    `unexpected argument "foo": there is no such shell`,
-		"completion bash x":                 `unexpected argument "x"`,
+		"cluster add west --context=":            `--context "": must not be empty`,
+		"cluster rotate west --kubeconfig=":      `--kubeconfig "": must not be empty`,
+		"cluster remove west --context=":         `--context "": must not be empty`,
+		"cluster list --home-context=":           `--home-context "": must not be empty`,
+		"cluster add west --home-context=":       `--home-context "": must not be empty`,
+		"cluster rotate west --home-kubeconfig=": `--home-kubeconfig "": must not be empty`,
+		"status --context=":                      `--context "": must not be empty`,
+		"cluster rotate west --fleet night":      "unknown flag: --fleet",
+		"page --pod a_b":                         `--pod "a_b": `,
+		"page --service-account a/b":             `--service-account "a/b": `,
+		"completion foo":                         `unexpected argument "foo": there is no such shell`,
+		"completion bash x":                      `unexpected argument "x"`,
 	} {
 		code, out, text := tenure(t, strings.Fields(args)...)
 		if code != exitUsage || !strings.Contains(text, want) || strings.Count(text, "\n") != 1 || out != "" {

@@ -61,14 +61,7 @@ func (a *adminFlags) declare(cmd *cobra.Command, about string) {
 	fs := cmd.Flags()
 	fs.StringVar(&a.kubeconfig, "kubeconfig", "", "kubeconfig `file` of an admin of the workload cluster "+about)
 	fs.StringVar(&a.context, "context", "", "`context` of --kubeconfig")
-	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error { // such as from a variable of a script that isn't set
-		for _, name := range []string{"kubeconfig", "context"} {
-			if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() == "" {
-				return usagef("--%s \"\": must not be empty; leave the flag out if its default is meant", name)
-			}
-		}
-		return nil
-	}
+	refuseEmpty(cmd, "kubeconfig", "context")
 }
 
 const usualDefault = "(default: $KUBECONFIG, ~/.kube/config, or in-cluster)"

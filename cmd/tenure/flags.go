@@ -190,6 +190,26 @@ func readEnvironment(fs *pflag.FlagSet) error {
 	return errors.Join(errs...)
 }
 
+// mayNotBeEmpty is the annotation of a flag that must not be given empty, such as from a variable of a script that
+// isn't set: it would silently mean the default.
+const mayNotBeEmpty = "may-not-be-empty"
+
+func refuseEmpty(cmd *cobra.Command, flags ...string) {
+	for _, name := range flags {
+		_ = cmd.Flags().SetAnnotation(name, mayNotBeEmpty, nil) // fails only if there is no such flag
+	}
+}
+
+// checkEmpty reports the first flag that is given empty and may not be.
+func checkEmpty(fs *pflag.FlagSet) (err error) {
+	fs.Visit(func(f *pflag.Flag) {
+		if _, refused := f.Annotations[mayNotBeEmpty]; refused && f.Value.String() == "" && err == nil {
+			err = fmt.Errorf("--%s \"\": must not be empty; leave the flag out if its default is meant", f.Name)
+		}
+	})
+	return err
+}
+
 // overridden is an environment variable that has no effect, since its flag is given another value.
 type overridden struct{ Flag, Value, Variable, Ignored string }
 

@@ -90,7 +90,7 @@ func newRoot(lookup func(string) (string, bool),
 		if cmd.HasParent() { // the manager has a log; without one, controller-runtime prints a stack after 30 s
 			ctrl.SetLogger(logr.Discard())
 		}
-		return usage(readEnvironment(cmd.Flags()))
+		return usage(cmp.Or(readEnvironment(cmd.Flags()), checkEmpty(cmd.Flags())))
 	}
 	root.AddCommand(newStatus(lookup), newWhy(lookup), newPlan(lookup), newPage(lookup), newTrace(lookup),
 		newCluster(lookup), &cobra.Command{

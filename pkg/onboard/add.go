@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
@@ -65,17 +66,20 @@ type intent struct {
 	known   known
 }
 
-// kept says what stays as it was, and which flag would change it. admin is the address of the admin's connection.
-func (p intent) kept(a AddOptions, admin string) (notes []string) {
+// kept says what stays as it was, and which flag would change it. admin is the admin's connection.
+func (p intent) kept(a AddOptions, admin *rest.Config) (notes []string) {
 	if note := a.kept(p.access); note != "" {
 		notes = append(notes, note)
 	}
 	if a.Server == "" && p.known.Own != nil && Hold(p.known.Own).broken() {
 		notes = append(notes, p.target.replaced(p.known.Own.Name))
 	}
-	if a.Server == "" && !sameServer(p.target.Server, admin) {
+	if a.Server == "" && !sameServer(p.target.Server, admin.Host) {
 		notes = append(notes, fmt.Sprintf("replicas go on reaching the cluster at %s: --server says another address",
 			p.target.Server))
+	}
+	if note := p.known.trust(p.target, admin); a.Server == "" && note != "" {
+		notes = append(notes, note)
 	}
 	if p.known.Own != nil && !p.verdict.NewToken {
 		held := Hold(p.known.Own)
@@ -119,7 +123,7 @@ func (o Onboarder) planAdd(ctx context.Context, home, there client.Client, a Add
 			"give --context all the same", p.target.Server, o.Name)
 	}
 	if a.Server == "" {
-		if p.target, err = p.target.asBefore(p.known.Own, unfit); err != nil {
+		if p.target, err = p.target.asBefore(p.known, unfit); err != nil {
 			return p, err
 		}
 	}
@@ -187,7 +191,7 @@ func (o Onboarder) Add(ctx context.Context, a AddOptions) (r Report, err error) 
 	}
 	r = summarize(o.Name, p.steps)
 	if p.known.Own != nil {
-		r.Notes = append(r.Notes, p.kept(a, o.Workload.Host)...)
+		r.Notes = append(r.Notes, p.kept(a, o.Workload)...)
 	}
 	secret := fmt.Sprintf("Secret %s/%s", o.Namespace, o.Name)
 	if a.Dry {

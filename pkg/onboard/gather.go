@@ -2,6 +2,8 @@ package onboard
 
 import (
 	"context"
+	"crypto/tls"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -78,7 +80,49 @@ func (o Onboarder) known(ctx context.Context, home client.Client) (known, error)
 	}
 	k.Own = own
 	k.Reason, k.Note = clusterhealth.Look(ctx, own, kubeconfig.Policy{}, lookTimeout)
+	if ca, ok := authority(o.Workload); ok && k.Reason == clusterhealth.ReasonUnreachable {
+		k.tryAuthority(ctx, ca)
+	}
 	return k, nil
+}
+
+// tryAuthority asks the server in the cluster's own Secret once more, verified by another CA, if the CA there doesn't
+// verify it: the cluster may have got a new authority. The system's authorities, an empty ca, don't take the place of a
+// cluster's own, since they vouch for many. Nor is anything tried with credentials other than a token, which a new
+// kubeconfig wouldn't have.
+func (k *known) tryAuthority(ctx context.Context, ca []byte) {
+	held := Hold(k.Own)
+	if len(ca) == 0 || held.token == "" || !unverified(ctx, k.Own) {
+		return
+	}
+	held.target.CA = ca
+	text, err := held.target.kubeconfig(k.Own.Name, held.token)
+	if err != nil {
+		return
+	}
+	trial := k.Own.DeepCopy()
+	fill(trial, text, false)
+	reason, note := clusterhealth.Look(ctx, trial, kubeconfig.Policy{}, lookTimeout)
+	if reason != clusterhealth.ReasonUnreachable {
+		k.Reason, k.Note, k.NewCA = reason, note, ca
+	}
+}
+
+// unverified reports whether the server in a Secret shows a certificate that the CA there doesn't verify.
+func unverified(ctx context.Context, s *corev1.Secret) bool {
+	access, err := kubeconfig.OfSecret(s, kubeconfig.Policy{})
+	if err != nil {
+		return false
+	}
+	config, err := access.REST()
+	if err != nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	_, err = kubeconfig.Ask(ctx, config, true)
+	refused := &tls.CertificateVerificationError{}
+	return errors.As(err, &refused)
 }
 
 // uidOf returns the UID that distinguishes a cluster from all others.

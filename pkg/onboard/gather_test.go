@@ -6,9 +6,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/test/must"
@@ -81,5 +84,25 @@ func TestANameOfAnotherServedClusterIsRefused(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+func TestAddRefusesANameUnderWhichReplicasServeAnotherCluster(t *testing.T) {
+	server := httptest.NewTLSServer(http.NotFoundHandler())
+	defer server.Close()
+	o, home := behind(t, server, caOf(server), caOf(server))
+	layout := layoutOf("west", "another")
+	layout.Namespace, layout.Name = "ns", "layout"
+	for _, object := range []client.Object{&layout, recordOf("r0-a"), leaseOf("1h", time.Now())} {
+		must.Succeed(t, home.Create(t.Context(), object))
+	}
+	there := homeWith(t, system(types.UID(west.UID)))
+	if _, err := o.planAdd(t.Context(), home, there, AddOptions{}); err != nil {
+		t.Errorf("with a Secret, which is compared: %v", err)
+	}
+	must.Succeed(t, home.Delete(t.Context(), newSecret("ns", "west", "", everywhere)))
+	_, err := o.planAdd(t.Context(), home, there, AddOptions{})
+	if err == nil || !strings.Contains(err.Error(), "NAME west: replicas serve another cluster under this name") {
+		t.Errorf("without one: %v", err)
 	}
 }

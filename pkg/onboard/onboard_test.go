@@ -429,11 +429,11 @@ func TestReplicasGoOnReachingAClusterAsBefore(t *testing.T) {
 		"another cluster":       {secretOf(t, "west", target{Server: west.Server, UID: "u"}, later), tunnel},
 		"nothing can be read":   {secretOf(t, "west", west, later, emptied), tunnel},
 	} {
-		got, err := tunnel.asBefore(c.own, nil)
+		got, err := tunnel.asBefore(known{Own: c.own}, nil)
 		if diff := cmp.Diff(c.want, got, cmpopts.EquateEmpty()); diff != "" || err != nil {
 			t.Errorf("%s: %v (-want +got):\n%s", name, err, diff)
 		}
-		proxied, err := tunnel.asBefore(c.own, &adminsOnly{"through a proxy"})
+		proxied, err := tunnel.asBefore(known{Own: c.own}, &adminsOnly{"through a proxy"})
 		if want := name == "another way" || name == "the same way"; (err == nil) != want ||
 			want && proxied.Server != c.want.Server {
 			t.Errorf("%s, through a proxy: %+v, %v", name, proxied, err)
@@ -1059,7 +1059,7 @@ func TestATokenThatLivesLongerThanAskedIsSaidToStay(t *testing.T) {
 	} {
 		p := intent{access: everywhere, target: west, verdict: c.verdict,
 			known: known{Own: secretOf(t, "west", west, now.Add(720*time.Hour), c.changes...)}}
-		got := strings.Join(p.kept(AddOptions{Lifetime: c.lifetime}, west.Server), "\n")
+		got := strings.Join(p.kept(AddOptions{Lifetime: c.lifetime}, &rest.Config{Host: west.Server}), "\n")
 		if !strings.HasPrefix(got, c.want) || (got == "") != (c.want == "") {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // Rotate puts a new token into the Secret of a cluster.
@@ -18,6 +20,11 @@ func (o Onboarder) Rotate(ctx context.Context, lifetime time.Duration) (r Report
 	if err != nil {
 		return r, err
 	}
+	return o.rotate(ctx, home, there, lifetime)
+}
+
+func (o Onboarder) rotate(ctx context.Context, home, there client.Client,
+	lifetime time.Duration) (r Report, err error) {
 	target := target{Server: o.Workload.Host}
 	if target.UID, err = o.identify(ctx, there); err != nil {
 		return r, err
@@ -40,7 +47,8 @@ func (o Onboarder) Rotate(ctx context.Context, lifetime time.Duration) (r Report
 	}
 	uid := target.UID
 	if held.Refused == nil { // replicas may reach it in another way than the caller
-		target = held.target
+		target = known.way()
+		r.note(known.trust(target, o.Workload))
 	} else {
 		if target, err = targetOf(o.Workload, ""); err != nil {
 			return r, fmt.Errorf("the kubeconfig in Secret %s/%s can't be used (%w), and tenure cluster add %s has to make "+

@@ -86,6 +86,17 @@ func targetOf(admin *rest.Config, server string) (target, error) {
 	return t, nil
 }
 
+// authority returns the CA by which an admin's connection verifies the cluster, empty for the system's authorities. It
+// isn't ok if there is none, as where it verifies nothing.
+func authority(admin *rest.Config) (ca []byte, ok bool) {
+	if admin == nil || admin.Insecure {
+		return nil, false
+	}
+	c := rest.CopyConfig(admin)
+	err := rest.LoadTLSFiles(c)
+	return c.CAData, err == nil
+}
+
 // CheckServer refuses an address at which no replica could reach a cluster.
 func CheckServer(server string) error {
 	if _, err := (target{Server: strings.TrimRight(server, "/")}).kubeconfig("cluster", "token"); err != nil {
@@ -97,12 +108,13 @@ func CheckServer(server string) error {
 // asBefore returns the target in the cluster's own Secret, since an admin often reaches a cluster in another way
 // than replicas do. It returns t if there is no such target, or if it has the same address. unfit is why replicas can't
 // reach the cluster as the admin does, nil if they can.
-func (t target) asBefore(own *corev1.Secret, unfit *adminsOnly) (target, error) {
-	if own != nil && t.UID != "" && own.Annotations[UIDAnnotation] == t.UID {
-		held := Hold(own)
-		held.target.UID = t.UID
-		if held.Refused == nil && (unfit != nil || !sameServer(held.Server, t.Server)) { // else certificates may be new
-			return held.target, nil
+func (t target) asBefore(k known, unfit *adminsOnly) (target, error) {
+	if k.Own != nil && t.UID != "" && k.Own.Annotations[UIDAnnotation] == t.UID {
+		before := k.way()
+		before.UID = t.UID
+		refused := Hold(k.Own).Refused != nil
+		if !refused && (unfit != nil || !sameServer(before.Server, t.Server)) { // else certificates may be new
+			return before, nil
 		}
 	}
 	if unfit != nil {
@@ -253,6 +265,35 @@ type known struct {
 	Others []corev1.Secret
 	// Reason and Note are what the cluster answers to the credentials in Own; see package clusterhealth.
 	Reason, Note string
+	// NewCA is the CA of the admin's connection if it verifies the server in Own, and the CA in Own doesn't: Reason and
+	// Note are what that server answered then. Otherwise it is empty.
+	NewCA []byte
+}
+
+// way returns how replicas reach the cluster by its own Secret, with the CA that verifies the server now.
+func (k known) way() target {
+	t := Hold(k.Own).target
+	if len(k.NewCA) > 0 {
+		t.CA = k.NewCA
+	}
+	return t
+}
+
+// trust says that the CA in the cluster's own Secret is replaced by that of the admin's connection, or stays although
+// it is another; "" if neither. t is how replicas will reach the cluster.
+func (k known) trust(t target, admin *rest.Config) string {
+	const field = "clusters[].cluster.certificate-authority-data"
+	ca, ok := authority(admin)
+	switch {
+	case len(k.NewCA) > 0 && sameCA(t.CA, k.NewCA):
+		return fmt.Sprintf("Secret %s/%s: that of --kubeconfig takes the place of %s, which doesn't verify %s any more",
+			k.Own.Namespace, k.Own.Name, field, t.Server)
+	case ok && !sameCA(t.CA, ca):
+		return fmt.Sprintf("Secret %s/%s: %s stays, by which replicas verify %s, though that of --kubeconfig is another: if "+
+			"this server has a new authority, tenure cluster add %[2]s --server %[4]s takes that of --kubeconfig",
+			k.Own.Namespace, k.Own.Name, field, t.Server)
+	}
+	return ""
 }
 
 // judgeSecret decides what to do so that the Secret is that of the target. It returns an error if that would take
@@ -361,9 +402,10 @@ func sameServer(a, b string) bool {
 }
 
 func sameWay(a, b target) bool {
-	return sameServer(a.Server, b.Server) && bytes.Equal(bytes.TrimSpace(a.CA), bytes.TrimSpace(b.CA)) &&
-		a.TLSServerName == b.TLSServerName
+	return sameServer(a.Server, b.Server) && sameCA(a.CA, b.CA) && a.TLSServerName == b.TLSServerName
 }
+
+func sameCA(a, b []byte) bool { return bytes.Equal(bytes.TrimSpace(a), bytes.TrimSpace(b)) }
 
 // template returns the Secret without a token. The text in the token's place has spaces. If it is ever applied,
 // replicas refuse it with an error that names the token, and keep what they have.

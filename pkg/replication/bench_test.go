@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -22,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/applyconfigurations"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -105,8 +107,23 @@ type fakeCluster struct {
 	reads int
 	// refuses is the answer to every live read and write; nil: it serves them.
 	refuses error
-	// refusesApply is the answer to applies alone, and refusesDelete that to deletions.
-	refusesApply, refusesDelete error
+	// refusesApply is the answer to applies alone, refusesDelete that to deletions, and refusesCreate that to what the
+	// subject creates.
+	refusesApply, refusesDelete, refusesCreate error
+	// transport is that of the connection; nil: it has none of its own.
+	transport http.RoundTripper
+	config    rest.Config
+	// spaces counts live reads of Namespaces.
+	spaces int
+}
+
+// GetConfig returns one of its own each time where there is a transport, as the shards' clusters over one connection
+// have.
+func (c *fakeCluster) GetConfig() *rest.Config {
+	if c.transport == nil {
+		return &c.config
+	}
+	return &rest.Config{Transport: c.transport}
 }
 
 func (c *fakeCluster) GetClient() client.Client                       { return cached{c.client, c} }
@@ -120,8 +137,11 @@ type live struct {
 }
 
 func (l live) Get(ctx context.Context, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
-	if _, ok := into.(*appsv1.Deployment); ok {
+	switch into.(type) {
+	case *appsv1.Deployment:
 		l.cluster.reads++
+	case *corev1.Namespace:
+		l.cluster.spaces++
 	}
 	if l.cluster.frozen.Load() {
 		<-ctx.Done()
@@ -189,6 +209,10 @@ func (b *bench) newCluster(name multicluster.ClusterName) *fakeCluster {
 		fakeConverter).WithStatusSubresource(&appsv1.Deployment{}).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Create: func(ctx context.Context, inner client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+				if c.refusesCreate != nil && b.acting {
+					b.refused++
+					return c.refusesCreate
+				}
 				return b.write(fmt.Sprintf("create %T %s", o, name), func() error { return inner.Create(ctx, o, opts...) })
 			},
 			Patch: func(ctx context.Context, inner client.WithWatch, o client.Object, p client.Patch,

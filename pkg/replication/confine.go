@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/pod-security-admission/api"
 	"k8s.io/pod-security-admission/policy"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
 	"github.com/tenure-dev/tenure/pkg/text"
@@ -135,9 +137,11 @@ type spaces struct {
 	swept time.Time
 }
 
+// spaceID is a namespace of a target. Another connection under the target's name may lead to another cluster.
 type spaceID struct {
-	target    multicluster.ClusterName
-	namespace string
+	target     multicluster.ClusterName
+	connection any
+	namespace  string
 }
 
 // seenSpace is a namespace as it was last read. at is when that was, and since is from when on it has been so.
@@ -189,7 +193,19 @@ func (s *spaces) forget(id spaceID) {
 	delete(s.known, id)
 }
 
-func (c *copyActor) spaceID() spaceID { return spaceID{c.target, c.key.Namespace} }
+func (c *copyActor) spaceID() spaceID {
+	return spaceID{c.target, connectionTo(c.cluster), c.key.Namespace}
+}
+
+// connectionTo returns what tells a cluster's connection from another one: its transport, which the shards that see a
+// target over one connection have in common, or else its configuration.
+func connectionTo(cl cluster.Cluster) any {
+	config := cl.GetConfig()
+	if by := config.Transport; by != nil && reflect.ValueOf(by).Comparable() { // a function can't be compared
+		return by
+	}
+	return config
+}
 
 // enter returns what prevents a configuration from being written in the target; nil if nothing does. missing says that
 // the namespace has to be made first, and may be.
@@ -248,8 +264,16 @@ func (c *copyActor) makeSpace(ctx context.Context) error {
 	c.r.spaces.forget(c.spaceID())
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.key.Namespace, Labels: labels}}
 	err := c.cluster.GetClient().Create(ctx, namespace, client.FieldOwner(FieldManager))
-	if err != nil && !apierrors.IsAlreadyExists(err) {
+	switch {
+	case err == nil:
+		return nil
+	case !apierrors.IsAlreadyExists(err):
 		return fmt.Errorf("creating namespace %s: %w", c.key.Namespace, err)
 	}
-	return nil
+	there, failure := c.readSpace(ctx) // somebody else may have created it
+	if failure == nil && there.Missing {
+		failure = fmt.Errorf("creating namespace %s, which isn't there, was refused, perhaps by an admission webhook: %w",
+			c.key.Namespace, err)
+	}
+	return failure
 }

@@ -222,26 +222,27 @@ func TestForbiddenNamespaces(t *testing.T) {
 
 func TestWhatWasSeenOfNamespacesIsForgotten(t *testing.T) {
 	var s spaces
-	s.keep(spaceID{"west", "shop"}, space{Label: TargetConfined}, epoch)
-	if there, known := s.recall(spaceID{"west", "shop"}, epoch.Add(spaceLife-1)); !known || there.Label != TargetConfined {
+	s.keep(spaceID{"west", nil, "shop"}, space{Label: TargetConfined}, epoch)
+	there, known := s.recall(spaceID{"west", nil, "shop"}, epoch.Add(spaceLife-1))
+	if !known || there.Label != TargetConfined {
 		t.Errorf("%v %v, want what was kept", there, known)
 	}
 	for after, want := range map[time.Duration]time.Duration{0: spaceLife, 20 * time.Second: 20 * time.Second,
 		time.Hour: spaceAgain} {
-		if seen := s.keep(spaceID{"west", "shop"}, space{Label: TargetConfined},
+		if seen := s.keep(spaceID{"west", nil, "shop"}, space{Label: TargetConfined},
 			epoch.Add(after)); seen.again(epoch.Add(after)) != want {
 			t.Errorf("the same after %s: to be looked at again after %s, want %s", after, seen.again(epoch.Add(after)), want)
 		}
 	}
 	s = spaces{}
-	s.keep(spaceID{"west", "shop"}, space{Label: TargetConfined}, epoch)
-	if _, known := s.recall(spaceID{"west", "shop"}, epoch.Add(spaceLife)); known {
+	s.keep(spaceID{"west", nil, "shop"}, space{Label: TargetConfined}, epoch)
+	if _, known := s.recall(spaceID{"west", nil, "shop"}, epoch.Add(spaceLife)); known {
 		t.Errorf("it is believed for longer than %s", spaceLife)
 	}
 	for i := range 1000 {
-		s.keep(spaceID{"west", fmt.Sprint(i)}, space{}, epoch)
+		s.keep(spaceID{"west", nil, fmt.Sprint(i)}, space{}, epoch)
 	}
-	s.keep(spaceID{"west", "shop"}, space{}, epoch.Add(noteLife))
+	s.keep(spaceID{"west", nil, "shop"}, space{}, epoch.Add(noteLife))
 	if n := len(s.known); n != 1 {
 		t.Errorf("%d namespaces are remembered, want 1", n)
 	}

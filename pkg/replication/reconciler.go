@@ -49,8 +49,9 @@ type Config struct {
 	// Of the cluster of a request, the client (reads of Deployments from its cache, writes of metadata and status), the
 	// API reader (Deployments and the namespace kube-system) and the event recorder are used. Of a target, the client
 	// (reads of Deployments from its cache, server-side apply and deletes of Deployments) and the API reader (Deployments
-	// and Namespaces) are used. With CreateNamespaces, the API reader of home reads other Namespaces too, and the client
-	// of a target creates them.
+	// and Namespaces) are used, and its configuration: the Transport there, or else the pointer, tells its connection
+	// from a later one. With CreateNamespaces, the API reader of home reads other Namespaces too, and the client of a
+	// target creates them.
 	Clusters Clusters
 	// Targets says which clusters there are and which can be used. Required.
 	Targets Targets

@@ -2,12 +2,16 @@ package replication
 
 import (
 	"errors"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 )
 
 // An admission webhook may refuse by any code, and these two are otherwise signs of a view that is out of date.
@@ -74,5 +78,80 @@ func TestACopyIsBroughtUpToDateSoonAfterItsCredentialsAreRepaired(t *testing.T) 
 	b.mustReconcile()
 	if got := b.image("west"); got != "web:2" {
 		t.Errorf("west has %s after %s", got, longestSilence)
+	}
+}
+
+// An admission webhook may answer so to the creation of a namespace that doesn't exist.
+func TestANamespaceThatIsSaidToExistAndDoesNotIsARefusal(t *testing.T) {
+	b := newBench(t, aSource())
+	b.clusters["west"].refusesCreate = apierrors.NewAlreadyExists(corev1.Resource("namespaces"), "shop")
+	b.mustReconcile()
+	if b.refused != 1 || !strings.Contains(b.message(), "west: creating namespace shop, which isn't there, was refused") {
+		t.Errorf("in one reconcile it was tried %d times, want once; the condition says %q", b.refused, b.message())
+	}
+	for range 120 {
+		b.clock.Step(5 * time.Second)
+		b.mustReconcile()
+	}
+	if b.refused < 5 || b.refused > 15 {
+		t.Errorf("it was tried %d times in 10 min, want ever less often", b.refused)
+	}
+	b.clusters["west"].refusesCreate = nil
+	b.clock.Step(longestDelay)
+	b.live()
+	b.wantReason("", ReasonReplicated)
+}
+
+func TestANamespaceThatSomebodyElseCreatesMeanwhileIsUsed(t *testing.T) {
+	b := newBench(t, aSource())
+	b.fault = func(n int, commit func() error) error {
+		if n == 2 { // after the record: that of the namespace in east
+			b.acting = false
+			b.namespace("east", open(TargetConfined))
+			b.acting = true
+		}
+		return commit()
+	}
+	b.mustReconcile()
+	if b.copies() != "east,west" || b.wrote("create *v1.Namespace east") != 0 {
+		t.Errorf("copies in %q; written %v", b.copies(), b.written)
+	}
+}
+
+func TestALabelIsBelievedOfTheClusterAloneThatHasIt(t *testing.T) {
+	for name, shared := range map[string]http.RoundTripper{"": nil, "of a shard": &http.Transport{}} {
+		b := newBench(t, aSource())
+		b.restart(makesNoNamespace)
+		for _, name := range []multicluster.ClusterName{"west", "east"} {
+			b.namespace(name, open(TargetUnrestricted))
+			b.clusters[name].transport = shared
+		}
+		b.live()
+		b.edit("home", "kubectl", image("web:2"))
+		b.mustReconcile()
+		reads := b.clusters["west"].spaces
+		b.edit("home", "kubectl", image("web:3"))
+		b.mustReconcile()
+		if now := b.clusters["west"].spaces; now != reads || b.image("west") != "web:3" {
+			t.Errorf("%s: its namespace was read %d times again, want never; image %s", name, now-reads, b.image("west"))
+		}
+		b.clusters["west"] = b.newCluster("west") // its Secret leads to another cluster
+		b.clusters["west"].transport = &http.Transport{}
+		b.namespace("west", nil)
+		b.clock.Step(spaceLife / 2)
+		b.mustReconcile()
+		if b.copies() != "east" {
+			t.Errorf("%s: copies in %q, want none in a namespace that isn't open: %s", name, b.copies(), b.message())
+		}
+	}
+}
+
+type transportFunc func(*http.Request) (*http.Response, error)
+
+func (f transportFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func TestAConnectionWhoseTransportCannotBeComparedIsKnownByItsConfiguration(t *testing.T) {
+	if _, ok := connectionTo(&fakeCluster{transport: transportFunc(nil)}).(*rest.Config); !ok {
+		t.Error("it isn't, and can be no key of a map")
 	}
 }

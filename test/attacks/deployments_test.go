@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -55,6 +56,7 @@ type side struct {
 }
 
 func (s *side) GetClient() client.Client                       { return s.client }
+func (s *side) GetConfig() *rest.Config                        { return &rest.Config{} }
 func (s *side) GetAPIReader() client.Reader                    { return s.client }
 func (s *side) GetEventRecorder(string) recorder.EventRecorder { return s.recorder }
 
