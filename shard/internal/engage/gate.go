@@ -196,9 +196,9 @@ const (
 
 // Drain ends the tenure in order. No key starts any more. Running reconciles may end by themselves within patience;
 // after that they are cancelled and get grace to return. Events that they told get eventPatience. Then the fence closes
-// for good: a reconcile that still hasn't returned can't write any more. Writes in flight get writePatience, and writeGrace after they are cancelled.
-// If one ended without an answer, Drain waits until it can't be on the wire any more. Drain fails only with the
-// context's error.
+// for good: a reconcile that still hasn't returned can't write any more. Writes in flight get writePatience, and
+// writeGrace after they are cancelled. If one ended without an answer, Drain waits until it can't be on the wire any
+// more. Drain fails only with the context's error.
 func (g *Gate) Drain(ctx context.Context, patience, grace time.Duration) error {
 	g.mu.Lock()
 	if g.state == gateOpen {

@@ -3,7 +3,7 @@ package engage
 import (
 	"context"
 	"net/http"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -55,7 +55,8 @@ const listLost = longestAnswer + listStallAfter
 // Live returns a list-watch for a few objects. Its lists show what there is now, and it pauses for about pause, twice
 // that at most, between two attempts while a server doesn't serve. So an informer isn't held up if the cluster was
 // restored from a backup, didn't answer for long, or refused requests: otherwise it would insist on the version that it
-// had, and pause for half a minute. A list that takes longer than listLost is tried again, too, since something between
+// had, and pause for half a minute. (It still does if the server goes away and comes back five times in a few minutes.)
+// A list that takes longer than listLost is tried again, too, since something between
 // may have lost it. tell is called with the error of each failed list, and of each watch that is refused by 429. A
 // watch that ended in any other way than past says may resume: a caller that must know of that has to check when a
 // watch begins again.
@@ -126,7 +127,7 @@ func LiveInformer(pause time.Duration, tell func(error)) func(toolscache.ListerW
 // for up to half a minute.
 func watchServer(ctx context.Context, lw toolscache.WatcherWithContext, opts metav1.ListOptions, watched *past,
 	most time.Duration, tell func(error)) (watch.Interface, error) {
-	if watched.lost.CompareAndSwap(true, false) {
+	if watched.takeLost() {
 		return nil, errAway
 	}
 	ctx = context.WithValue(ctx, pastKey{}, watched)
@@ -180,29 +181,77 @@ type attempts struct {
 	away bool // the last one got no answer
 }
 
-// past is what a list-watch knows of the streams of its watches.
+// cutsApart is the least time between two lists after streams that were cut. A proxy may cut each stream after half a
+// minute, and a reflector's pauses before a list double, up to half a minute, unless they are two minutes apart.
+const cutsApart = 2*time.Minute + 10*time.Second
+
+// past is what a list-watch knows of the streams of its watches. It is safe for concurrent use.
 type past struct {
+	mu sync.Mutex // guards all below
 	// heard reports whether anything has come since the last list. If nothing ever comes, silence proves nothing.
-	heard atomic.Bool
-	// lost says that a stream was cut, or was silent for too long, after something had come by it or by an earlier
-	// one: a watch that is resumed from a later version than that of a restored cluster is silent from the beginning.
-	lost atomic.Bool
+	heard bool
+	// lost says that a list is due: a stream was cut, or was silent for too long, after something had come by it or by an
+	// earlier one. A watch that is resumed from a later version than that of a restored cluster is silent from the
+	// beginning.
+	lost bool
+	// owed says that a stream was cut soon after another one. The watch is resumed, and the list is due cutsApart after
+	// the last that followed a cut.
+	owed bool
+	cut  time.Time
 }
 
 // forget is called before each list, which shows what there is now.
 func (p *past) forget() {
-	p.heard.Store(false)
-	p.lost.Store(false)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.heard, p.lost, p.owed = false, false, false
+}
+
+// hears is called when something comes by a stream.
+func (p *past) hears() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.heard = true
+}
+
+// ended is called when a stream was cut, or, with final, when it isn't believed any more.
+func (p *past) ended(final bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch now := time.Now(); {
+	case !p.heard:
+	case final, now.Sub(p.cut) >= cutsApart:
+		p.lost, p.cut = true, now
+	default:
+		p.owed = true
+	}
+}
+
+// takeLost reports whether a list is due, once.
+func (p *past) takeLost() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	lost := p.lost
+	p.lost = false
+	return lost
+}
+
+// due returns when the list that is owed is due; ok is false if none is.
+func (p *past) due() (in time.Duration, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return time.Until(p.cut.Add(cutsApart)), p.owed
 }
 
 // pastKey is the key of a past in the context of a request to watch.
 type pastKey struct{}
 
-func pastOf(ctx context.Context) *past {
+// pastOf returns the past of the list-watch that a request is for; ok is false if it is for none.
+func pastOf(ctx context.Context) (_ *past, ok bool) {
 	if p, ok := ctx.Value(pastKey{}).(*past); ok {
-		return p
+		return p, true
 	}
-	return &past{}
+	return &past{}, false
 }
 
 // attemptsKey is the key of attempts in the context of their requests.

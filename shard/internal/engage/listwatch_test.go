@@ -391,6 +391,50 @@ func TestAClusterWhoseWatchWasCutIsListedAnew(t *testing.T) {
 	}
 }
 
+// A proxy before it may end each stream after half a minute. A list after each of them would cost much, and a
+// reflector's pauses before lists double.
+func TestAClusterWhoseWatchesAreCutAgainAndAgainIsListedRarelyAndWatchedAgainAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &balanced{held: podList("9", "kept@9", "lost@8")}
+		store := watched(t, server)
+		began, version := time.Now(), 9
+		cut := func() {
+			version++
+			for until := time.Now().Add(2 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+				server.mu.Lock()
+				stream := server.now
+				server.mu.Unlock()
+				if _, err := io.WriteString(stream, bookmark(version)); err == nil {
+					must.Succeed(t, stream.CloseWithError(syscall.ECONNRESET))
+					return
+				} else if time.Now().After(until) {
+					t.Fatalf("nothing is watched for 2 s after %v", time.Since(began))
+				}
+			}
+		}
+		for range 40 {
+			time.Sleep(30 * time.Second)
+			cut()
+		}
+		server.mu.Lock()
+		if server.lists < 7 || server.lists > 11 {
+			t.Errorf("listed %d times in 20 minutes", server.lists)
+		}
+		server.mu.Unlock()
+		time.Sleep(2 * cutsApart)
+		cut()
+		time.Sleep(10 * time.Second)
+		server.mu.Lock()
+		server.held = podList("5", "kept@4", "new@5")
+		server.mu.Unlock()
+		cut()
+		time.Sleep(cutsApart)
+		if diff := cmp.Diff([]string{"kept@4", "new@5"}, podsIn(store)); diff != "" {
+			t.Errorf("it was restored as its stream was cut; the cache (-want +got):\n%s", diff)
+		}
+	})
+}
+
 func bookmark(version int) string {
 	return fmt.Sprintf(`{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"%d"}}}`,
 		version)

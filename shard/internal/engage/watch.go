@@ -60,12 +60,17 @@ func beginWatch(req *http.Request, of *Breaker, base http.RoundTripper) (*http.R
 		longest = time.Duration(min(seconds, 24*3600))*time.Second + watchGrace
 	}
 	bounded, cancel := context.WithTimeout(ctx, longest)
-	w := &watchBody{cancel: cancel, past: pastOf(ctx)}
+	w := &watchBody{cancel: cancel}
+	w.past, w.goesOn = pastOf(ctx)
+	giveUp := func() {
+		w.givenUp.Store(true)
+		cancel()
+	}
 	if query.Get("allowWatchBookmarks") == "true" {
-		w.quiet = time.AfterFunc(watchSilence, func() {
-			w.silent.Store(true)
-			cancel()
-		})
+		w.quiet = time.AfterFunc(watchSilence, giveUp)
+	}
+	if in, owed := w.past.due(); owed {
+		w.owed = time.AfterFunc(in, giveUp)
 	}
 	res, err := base.RoundTrip(req.WithContext(bounded))
 	if ctx.Err() == nil {
@@ -86,22 +91,25 @@ type watchBody struct {
 	io.ReadCloser
 	cancel context.CancelFunc
 	quiet  *time.Timer // fires when the stream was silent for too long; nil if it may be
-	silent atomic.Bool
-	closed atomic.Bool // by the reader
-	past   *past
+	owed   *time.Timer // fires when a list is due; nil if none is owed
+	// givenUp says that a timer has fired.
+	givenUp atomic.Bool
+	closed  atomic.Bool // by the reader
+	past    *past
+	goesOn  bool // by another watch, once the stream has ended
 }
 
 func (w *watchBody) Read(p []byte) (int, error) {
 	n, err := w.ReadCloser.Read(p)
 	if n > 0 {
-		w.past.heard.Store(true)
+		w.past.hears()
 		w.hears()
 	}
-	if err != nil && w.past.heard.Load() && (w.silent.Load() || w.isCut(err)) {
-		w.past.lost.Store(true)
-	}
-	if err != nil && w.silent.Load() {
-		err = io.EOF
+	if final := w.givenUp.Load(); err != nil && (final || w.isCut(err)) {
+		w.past.ended(final)
+		if final || w.goesOn {
+			err = io.EOF // a reflector begins the next watch without a pause then
+		}
 	}
 	return n, err
 }
@@ -125,8 +133,10 @@ func (w *watchBody) hears() {
 }
 
 func (w *watchBody) end() {
-	if w.quiet != nil {
-		w.quiet.Stop()
+	for _, timer := range []*time.Timer{w.quiet, w.owed} {
+		if timer != nil {
+			timer.Stop()
+		}
 	}
 	w.cancel()
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 	"time"
 
@@ -134,5 +135,22 @@ func TestAStreamThatWasLostIsFollowedByAList(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A watch goes on by another one. Nothing follows a log: whoever reads it has to learn that the rest is missing.
+func TestALogThatIsCutDoesNotLookComplete(t *testing.T) {
+	transport := Noting(servers(func(*http.Request) (*http.Response, error) {
+		cut := io.MultiReader(strings.NewReader("a line"), iotest.ErrReader(io.ErrUnexpectedEOF))
+		return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(cut)}, nil
+	}))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
+		"https://west/api/v1/namespaces/n/pods/p/log?follow=true", nil)
+	must.Succeed(t, err)
+	res, err := transport.RoundTrip(req)
+	must.Succeed(t, err)
+	defer res.Body.Close()
+	if log, err := io.ReadAll(res.Body); string(log) != "a line" || !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("read %q, %v", log, err)
 	}
 }
