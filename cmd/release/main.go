@@ -1,5 +1,6 @@
 // Command release makes what is published of a version: binaries, a container image for each platform in one archive,
-// manifests, a chart, bills of materials and checksums. It needs no container daemon and no network but for Go's modules.
+// manifests, a chart, bills of materials and checksums. It needs no container daemon and no network but for Go's
+// modules.
 //
 //	make release VERSION=v1.2.3
 //

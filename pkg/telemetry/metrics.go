@@ -53,7 +53,7 @@ func newReconcileMetrics() *reconcileMetrics {
 			"Keys of a cluster, by state: ready for a worker, running with one, or put-off until the cluster serves them.",
 			[]string{"controller", "cluster", "state"}, nil),
 		old: prometheus.NewDesc("tenure_oldest_key_wait_seconds",
-			"For how long the cluster's key that is ready or put off longest has been waiting.",
+			"How long the cluster's oldest key that is ready or put off has been waiting.",
 			[]string{"controller", "cluster"}, nil),
 		queues: map[string]*queue{}, putOff: map[string]func() []fairqueue.Backlog{},
 	}

@@ -41,17 +41,16 @@ func NewCollector(status func() shard.Status) *Collector {
 		{"tenure_shard_load_seconds", "Seconds spent in reconciles of a shard, per second.", []string{"shard"}},
 		{"tenure_shards_unserved", "Shards that nobody serves or that have no record, of clusters that this replica " +
 			"knows.", nil},
-		{"tenure_unserved_seconds",
-			"For how long the shard that is without a live holder longest has been, as this replica " +
-				"sees it.", nil},
+		{"tenure_unserved_seconds", "How long the longest-orphaned shard has had no live holder, as this replica sees it.",
+			nil},
 		{"tenure_held_unserved_seconds", "For how long this replica has held a shard of the cluster and couldn't serve it: " +
 			"its caches aren't filled, or the cluster can't be used from here.", []string{"cluster"}},
-		{"tenure_foreign_records", "Records that something is wrong with, by what that is, as this replica sees it.",
-			[]string{"reason"}},
+		{"tenure_foreign_records", "Shard records with something wrong, by reason (ForeignRecord, UnreadableRecord, " +
+			"OverlappingRecords, SpentRecord), as this replica sees them.", []string{"reason"}},
 		{"tenure_deleted_records_total", "Records that this replica saw to be deleted, which replicas never do.", nil},
 		{"tenure_clusters_aliased", "Clusters that are served under another name.", nil},
 		{"tenure_shards_moving", "Shards that are to go to another holder and haven't yet.", nil},
-		{"tenure_moving_seconds", "For how long the move under way that began first has been, as this replica sees it.", nil},
+		{"tenure_moving_seconds", "Age of the oldest unfinished move, as this replica sees it.", nil},
 		{"tenure_clusters_engaged", "Workload clusters that the provider knows.", nil},
 		{"tenure_watch_mode", "Who filters the watches of a cluster, server or client: always 1, with the mode as a label.",
 			[]string{"cluster", "mode"}},

@@ -324,7 +324,7 @@ tenure_shard_epoch{shard="west/10"} 0
 # HELP tenure_shards_held Shards that this replica serves.
 # TYPE tenure_shards_held gauge
 tenure_shards_held 1
-# HELP tenure_unserved_seconds For how long the shard that is without a live holder longest has been, as this replica sees it.
+# HELP tenure_unserved_seconds How long the longest-orphaned shard has had no live holder, as this replica sees it.
 # TYPE tenure_unserved_seconds gauge
 tenure_unserved_seconds 60
 # HELP tenure_watch_mode Who filters the watches of a cluster, server or client: always 1, with the mode as a label.
