@@ -98,34 +98,40 @@ func Parse(content []byte, settings []string) (Scenario, error) {
 			errs = append(errs, fmt.Errorf("sizes.%s: %w", size, err))
 		}
 	}
-	for _, setting := range rest {
+	s, err := decode(tree)
+	if err = errors.Join(append(errs, err)...); err != nil {
+		return Scenario{}, err
+	}
+	for _, setting := range rest { // one by one, so that an error names its setting
 		var value any
 		if err := yaml.Unmarshal([]byte(setting[1]), &value); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %q is no YAML value: %w", setting[0], setting[1], err))
-		} else if err := set(tree, setting[0], value); err != nil {
-			errs = append(errs, err)
+			return Scenario{}, fmt.Errorf("setting %s=%s: is no YAML value: %w", setting[0], setting[1], err)
 		}
-	}
-	if err := errors.Join(errs...); err != nil {
-		return Scenario{}, err
-	}
-	return decode(tree)
-}
-
-func decode(tree map[string]any) (Scenario, error) {
-	content, err := json.Marshal(tree)
-	if err != nil {
-		return Scenario{}, err
-	}
-	var s Scenario
-	if err := yaml.UnmarshalStrict(content, &s); err != nil {
-		var kind *json.UnmarshalTypeError
-		if errors.As(err, &kind) {
-			return Scenario{}, fmt.Errorf("%s: %s is not a value of type %s", kind.Field, kind.Value, kind.Type)
+		err := set(tree, setting[0], value)
+		if err == nil {
+			s, err = decode(tree)
 		}
-		return Scenario{}, err
+		if err != nil {
+			return Scenario{}, fmt.Errorf("setting %s=%s: %w", setting[0], setting[1], err)
+		}
 	}
 	return s, s.Validate()
+}
+
+func decode(tree map[string]any) (s Scenario, err error) {
+	content, err := json.Marshal(tree)
+	if err != nil {
+		return s, err
+	}
+	err = yaml.UnmarshalStrict(content, &s)
+	if kind := (*json.UnmarshalTypeError)(nil); errors.As(err, &kind) {
+		return s, fmt.Errorf("%s: must be of type %s, not %s", kind.Field, kind.Type, kind.Value)
+	}
+	if err != nil { // the library says three times what it did
+		err = errors.New(strings.TrimPrefix(strings.TrimPrefix(err.Error(), "error unmarshaling JSON: while decoding JSON: "),
+			"json: "))
+	}
+	return s, err
 }
 
 // merge lays b over a.

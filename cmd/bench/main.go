@@ -95,9 +95,12 @@ func clusterFiles(flag string, values []string, bare bool) ([]clusterFile, error
 // exactlyOne demands one argument, and says what it is.
 func exactlyOne(what string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
-		if len(args) != 1 {
-			return fmt.Errorf("want %s, one, got %q", what, args)
+		switch len(args) {
+		case 0:
+			return fmt.Errorf("want %s", what)
+		case 1:
+			return nil
 		}
-		return nil
+		return fmt.Errorf("want %s, one, got %q", what, args)
 	}
 }

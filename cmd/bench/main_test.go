@@ -68,7 +68,7 @@ func TestBenchExitsAndSaysWhy(t *testing.T) {
 
 		{"the scenarios", []string{"list"}, exitOK, "dead-cluster", ""},
 		{"list takes none", []string{"list", "x"}, exitUsage, "", `"x"`},
-		{"no scenario", []string{"run"}, exitUsage, "", "want a scenario"},
+		{"no scenario", []string{"run"}, exitUsage, "", "want a scenario (bench list) or a file\n"},
 		{"an unknown scenario", []string{"run", "at-brust"}, exitUsage, "", "at-burst"},
 		{"two scenarios", []string{"run", "crash", "churn"}, exitUsage, "", `"churn"`},
 		{"an unknown flag of run", []string{"run", "--jsno", "x"}, exitUsage, "", "jsno"},

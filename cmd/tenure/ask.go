@@ -1,18 +1,20 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -58,7 +60,7 @@ func (q *question) complete(cmd *cobra.Command, lookup func(string) (string, boo
 	cmd.Long = cmd.Short + ".\n\nExit code: 0 all is well, 1 something is wrong, 2 the command line makes no sense."
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if q.output != "text" && q.output != "json" {
-			return usagef("--output %s: must be text or json", q.output)
+			return usagef("--output %q: must be text or json", q.output)
 		}
 		q.screen = screen(cmd, lookup)
 		ctx, cancel := context.WithTimeout(cmd.Context(), askTimeout)
@@ -123,10 +125,7 @@ func newWhy(lookup func(string) (string, bool)) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "why KIND/NAME", Short: "who works on an At or a Deployment, and what it waits for",
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return usagef("name one object, at/NAME or deployment/NAME, not %q", args)
-			}
-			return nil
+			return oneArgument("one object, at/NAME or deployment/NAME", args)
 		},
 		ValidArgsFunction: cobra.FixedCompletions([]string{"at/", "deployment/"},
 			cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace),
@@ -137,13 +136,14 @@ func newWhy(lookup func(string) (string, bool)) *cobra.Command {
 		"`cluster` of the object; needed for an At if there are several (default for a Deployment: home)")
 	fs.StringVar(&kubeconfig, "kubeconfig", "",
 		"kubeconfig `file` of that cluster (default: its Secret in the home cluster)")
+	refuseEmpty(cmd, "cluster", "kubeconfig")
 	return newQuestion(cmd, lookup, func(ctx context.Context, q *question, args []string) error {
 		object, err := console.ParseObject(args[0])
 		if err != nil {
 			return usage(err)
 		}
-		if problems := validation.IsDNS1123Label(namespace); len(problems) > 0 {
-			return usagef("--object-namespace %q: %s", namespace, strings.Join(problems, "; "))
+		if problem := label(namespace); problem != "" {
+			return usagef("--object-namespace %q: %s", namespace, problem)
 		}
 		object.Namespace, object.Cluster = namespace, keyspace.ClusterName(cluster)
 		g, err := q.gatherer(true)
@@ -152,7 +152,7 @@ func newWhy(lookup func(string) (string, bool)) *cobra.Command {
 		}
 		var workload *rest.Config
 		if kubeconfig != "" {
-			if workload, err = connection(kubeconfig, ""); err != nil {
+			if workload, err = connection(kubeconfig, "", ""); err != nil {
 				return usagef("--kubeconfig %s: %v", kubeconfig, err)
 			}
 		}
@@ -180,6 +180,8 @@ func newPlan(lookup func(string) (string, bool)) *cobra.Command {
 			return usagef("--replicas %d: must not be negative", wish.Replicas)
 		case wish.Replicas > mostReplicas:
 			return usagef("--replicas %d: must be at most %d", wish.Replicas, mostReplicas)
+		case slices.Contains(wish.Drain, ""):
+			return usagef(`--drain "": must not be empty`)
 		}
 		s, err := q.snapshot(ctx, false)
 		if err != nil {
@@ -203,11 +205,11 @@ func (q *question) snapshot(ctx context.Context, askClusters bool) (console.Snap
 
 // validate refuses names that can't exist. An empty namespace would mean all namespaces.
 func (q *homeFlags) validate() error {
-	if problems := validation.IsDNS1123Label(q.homeNamespace); len(problems) > 0 {
-		return usagef("--namespace %q: %s", q.homeNamespace, strings.Join(problems, "; "))
+	if problem := label(q.homeNamespace); problem != "" {
+		return usagef("--namespace %q: %s", q.homeNamespace, problem)
 	}
-	if problems := validation.IsDNS1123Label(q.fleet); q.fleet != "" && len(problems) > 0 {
-		return usagef("--fleet %q: %s", q.fleet, strings.Join(problems, "; "))
+	if problem := label(q.fleet); q.fleet != "" && problem != "" {
+		return usagef("--fleet %q: %s", q.fleet, problem)
 	}
 	return nil
 }
@@ -217,7 +219,7 @@ func (q *homeFlags) gatherer(askClusters bool) (console.Gatherer, error) {
 	if err := q.validate(); err != nil {
 		return console.Gatherer{}, err
 	}
-	config, err := connection(q.homeKubeconfig, q.context)
+	config, err := connection(q.homeKubeconfig, q.context, q.contextFlag)
 	if err != nil {
 		return console.Gatherer{}, usagef("configuration of the home cluster (--home-kubeconfig, --%s): %v", q.contextFlag,
 			err)
@@ -236,26 +238,45 @@ func (q *question) gatherer(askClusters bool) (console.Gatherer, error) {
 }
 
 // connection returns the connection that kubectl would make. But a file that is given, also by $KUBECONFIG, and leads
-// nowhere is an error: kubectl would take the cluster that it runs in.
-func connection(kubeconfig, context string) (*rest.Config, error) {
+// nowhere is an error: kubectl would take the cluster that it runs in. contextFlag is the flag that names a context; ""
+// if there is none.
+func connection(kubeconfig, context, contextFlag string) (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = kubeconfig
+	all, err := rules.Load()
+	if err != nil {
+		return nil, err
+	}
+	named := os.Getenv(clientcmd.RecommendedConfigPathEnvVar)
+	file, wayOut := clientcmd.RecommendedHomeFile, "correct it there"
+	switch {
+	case kubeconfig != "":
+		file = kubeconfig
+	case named != "":
+		file = fmt.Sprintf("$%s=%s", clientcmd.RecommendedConfigPathEnvVar, named)
+	}
+	if contextFlag != "" {
+		wayOut += ", or name another context by --" + contextFlag
+	}
+	if chosen := cmp.Or(context, all.CurrentContext); chosen != "" && all.Contexts[chosen] == nil {
+		what := "its current-context"
+		if context != "" {
+			what = "the one of --" + contextFlag
+		}
+		there := strings.Join(slices.Sorted(maps.Keys(all.Contexts)), ", ")
+		return nil, fmt.Errorf("file %s has no context %q, %s; there are: %s: %s", file, chosen, what,
+			cmp.Or(there, "none"), wayOut)
+	}
 	overrides := &clientcmd.ConfigOverrides{CurrentContext: context}
 	loading := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)
-	named := os.Getenv(clientcmd.RecommendedConfigPathEnvVar)
 	if kubeconfig != "" || named != "" {
-		all, err := rules.Load()
-		if err != nil {
-			return nil, err
-		}
 		loading = clientcmd.NewNonInteractiveClientConfig(*all, context, overrides, rules)
 	}
 	config, err := loading.ClientConfig()
 	switch {
 	case !clientcmd.IsEmptyConfig(err):
 	case kubeconfig != "":
-		return nil, fmt.Errorf("file %s has no current-context, or it leads to no cluster: set it, or name another context",
-			kubeconfig)
+		return nil, fmt.Errorf("file %s has no current-context, or it leads to no cluster: %s", kubeconfig, wayOut)
 	case named != "":
 		return nil, fmt.Errorf("$%s is %q: there is no such file, or it has no current-context: correct it, or give the "+
 			"file by the flag", clientcmd.RecommendedConfigPathEnvVar, named)
@@ -263,19 +284,34 @@ func connection(kubeconfig, context string) (*rest.Config, error) {
 		return nil, fmt.Errorf("$%s isn't set, %s doesn't exist or has no current-context, and this isn't a Pod: give the "+
 			"file by the flag", clientcmd.RecommendedConfigPathEnvVar, clientcmd.RecommendedHomeFile)
 	}
+	if err == nil {
+		err = usable(config)
+	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("file %s: %w", file, err)
 	}
 	config.UserAgent = "tenure/" + version + " (console)"
-	return config, checkServer(config)
+	return config, nil
 }
 
-// checkServer refuses a server that no request could ever be sent to. client-go would say so with each request.
-func checkServer(config *rest.Config) error {
+// usable refuses a configuration with which no request could ever be sent. client-go would say so with each request,
+// and not name the field.
+func usable(config *rest.Config) error {
 	to, _, err := rest.DefaultServerURL(config.Host, "", schema.GroupVersion{}, true)
 	if err != nil || to.Scheme != "https" && to.Scheme != "http" {
 		return fmt.Errorf("server %q: must be a URL such as https://10.0.0.1:6443: correct it in the kubeconfig",
 			config.Host)
+	}
+	for _, c := range []struct {
+		fields string
+		tls    rest.TLSClientConfig
+	}{
+		{"certificate-authority-data", rest.TLSClientConfig{CAData: config.CAData, CAFile: config.CAFile}},
+		{"client-certificate-data, client-key-data or insecure-skip-tls-verify", config.TLSClientConfig},
+	} {
+		if _, err := rest.TLSConfigFor(&rest.Config{Host: config.Host, TLSClientConfig: c.tls}); err != nil {
+			return fmt.Errorf("%s can't be used: %w: correct it in the kubeconfig", c.fields, err)
+		}
 	}
 	return nil
 }

@@ -17,8 +17,8 @@ import (
 func TestABadQuestionIsOneClearLineAndExitCodeTwo(t *testing.T) {
 	for args, want := range map[string]string{
 		"status --nonsense":                                 "-nonsense",
-		"status -o yaml":                                    "--output yaml: must be text or json",
-		"status --namespace=":                               `--namespace ""`,
+		"status -o yaml":                                    `--output "yaml": must be text or json`,
+		"status --namespace=":                               `--namespace "": must not be empty (see`,
 		"status --namespace a/b":                            `--namespace "a/b"`,
 		"plan --fleet a=b":                                  `--fleet "a=b"`,
 		"why at/a --object-namespace=":                      `--object-namespace ""`,
@@ -41,8 +41,9 @@ func TestABadQuestionIsOneClearLineAndExitCodeTwo(t *testing.T) {
 		"trace slowest --service=":                          "--service: must not be empty",
 		"trace slowest --jaeger localhost:16686":            `--jaeger "localhost:16686": must be a URL`,
 		"status extra":                                      `unexpected argument "extra"`,
-		"why":                                               "name one object",
-		"why at/a at/b":                                     "name one object",
+		"why":                                               "name one object, at/NAME or deployment/NAME (see",
+		"why at/a at/b":                                     "name one object, at/NAME or deployment/NAME, not 2: at/a at/b",
+		"trace":                                             "or slowest (see",
 		"why pod/a":                                         "want at/NAME or deployment/NAME",
 		"why at/default/a":                                  `NAME "default/a"`,
 		"plan --replicas -1":                                "--replicas -1: must not be negative",
@@ -55,7 +56,7 @@ func TestABadQuestionIsOneClearLineAndExitCodeTwo(t *testing.T) {
 		"page --fleet night":                                "unknown flag: --fleet",
 		"cluster":                                           "name a command",
 		"cluster ad":                                        `unexpected argument "ad": did you mean add`,
-		"cluster add":                                       "name one cluster",
+		"cluster add":                                       "name one cluster (see",
 		"cluster add West":                                  `NAME "West"`,
 		"cluster add west --server west:6443":               `--server "west:6443": must be https://HOST:PORT`,
 		"cluster add west --server http://west":             `--server "http://west": must be https://HOST:PORT`,
@@ -68,7 +69,7 @@ func TestABadQuestionIsOneClearLineAndExitCodeTwo(t *testing.T) {
 		"cluster add west --token-lifetime 1m":              "--token-lifetime 1m0s: must be from 10m0s",
 		"cluster add west --wait -1s":                       "--wait -1s: must not be negative",
 		"cluster add west -o yaml":                          "needs --dry-run=client",
-		"cluster add west --dry-run server":                 "--dry-run server: must be none or client",
+		"cluster add west --dry-run server":                 `--dry-run "server": must be none or client`,
 		"cluster add west --dry-run client -o yaml --namespace=":               `--namespace ""`,
 		"cluster add west --dry-run client -o yaml --kubeconfig /no/such/file": "(--kubeconfig, --context)",
 		"cluster rotate west --token-lifetime 9000h":                           "to 8760h",
@@ -84,6 +85,16 @@ func TestABadQuestionIsOneClearLineAndExitCodeTwo(t *testing.T) {
 		"cluster rotate west --home-kubeconfig=": `--home-kubeconfig "": must not be empty`,
 		"status --context=":                      `--context "": must not be empty`,
 		"cluster rotate west --fleet night":      "unknown flag: --fleet",
+		"cluster add west --server=":             `--server "": must not be empty`,
+		"page --service-account=":                `--service-account "": must not be empty`,
+		"page --pod=":                            `--pod "": must not be empty`,
+		"why at/a --cluster=":                    `--cluster "": must not be empty`,
+		"why at/a --kubeconfig=":                 `--kubeconfig "": must not be empty`,
+		"trace at/a --cluster=":                  `--cluster "": must not be empty`,
+		"trace at/a --object-namespace=":         `--object-namespace "": must not be empty`,
+		"plan --drain=":                          `--drain "": must not be empty`,
+		"status --output=":                       `--output "": must be text or json`,
+		"cluster add west --dry-run":             "flag needs an argument: --dry-run: must be none or client",
 		"page --pod a_b":                         `--pod "a_b": `,
 		"page --service-account a/b":             `--service-account "a/b": `,
 		"completion foo":                         `unexpected argument "foo": there is no such shell`,
@@ -109,12 +120,15 @@ contexts: [{name: here, context: {cluster: c, user: u}}, {name: nowhere, context
 		{"", "", "", "no current-context"},
 		{rest, "", "", "no current-context"},
 		{rest + "current-context: nowhere", "", "", "no current-context, or it leads to no cluster"},
-		{rest + "current-context: gone", "", "", "gone"},
+		{rest + "current-context: gone", "", "", fmt.Sprintf(
+			"file %s has no context %q, its current-context; there are: here, nowhere: correct it there", path, "gone")},
+		{rest, "gone", "", "the one of --context; there are: here, nowhere: correct it there, or name another context by " +
+			"--context"},
 		{rest, "here", "https://127.0.0.1:2", ""},
 		{rest + "current-context: here", "", "https://127.0.0.1:2", ""},
 	} {
 		must.Succeed(t, os.WriteFile(path, []byte(c.text), 0o600))
-		config, err := connection(path, c.context)
+		config, err := connection(path, c.context, "context")
 		switch {
 		case c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err)):
 			t.Errorf("%q: %v, %v; want %q", c.text, config, err, c.err)
@@ -126,8 +140,9 @@ contexts: [{name: here, context: {cluster: c, user: u}}, {name: nowhere, context
 		}
 		home, err := homeConfig(&options{homeKubeconfig: path})
 		switch {
-		case c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err)):
-			t.Errorf("%q as home: %v, %v; want %q", c.text, home, err, c.err)
+		case c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err) ||
+			strings.Contains(err.Error(), "another context")):
+			t.Errorf("%q as home: %v, %v; want %q, and no flag that a replica lacks", c.text, home, err, c.err)
 		case c.err == "" && (err != nil || home.Host != c.host || home.QPS != -1):
 			t.Errorf("%q as home: %v, %v; want %s", c.text, home, err, c.host)
 		}
@@ -157,9 +172,42 @@ func TestAServerThatNoRequestCanBeSentToIsRefusedAtOnce(t *testing.T) {
 		}
 	}
 	for _, server := range []string{"https://127.0.0.1:1/k8s", "http://[::1]:1", "127.0.0.1:1", "localhost:1"} {
-		if config, err := connection(kubeconfigOf(t, server), ""); err != nil || config.Host != server {
+		if config, err := connection(kubeconfigOf(t, server), "", ""); err != nil || config.Host != server {
 			t.Errorf("%s: %v, %v", server, config, err)
 		}
+	}
+}
+
+func TestCertificatesThatCannotBeUsedAreNamedWithTheirFile(t *testing.T) {
+	const notPEM = "bm90IFBFTQ=="
+	for _, c := range []struct{ was, is, field string }{
+		{"server:", "certificate-authority-data: " + notPEM + ", server:", "certificate-authority-data can't be used"},
+		{"token: t", "client-certificate-data: " + notPEM + ", client-key-data: " + notPEM, "client-certificate-data"},
+	} {
+		path := kubeconfigOf(t, "https://127.0.0.1:1")
+		text, err := os.ReadFile(path)
+		must.Succeed(t, err)
+		must.Succeed(t, os.WriteFile(path, []byte(strings.Replace(string(text), c.was, c.is, 1)), 0o600))
+		for _, args := range []string{"status", "--replica=r1"} {
+			code, _, errs := tenure(t, append(strings.Fields(args), "--home-kubeconfig="+path)...)
+			if code != exitUsage || !strings.Contains(errs, "--home-kubeconfig") ||
+				!strings.Contains(errs, "file "+path+": "+c.field) || strings.Count(errs, "\n") != 1 {
+				t.Errorf("tenure %s: exit code %d, %q; want 2, --home-kubeconfig, %s and %s", args, code, errs, path, c.field)
+			}
+		}
+	}
+}
+
+func TestAReplicaWithoutAHomeSaysWhereItLooked(t *testing.T) {
+	defer func(was string) { clientcmd.RecommendedHomeFile = was }(clientcmd.RecommendedHomeFile)
+	clientcmd.RecommendedHomeFile = "/no/such/file"
+	for _, name := range []string{"KUBECONFIG", "HOME", "KUBERNETES_SERVICE_HOST"} {
+		t.Setenv(name, "")
+	}
+	const want = "$KUBECONFIG isn't set, /no/such/file doesn't exist or has no current-context, and this isn't a Pod"
+	code, _, errs := tenure(t, "--replica=r1")
+	if code != exitUsage || !strings.Contains(errs, want) || strings.Count(errs, "\n") != 1 {
+		t.Errorf("exit code %d, %q; want 2 and one line with %q", code, errs, want)
 	}
 }
 

@@ -48,8 +48,8 @@ func newCluster(lookup func(string) (string, bool)) *cobra.Command {
 
 // clusterName is the argument NAME.
 func clusterName(_ *cobra.Command, args []string) error {
-	if len(args) != 1 {
-		return usagef("name one cluster, not %q", args)
+	if err := oneArgument("one cluster", args); err != nil {
+		return err
 	}
 	return usage(onboard.CheckName(args[0]))
 }
@@ -78,7 +78,7 @@ func onboarder(cmd *cobra.Command, name string, home *homeFlags, admin *adminFla
 		o.Home.QPS, o.Home.Timeout = -1, answerWithin
 	}
 	if admin != nil {
-		config, err := connection(admin.kubeconfig, admin.context)
+		config, err := connection(admin.kubeconfig, admin.context, "context")
 		if err != nil {
 			return o, usagef("configuration of the workload cluster (--kubeconfig, --context): %v", err)
 		}
@@ -173,14 +173,15 @@ func newClusterAdd(lookup func(string) (string, bool)) *cobra.Command {
 	fs.StringVar(&dry, "dry-run", "none", "none, or client: only say what would be done, or print it with -o yaml")
 	fs.StringVarP(&output, "output", "o", "", "with --dry-run=client: yaml prints the objects, asks no cluster, and "+
 		"leaves the token out")
+	refuseEmpty(cmd, "server")
 	complete(cmd, "dry-run", "none", "client")
 	complete(cmd, "output", "yaml")
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		switch {
 		case dry != "none" && dry != "client":
-			return usagef("--dry-run %s: must be none or client", dry)
+			return usagef("--dry-run %q: must be none or client", dry)
 		case output != "" && output != "yaml":
-			return usagef("--output %s: must be yaml", output)
+			return usagef("--output %q: must be yaml", output)
 		case output != "" && dry != "client":
 			return usagef("--output yaml: needs --dry-run=client")
 		case o.Wait < 0:

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -27,6 +28,15 @@ func TestCommandsAboutClustersAskTheFleetThatIsNamed(t *testing.T) {
 	must.Succeed(t, err)
 	if o.Namespace != "ops" || o.Fleet != "night" {
 		t.Errorf("namespace %q, fleet %q; want ops and night", o.Namespace, o.Fleet)
+	}
+}
+
+func TestAnEmptyNameIsRefusedInAWord(t *testing.T) {
+	for _, command := range []string{"add", "check", "rotate", "remove"} {
+		const want = `NAME "": must not be empty (see`
+		if code, _, errs := tenure(t, "cluster", command, ""); code != exitUsage || !strings.Contains(errs, want) {
+			t.Errorf("tenure cluster %s: exit code %d, %q; want 2 and %s", command, code, errs, want)
+		}
 	}
 }
 

@@ -49,8 +49,10 @@ type options struct {
 	kubeconfigs    kubeconfigFlags
 	pod            shard.Pod
 	hooks          labHooks
-	// overridden are the environment variables that have no effect, since their flags are given.
+	// overridden are the environment variables that have no effect, since their flags are given, and unknown those for
+	// which there is no flag.
 	overridden []overridden
+	unknown    []string
 }
 
 // newManager returns the command that runs a replica. Each of its flags has an environment variable.
@@ -68,7 +70,7 @@ func newManager(lookup func(string) (string, bool),
 			if err := o.validate(); err != nil {
 				return usage(err)
 			}
-			o.overridden = overriddenBy(cmd.Flags())
+			o.overridden, o.unknown = overriddenBy(cmd.Flags()), unknownIn(os.Environ(), cmd.Flags())
 			err := manage(cmd.Context(), o, cmd.ErrOrStderr())
 			if errors.Is(err, syscall.EADDRINUSE) {
 				err = fmt.Errorf("%w: another process listens there; choose by --metrics-bind-address, "+
@@ -114,15 +116,15 @@ func (o *options) declare(fs *pflag.FlagSet) {
 		"how long a cluster is still served after its Secret or file was deleted; "+
 			"if that comes back meanwhile, the cluster counts as changed, not as removed")
 	fs.IntVar(&o.weight, "weight", 1, "this replica's share of the work, relative to the others'")
-	fs.IntVar(&o.workers, "workers", 16, "reconciles of each kind that run at a time for one cluster, and a quarter more "+
-		"for namespaces that have none; for all together, and for the cluster of the Deployments that are copied, it is "+
-		"up to eight times as many")
+	fs.IntVar(&o.workers, "workers", 16, "how many reconciles of a kind run at once for one cluster; namespaces with "+
+		"none running may use a quarter more; all clusters together, or the source cluster of Deployments, may use eight "+
+		"times as many")
 	fs.Float64Var(&o.limits.QPS, "cluster-qps", 0,
 		"`requests` a second that this replica sends to one workload cluster on average; 0 is no limit; "+
 			"the annotation "+kubeconfig.QPSAnnotation+" of a cluster's Secret replaces it for that cluster")
 	fs.IntVar(&o.limits.Burst, "cluster-burst", 0,
-		"how many `requests` it sends at once after a rest; 0 is as many as in a second; "+
-			"annotation "+kubeconfig.BurstAnnotation)
+		"how many `requests` it sends at once after a rest; 0 is as many as in a second; only with a rate, by "+
+			"--cluster-qps or its annotation; annotation "+kubeconfig.BurstAnnotation)
 	fs.IntVar(&o.limits.Writes, "cluster-concurrent-writes", 0,
 		"`writes` to one workload cluster that this replica waits for at a time; 0 is no limit; "+
 			"annotation "+kubeconfig.WritesAnnotation)
@@ -155,41 +157,6 @@ func (o *options) declare(fs *pflag.FlagSet) {
 // replicaLabels select the Pods of replicas, as config/manager labels them.
 const replicaLabels = "app.kubernetes.io/name=tenure"
 
-// envName is the environment variable of a flag.
-func envName(name string) string {
-	return "TENURE_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
-}
-
-// environment is the annotation of a flag that holds the name of its environment variable, and the value if it is set.
-const environment = "environment"
-
-// fromEnvironment lets an environment variable set a flag that isn't given. One that is empty counts as set, like a
-// flag with an empty value: some flags mean something by that, and the others refuse it.
-func fromEnvironment(f *pflag.Flag, variable string, lookup func(string) (string, bool)) {
-	f.Usage += " [$" + variable + "]"
-	about := []string{variable}
-	if value, set := lookup(variable); set {
-		about = append(about, value)
-	}
-	f.Annotations = map[string][]string{environment: about}
-}
-
-// readEnvironment sets the flags that weren't given.
-func readEnvironment(fs *pflag.FlagSet) error {
-	var errs []error
-	fs.VisitAll(func(f *pflag.Flag) {
-		from := f.Annotations[environment]
-		if f.Changed || len(from) < 2 {
-			return
-		}
-		if err := f.Value.Set(from[1]); err != nil {
-			errs = append(errs, fmt.Errorf("invalid value %q for environment variable %s: %w%s", from[1], from[0], err,
-				wanted(f)))
-		}
-	})
-	return errors.Join(errs...)
-}
-
 // mayNotBeEmpty is the annotation of a flag that must not be given empty, such as from a variable of a script that
 // isn't set: it would silently mean the default.
 const mayNotBeEmpty = "may-not-be-empty"
@@ -210,26 +177,6 @@ func checkEmpty(fs *pflag.FlagSet) (err error) {
 	return err
 }
 
-// overridden is an environment variable that has no effect, since its flag is given another value.
-type overridden struct{ Flag, Value, Variable, Ignored string }
-
-// overriddenBy returns those among the variables of the manager's flags. A variable may say the same in other words,
-// such as 1m for 1m0s, so flags of their own read them.
-func overriddenBy(fs *pflag.FlagSet) (all []overridden) {
-	variables := pflag.NewFlagSet("", pflag.ContinueOnError)
-	(&options{sharding: true, serverFilter: true}).declare(variables)
-	fs.Visit(func(f *pflag.Flag) {
-		from := f.Annotations[environment]
-		if len(from) < 2 {
-			return
-		}
-		if v := variables.Lookup(f.Name).Value; v.Set(from[1]) != nil || v.String() != f.Value.String() {
-			all = append(all, overridden{"--" + f.Name, f.Value.String(), from[0], from[1]})
-		}
-	})
-	return all
-}
-
 // wanted says what the values of a flag look like, where the parsers of Go's types don't.
 func wanted(f *pflag.Flag) string {
 	switch f.Value.Type() {
@@ -242,7 +189,28 @@ func wanted(f *pflag.Flag) string {
 	case "bool":
 		return ": give true or false"
 	}
-	return ""
+	if _, says := f.Value.(*choice); says {
+		return ""
+	}
+	return oneOf(f)
+}
+
+// oneOf lists the values of a flag that takes a few words only; "" for others.
+func oneOf(f *pflag.Flag) string {
+	words := f.Annotations[choices]
+	if len(words) == 0 {
+		return ""
+	}
+	last := len(words) - 1
+	return ": must be " + strings.Join(words[:last], ", ") + " or " + words[last]
+}
+
+// label says why a name can't be that of a namespace or a fleet; "" if it can.
+func label(name string) string {
+	if name == "" {
+		return "must not be empty"
+	}
+	return strings.Join(validation.IsDNS1123Label(name), "; ")
 }
 
 // mostWorkers bounds the workers of a cluster. Each controller has eight times as many goroutines.
@@ -251,8 +219,11 @@ const mostWorkers = 1000
 // validate reports what shard.Config can't see. There a zero value means the default; on a command line it is a
 // mistake.
 func (o *options) validate() error {
-	if problems := validation.IsDNS1123Label(o.namespace); len(problems) > 0 {
-		return fmt.Errorf("--namespace %q: %s", o.namespace, strings.Join(problems, "; "))
+	if problem := label(o.namespace); problem != "" {
+		return fmt.Errorf("--namespace %q: %s", o.namespace, problem)
+	}
+	if o.replica == "" {
+		return errors.New(`--replica "": must not be empty`)
 	}
 	if o.shards < 1 || o.shards > 256 || bits.OnesCount(uint(o.shards)) != 1 {
 		return fmt.Errorf("--shards-per-cluster %d: must be a power of two from 1 to 256", o.shards)

@@ -67,7 +67,7 @@ func run(ctx context.Context, args []string, lookup func(string) (string, bool),
 		return exitFailed
 	case errors.As(err, &usage):
 		said := text.Line(strings.ReplaceAll(err.Error(), "\n", "; "), longestError)
-		fmt.Fprintf(stderr, "%s: %s (see %[1]s --help)\n", cmd.CommandPath(), said)
+		fmt.Fprintf(stderr, "%s: %s%s (see %[1]s --help)\n", cmd.CommandPath(), said, sources(cmd.Flags(), said))
 		return exitUsage
 	}
 	said := text.Line(strings.Join(strings.Fields(err.Error()), " "), longestError)
@@ -81,8 +81,12 @@ func newRoot(lookup func(string) (string, bool),
 	root := newManager(lookup, manage)
 	root.SilenceErrors, root.SilenceUsage, root.SuggestionsMinimumDistance = true, true, 2
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
-		if bad := (*pflag.InvalidValueError)(nil); errors.As(err, &bad) {
+		bad, missing := (*pflag.InvalidValueError)(nil), (*pflag.ValueRequiredError)(nil)
+		switch {
+		case errors.As(err, &bad):
 			err = fmt.Errorf("%w%s", err, wanted(bad.GetFlag()))
+		case errors.As(err, &missing):
+			err = fmt.Errorf("%w%s", err, cmp.Or(oneOf(missing.GetFlag()), wanted(missing.GetFlag())))
 		}
 		return usage(err)
 	})
@@ -170,8 +174,23 @@ func noArguments(why string) cobra.PositionalArgs {
 	}
 }
 
-// complete makes the shell offer the values of a flag.
+// oneArgument demands one argument.
+func oneArgument(what string, args []string) error {
+	switch len(args) {
+	case 0:
+		return usagef("name %s", what)
+	case 1:
+		return nil
+	}
+	return usagef("name %s, not %d: %s", what, len(args), strings.Join(args, " "))
+}
+
+// choices is the annotation of a flag that holds its values.
+const choices = "choices"
+
+// complete makes the shell offer the values of a flag, and errors list them.
 func complete(cmd *cobra.Command, flag string, values ...string) {
+	_ = cmd.Flags().SetAnnotation(flag, choices, values) // fails only if there is no such flag
 	offer := cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
 	_ = cmd.RegisterFlagCompletionFunc(flag, offer) // fails only if the flag has a completion already
 }

@@ -98,7 +98,18 @@ func TestABadCommandLineIsOneClearLineAndExitCodeTwo(t *testing.T) {
 		"a device without limit": {args: []string{"--at-requests=example.com/gpu=1"},
 			want: "--at-requests: example.com/gpu=1 can't be shared"},
 		"request above its limit": {args: []string{"--at-requests=cpu=2"},
-			want: "--at-requests: cpu=2 is above its limit of 1"},
+			want: "--at-requests: cpu=2 is above cpu=1 of --at-limits (the default)"},
+		"limit below its request": {args: []string{"--at-limits=cpu=0"},
+			want: "--at-requests: cpu=10m (the default) is above cpu=0 of --at-limits (see"},
+		"a negative limit": {args: []string{"--at-limits=cpu=-1"}, want: "--at-limits: cpu=-1 is negative"},
+		"no such level":    {args: []string{"--log-level=trace"}, want: "must be debug, info, warn or error"},
+		"no choice": {args: []string{"--replica=r1", "--sharding"},
+			want: "flag needs an argument: --sharding: must be on or off"},
+		"no replica": {args: []string{"--replica="}, want: `--replica "": must not be empty`},
+		"no namespace, by environment": {env: map[string]string{"TENURE_NAMESPACE": ""},
+			want: `--namespace "": must not be empty; --namespace is from $TENURE_NAMESPACE (see`},
+		"kubeconfig missing, by environment": {env: map[string]string{"TENURE_HOME_KUBECONFIG": "/no/such/file"},
+			want: "no such file or directory; --home-kubeconfig is from $TENURE_HOME_KUBECONFIG (see"},
 		"a URL for a server": {args: []string{"--kubeconfig-servers=https://east.example.com"},
 			want: `"https://east.example.com" isn't a network such as 10.0.0.0/8: write a host`},
 		"half a device": {args: []string{"--at-requests=example.com/gpu=500m", "--at-limits=example.com/gpu=500m"},
@@ -180,6 +191,22 @@ func TestAVariableThatAFlagOverridesIsLogged(t *testing.T) {
 	const want = `"flag":"--lease-duration","value":"5s","variable":"TENURE_LEASE_DURATION","ignored":"20s"`
 	if got := errs.String(); !strings.Contains(got, want) || strings.Count(got, "has no effect") != 1 {
 		t.Errorf("got %s, want one line with %s", got, want)
+	}
+}
+
+func TestAVariableThatNoFlagHasIsLogged(t *testing.T) {
+	home := filepath.Join(t.TempDir(), "home.yaml")
+	must.Succeed(t, os.WriteFile(home, nil, 0o600)) // so that the replica ends at once
+	for _, name := range []string{"TENURE_LEASE_DURATIN", "TENURE_WORKERS", "TENURE_METRICS_SERVICE_HOST",
+		"TENURE_METRICS_SERVICE_PORT", "TENURE_METRICS_SERVICE_PORT_HTTPS", "TENURE_METRICS_PORT",
+		"TENURE_METRICS_PORT_8443_TCP", "TENURE_METRICS_PORT_8443_TCP_ADDR", "TENURE_SERVICE_HOST", "TENURE_PORT",
+		"TENURE_JAEGER_URL", "TENURE_CONTROLPLANE"} {
+		t.Setenv(name, "5")
+	}
+	_, _, errs := tenure(t, "--replica=r1", "--home-kubeconfig="+home)
+	const want = `there is no flag of that name","replica":"r1","variable":"TENURE_LEASE_DURATIN"}`
+	if !strings.Contains(errs, want) || strings.Count(errs, "no flag of that name") != 1 {
+		t.Errorf("got %s, want one line with %s", errs, want)
 	}
 }
 

@@ -50,6 +50,9 @@ func runManager(ctx context.Context, o *options, logTo io.Writer) error {
 		log.Info("an environment variable has no effect, since its flag is given", "flag", v.Flag, "value", v.Value,
 			"variable", v.Variable, "ignored", v.Ignored)
 	}
+	for _, name := range o.unknown {
+		log.Info("an environment variable has no effect, since there is no flag of that name", "variable", name)
+	}
 	clientmetrics.RequestResult = newFewHosts(clientmetrics.RequestResult)
 
 	home, err := homeConfig(o)
@@ -163,14 +166,14 @@ func (o *options) watchThrough(sharded *shard.Manager, watched *clusterhealth.Co
 func alive(*http.Request) error { return nil }
 
 // homeConfig finds the home cluster: by the flag, by $KUBECONFIG, or, as controller-runtime does, the cluster that this
-// process runs in or else that of kubectl.
+// process runs in or else that of kubectl. (controller-runtime's own function logs an error before it returns one.)
 func homeConfig(o *options) (*rest.Config, error) {
 	var home *rest.Config
 	var err error
 	if o.namesHome() {
-		home, err = connection(o.homeKubeconfig, "")
-	} else if home, err = ctrl.GetConfig(); err == nil {
-		err = checkServer(home)
+		home, err = connection(o.homeKubeconfig, "", "")
+	} else if home, err = rest.InClusterConfig(); err != nil {
+		home, err = connection("", "", "")
 	}
 	if err != nil {
 		return nil, usagef("configuration of the home cluster (see --home-kubeconfig): %v", err)

@@ -43,5 +43,6 @@ func newPage(lookup func(string) (string, bool)) *cobra.Command {
 		"look as this service account of the replicas' namespace, by `name`, "+
 			"instead of as yourself; takes the right to create its tokens")
 	fs.StringVar(&o.Listen, "listen", "127.0.0.1:0", "loopback `address` to open it at")
+	refuseEmpty(cmd, "pod", "service-account")
 	return cmd
 }

@@ -71,10 +71,32 @@ func (p *podFlags) defaults() (at.PodDefaults, error) {
 			return d, fmt.Errorf("--at-service-account %q: %s", p.serviceAccount, strings.Join(problems, "; "))
 		}
 	}
+	if err := p.above(at.RestrictedPods()); err != nil {
+		return d, err
+	}
 	if err := d.Validate(); err != nil {
 		return d, fmt.Errorf("--at-%s", strings.ReplaceAll(err.Error(), "\n", "; --at-"))
 	}
 	return d, nil
+}
+
+// above returns an error that names both flags if a request is above its limit. Often only one of them was given.
+func (p *podFlags) above(defaults at.PodDefaults) error {
+	mark := func(is, preset quantities) string {
+		if is.String() == preset.String() {
+			return " (the default)"
+		}
+		return ""
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.requests)) {
+		request, limit := p.requests[name], p.limits[name]
+		if _, limited := p.limits[name]; limited && limit.Sign() >= 0 && request.Cmp(limit) > 0 {
+			return fmt.Errorf("--at-requests: %s=%s%s is above %[1]s=%[4]s of --at-limits%[5]s", name, request.String(),
+				mark(p.requests, quantities(defaults.Requests)), limit.String(),
+				mark(p.limits, quantities(defaults.Limits)))
+		}
+	}
+	return nil
 }
 
 // quantities is a flag value such as cpu=10m,memory=16Mi, or none.

@@ -47,10 +47,7 @@ func newTrace(lookup func(string) (string, bool)) *cobra.Command {
 		Long: fmt.Sprintf("Prints traces from Jaeger as trees: one by its ID, the reconciles of an At or a Deployment, the "+
 			"handoffs\nof a shard such as west/01, or the slowest reconcile of the newest %d traces since --since.", slowestOf),
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return usagef("name one trace, at/NAME, deployment/NAME, shard, or slowest, not %q", args)
-			}
-			return nil
+			return oneArgument("one trace, at/NAME, deployment/NAME, shard, or slowest", args)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
@@ -80,6 +77,7 @@ func newTrace(lookup func(string) (string, bool)) *cobra.Command {
 	fs.DurationVar(&o.last, "since", time.Hour, "how far to look back")
 	fs.IntVar(&o.limit, "limit", 20, "print at most so many traces, the newest")
 	fs.BoolVar(&o.links, "links", false, "show which traces each span is linked to")
+	refuseEmpty(cmd, "object-namespace", "cluster")
 	fromEnvironment(fs.Lookup("jaeger"), "TENURE_JAEGER_URL", lookup)
 	return cmd
 }

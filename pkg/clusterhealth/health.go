@@ -377,7 +377,7 @@ func (h *Health) tell(ctx context.Context, secret *corev1.Secret, f finding) {
 	if known && was.usable == now.usable {
 		now.since = was.since
 	}
-	edited := reason == ReasonBadConfig && was.version != now.version // whoever did it waits for an answer
+	edited := reason != ReasonUsable && was.version != now.version // whoever did it waits for an answer
 	if known && was.reason == now.reason && was.usable == now.usable && was.cause == now.cause && !edited {
 		again := reason != ReasonUsable && now.told.Sub(was.told) >= eventEvery
 		if !again {

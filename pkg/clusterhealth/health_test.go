@@ -73,6 +73,26 @@ func eventsIn(t *testing.T, home client.Client) []eventsv1.Event {
 	return list.Items
 }
 
+// Who changes a Secret waits for an answer, which is in an event about this version of it.
+func TestASecretThatStaysBadIsToldOfAgainWhenItChanges(t *testing.T) {
+	for name, bad := range map[string]string{
+		ReasonBadConfig: "current-context: x", ReasonUnreachable: kubeconfigOf("http://127.0.0.1:1"),
+	} {
+		secret := secretOf("west", bad)
+		home := fake.NewClientBuilder().WithObjects(secret).Build()
+		h := newHealth(t, home, Config{Policy: kubeconfig.Policy{Insecure: true}})
+		for version := range 3 {
+			reconcile(t, h, "west")
+			reconcile(t, h, "west")
+			if all := eventsIn(t, home); len(all) != version+1 || all[0].Reason != name {
+				t.Errorf("%s: %d events of %d versions, such as %+v", name, len(all), version+1, all[0])
+			}
+			secret.Annotations = map[string]string{"version": strings.Repeat("x", version+1)}
+			must.Succeed(t, home.Update(t.Context(), secret))
+		}
+	}
+}
+
 // Each replica finds the same trouble. It is one event, told anew only after a while.
 func TestOneCauseIsOneEventWhoeverFindsIt(t *testing.T) {
 	secret := secretOf("west", "current-context: x")

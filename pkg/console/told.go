@@ -34,8 +34,18 @@ func (s *Snapshot) hear(said []Answer) {
 // a cluster that never had trouble. It also leaves out trouble that wasn't reported again when it should have been:
 // it is over, or the cluster was removed.
 func Told(ctx context.Context, home client.Client, namespace string) ([]Answer, error) {
+	return toldLately(ctx, home, namespace, func(corev1.Event) bool { return true })
+}
+
+// ToldOf is [Told] about the cluster of one Secret: not about a cluster that had the name before.
+func ToldOf(ctx context.Context, home client.Client, secret *corev1.Secret) ([]Answer, error) {
+	return toldLately(ctx, home, secret.Namespace, func(e corev1.Event) bool { return e.InvolvedObject.UID == secret.UID })
+}
+
+func toldLately(ctx context.Context, home client.Client, namespace string,
+	of func(corev1.Event) bool) ([]Answer, error) {
 	now := time.Now()
-	all, err := told(ctx, home, namespace, func(corev1.Event) bool { return true })
+	all, err := told(ctx, home, namespace, of)
 	return slices.DeleteFunc(all, func(a Answer) bool {
 		return a.Reason != clusterhealth.ReasonUsable && now.Sub(a.Since) >= clusterhealth.TroubleEventMaxAge
 	}), err

@@ -76,7 +76,7 @@ func (w Wish) kept(a Access) string {
 	if w.Roles != nil && w.Namespaces != nil || describe(a) == describe(Access{Roles: []Role{Ats}}) {
 		return ""
 	}
-	return fmt.Sprintf("the cluster is for %s, as before where --role and --namespaces say nothing else", describe(a))
+	return fmt.Sprintf("the cluster is now for %s; a flag that you leave out keeps its earlier value", describe(a))
 }
 
 // ParseRoles reads the names of roles.

@@ -32,6 +32,9 @@ const (
 	servedWithin = 30 * time.Second
 	// pollFirst and pollMost bound the pause between two polls.
 	pollFirst, pollMost = 100 * time.Millisecond, 2 * time.Second
+	// judgedWithin is how long a replica takes to say that it can't use a changed Secret: it asks the new server, and then
+	// the one before.
+	judgedWithin = 2 * lookTimeout
 )
 
 // carryOut makes the steps, and stops at the first failure: the next run continues from there. It returns the steps
@@ -80,7 +83,7 @@ func poll(ctx context.Context, within time.Duration, ask func() (bool, error)) e
 		}
 		select {
 		case <-over.C:
-			return errors.Join(err, fmt.Errorf("waited for %v", within))
+			return errors.Join(err, fmt.Errorf("waited for %s", span(within)))
 		case <-ctx.Done():
 			return errors.Join(context.Cause(ctx), err)
 		case <-time.After(pause):
@@ -130,9 +133,12 @@ func granted(asked time.Duration, expires, issued time.Time) (text, note string)
 	return fmt.Sprintf("expires %s, in %s", stamp(expires), span(got.Round(time.Second))), note
 }
 
-// span formats a duration without its zeros: 720h, not 720h0m0s.
+// span formats a duration in whole seconds and without its zeros: 720h, not 720h0m0s.
 func span(d time.Duration) string {
+	d = d.Round(time.Second)
 	switch {
+	case d < time.Minute:
+		return d.String()
 	case d%time.Hour == 0:
 		return fmt.Sprintf("%dh", d/time.Hour)
 	case d > time.Hour:
@@ -140,7 +146,7 @@ func span(d time.Duration) string {
 	case d%time.Minute == 0:
 		return fmt.Sprintf("%dm", d/time.Minute)
 	}
-	return d.Round(time.Second).String()
+	return d.String()
 }
 
 // renewSecret asks for a new token and writes it into the cluster's Secret.
@@ -189,10 +195,17 @@ func (o Onboarder) writeSecret(ctx context.Context, home client.Client, secret *
 	return nil
 }
 
-// awaitService waits until the fleet serves the cluster.
-func (o Onboarder) awaitService(ctx context.Context, home client.Client, within time.Duration) (Service, error) {
+// awaitService waits until the fleet serves the cluster. If there was a Secret before, replicas may serve the cluster
+// by that one, and complain of the one that is there now: so it waits until no complaint is left. If the Secret leads
+// them there in another way now, it waits at least until they would have complained, or half of within if that is less.
+func (o Onboarder) awaitService(ctx context.Context, home client.Client, within time.Duration,
+	p intent) (Service, error) {
 	var fleet console.Fleet // as it was last read
-	read, told, seen := false, false, &console.Renewals{}
+	read, told, seen, refusal := false, false, &console.Renewals{}, ""
+	began, least := time.Now(), time.Duration(0)
+	if p.moved() {
+		least = min(judgedWithin, within/2)
+	}
 	err := poll(ctx, within, func() (bool, error) {
 		_, now, err := o.records(ctx, home, seen)
 		if err != nil {
@@ -202,15 +215,31 @@ func (o Onboarder) awaitService(ctx context.Context, home client.Client, within 
 		s := serving(fleet, o.Name)
 		if !s.Complete && !told {
 			told = true
-			o.tell("waiting up to %v for the replicas to serve cluster %s (%d alive)", within, o.Name, s.Live)
+			o.tell("waiting up to %s for the replicas to serve cluster %s (%d alive)", span(within), o.Name, s.Live)
 		}
-		return s.Complete, nil
+		if p.known.Own != nil && s.Complete {
+			said, err := console.ToldOf(ctx, home, p.known.Own)
+			if err != nil {
+				return apierrors.IsForbidden(err), fmt.Errorf("reading what replicas say of its Secret: %w", err)
+			}
+			if refusal = complaint(said, o.Name); refusal != "" && !told {
+				told = true
+				o.tell("waiting up to %s for the replicas to use the Secret of cluster %s%s", span(within), o.Name, refusal)
+			}
+		}
+		return s.Complete && refusal == "" && time.Since(began) >= least, nil
 	})
 	if err != nil && !read {
 		return Service{}, fmt.Errorf("cluster %s is registered; whether it is served isn't known, since the fleet can't be "+
 			"read: %w", o.Name, err)
 	}
-	if err != nil {
+	switch s := serving(fleet, o.Name); {
+	case err != nil && s.Complete && refusal != "":
+		err = fmt.Errorf("cluster %s is registered, but replicas can't use its Secret as it is%s: correct the address by "+
+			"--server, or the kubeconfig, and run this again (%w)", o.Name, refusal, err)
+	case err != nil && s.Complete:
+		err = fmt.Errorf("cluster %s is registered, and served, but maybe by the connection from before: %w", o.Name, err)
+	case err != nil:
 		said, unread := console.Told(context.WithoutCancel(ctx), home, o.Namespace)
 		if unread != nil {
 			said = nil // the error then says less
@@ -243,7 +272,7 @@ func (o Onboarder) awaitRelease(ctx context.Context, home client.Client, within 
 		}
 		if !told {
 			told = true
-			o.tell("waiting up to %v for the replicas to let go of cluster %s (%s)", within, o.Name, s)
+			o.tell("waiting up to %s for the replicas to let go of cluster %s (%s)", span(within), o.Name, s)
 		}
 		return false, nil
 	})

@@ -66,6 +66,11 @@ type intent struct {
 	known   known
 }
 
+// moved reports whether the Secret that was there leads to the cluster in another way than the new one.
+func (p intent) moved() bool {
+	return p.known.Own != nil && p.verdict.Action == updated && !sameWay(Hold(p.known.Own).target, p.target)
+}
+
 // kept says what stays as it was, and which flag would change it. admin is the admin's connection.
 func (p intent) kept(a AddOptions, admin *rest.Config) (notes []string) {
 	if note := a.kept(p.access); note != "" {
@@ -223,7 +228,7 @@ func (o Onboarder) Add(ctx context.Context, a AddOptions) (r Report, err error) 
 		return r, nil
 	}
 	began := time.Now()
-	s, err := o.awaitService(ctx, home, a.Wait)
+	s, err := o.awaitService(ctx, home, a.Wait, p)
 	if err != nil {
 		return r, err
 	}

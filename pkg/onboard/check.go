@@ -236,7 +236,7 @@ func examine(p probe) Examination {
 		return string(a.Cluster) == p.Name && a.Reason != clusterhealth.ReasonUsable
 	})
 	refused := slices.IndexFunc(p.Fleet.Clusters, func(c console.Cluster) bool {
-		return string(c.Name) == p.Name && c.Reason == clusterhealth.ReasonBadConfig
+		return string(c.Name) == p.Name && c.Fails()
 	})
 	if p.Deleting != nil {
 		add("removal", false, "%v", p.Deleting)
@@ -248,14 +248,14 @@ func examine(p probe) Examination {
 		add("kubeconfig", false, "a replica says %s: %s", p.Told[said].Reason, p.Told[said].Note)
 	case p.Held.Refused != nil:
 		add("kubeconfig", true, "no replica complains of it, and it isn't used from here: %v", p.Held.Refused)
-	case refused >= 0: // because of their flags
+	case refused >= 0: // because of their flags, or they serve the cluster by the kubeconfig before
 		add("kubeconfig", false, "a replica says %s: %s", p.Fleet.Clusters[refused].Reason, p.Fleet.Clusters[refused].Note)
 	default:
 		add("kubeconfig", true, "replicas accept it")
 		switch {
 		case usable:
 			add("server", true, "answers")
-		case p.Reason == clusterhealth.ReasonUnreachable && s.Complete && served:
+		case p.Reason == clusterhealth.ReasonUnreachable && s.Complete && served && said < 0:
 			add("server", true, "can't be reached from here, so rights couldn't be asked for; replicas serve all of it")
 		default:
 			add("server", false, "%s: %s", p.Reason, p.Note)
@@ -297,8 +297,12 @@ func orElse(err error, text string) string {
 
 func describe(a Access) string {
 	what := text.Join(a.Roles, ",")
-	if len(a.Namespaces) > 0 {
-		what += " in " + strings.Join(a.Namespaces, ", ")
+	switch len(a.Namespaces) {
+	case 0:
+	case 1:
+		what += ", in namespace " + a.Namespaces[0]
+	default:
+		what += ", in namespaces " + strings.Join(a.Namespaces, ", ")
 	}
 	return what
 }

@@ -140,6 +140,10 @@ func TestWhatIsNotAskedForStaysAsTheClusterWasAdded(t *testing.T) {
 			t.Errorf("%s: the report says %q", name, said)
 		}
 	}
+	const want = "the cluster is now for ats, in namespace default; a flag that you leave out keeps its earlier value"
+	if got := (Wish{}).kept(Access{[]Role{Ats}, []string{"default"}}); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
 }
 
 // asServed is an object as an API server shows it, with defaults and fields of its own.
@@ -458,7 +462,7 @@ func TestAFleetThatCannotBeReadIsNeitherDeadNorHolding(t *testing.T) {
 	reader, err := o.home()
 	must.Succeed(t, err)
 	began := time.Now()
-	_, err = o.awaitService(t.Context(), reader, time.Minute)
+	_, err = o.awaitService(t.Context(), reader, time.Minute, intent{})
 	if err == nil || strings.Contains(err.Error(), "is alive") || !strings.Contains(err.Error(), "isn't known") {
 		t.Errorf("serving: %v", err)
 	}
@@ -630,7 +634,9 @@ func homeWith(t *testing.T, objects ...client.Object) client.WithWatch {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	must.Succeed(t, errors.Join(clientgoscheme.AddToScheme(scheme), tenurev1alpha1.AddToScheme(scheme)))
-	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
+	kind := func(o client.Object) []string { return []string{o.(*corev1.Event).InvolvedObject.Kind} }
+	return fake.NewClientBuilder().WithScheme(scheme).WithIndex(&corev1.Event{}, "involvedObject.kind", kind).
+		WithObjects(objects...).Build()
 }
 
 // leaseOf is that of incarnation r0-a, in namespace ns.
@@ -781,10 +787,16 @@ func TestAnExaminationNamesWhatIsWrongAndTheWayOut(t *testing.T) {
 			"kubeconfig: a replica says BadKubeconfig: not here"},
 		"another cluster's is": {
 			says(console.Cluster{Name: "east", Reason: clusterhealth.ReasonBadConfig, Note: "not here"}), ""},
-		"out of reach of a replica": {
-			says(console.Cluster{Name: "west", Reason: clusterhealth.ReasonUnreachable, Note: "no route"}), ""},
-		"away":           {away(), "server: Unreachable: no route"},
-		"away from here": {away(console.Cluster{Name: "west", Shards: 4, Held: 4}), ""},
+		"served by the kubeconfig before": {
+			says(console.Cluster{Name: "west", Shards: 4, Held: 4, Reason: clusterhealth.ReasonUnreachable, Note: "no route"}),
+			"kubeconfig: a replica says Unreachable: no route"},
+		"not asked from here": {says(console.Cluster{Name: "west", Reason: console.ReasonNotFromHere}), ""},
+		"away":                {away(), "server: Unreachable: no route"},
+		"away from here":      {away(console.Cluster{Name: "west", Shards: 4, Held: 4}), ""},
+		"away, and from a replica, too": {func(p *probe) {
+			away(console.Cluster{Name: "west", Shards: 4, Held: 4})(p)
+			p.Told = []console.Answer{{Cluster: "west", Reason: clusterhealth.ReasonUnreachable}}
+		}, "server: Unreachable: no route"},
 		"away, and served in part": {away(console.Cluster{Name: "west", Shards: 4, Held: 4, State: "open"}),
 			"server: Unreachable: no route"},
 		"away, and a replica can't serve it": {away(console.Cluster{Name: "west", Shards: 4, Held: 4, Unfit: true}),
@@ -1117,8 +1129,83 @@ func TestARemovalSaysWhatIsLeft(t *testing.T) {
 func TestTheWaitForServiceReadsRecordsOnly(t *testing.T) {
 	home := homeWith(t, leaseOf("1h", time.Now()), recordOf("r0-a"))
 	o := Onboarder{Home: &rest.Config{Host: "127.0.0.1:1"}, Namespace: "ns", Name: "west"} // nothing else can be asked
-	if s, err := o.awaitService(t.Context(), home, 0); err != nil || !s.Complete {
+	if s, err := o.awaitService(t.Context(), home, 0, intent{}); err != nil || !s.Complete {
 		t.Errorf("%+v, %v", s, err)
+	}
+}
+
+// Replicas that can't use a changed Secret go on with the connection from before, and say so in an event.
+func TestAClusterThatIsServedByTheConnectionFromBeforeIsNotReportedAsAdded(t *testing.T) {
+	own, other := secretOf(t, "west", west, now.Add(500*time.Hour)), west
+	own.UID, other.Server = "u", "https://127.0.0.1:1"
+	moved := intent{known: known{Own: own}, target: other, verdict: verdict{Action: updated}}
+	asBefore := intent{known: known{Own: own}, target: west, verdict: verdict{Action: unchanged}}
+	const never = time.Hour
+	for name, c := range map[string]struct {
+		p                  intent
+		uid                types.UID     // of the Secret that is complained of
+		complains, settles time.Duration // when an event says so
+		took               time.Duration
+		fails              string
+	}{
+		"a new cluster, of a name that was removed": {intent{}, "before", 0, never, 0, ""},
+		"unchanged, of a name that was removed":     {asBefore, "before", 0, never, 0, ""},
+		"unchanged, and still not used": {asBefore, "u", 0, never, time.Minute,
+			"a replica says Unreachable: no route"},
+		"nobody complains": {moved, "u", never, never, judgedWithin, ""},
+		"another server, which isn't reached": {moved, "u", time.Second, never, time.Minute,
+			"a replica says Unreachable: no route"},
+		"another server, which is reached later": {moved, "u", time.Second, 30 * time.Second, 30 * time.Second, ""},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			home := homeWith(t, leaseOf("1h", time.Now()), recordOf("r0-a"))
+			say := func(name string, after time.Duration, reason string) {
+				time.Sleep(after)
+				must.Succeed(t, home.Create(t.Context(), &corev1.Event{
+					ObjectMeta:     metav1.ObjectMeta{Namespace: "ns", Name: name},
+					InvolvedObject: corev1.ObjectReference{Kind: "Secret", Name: "west", UID: c.uid},
+					Reason:         reason, Message: "no route",
+					ReportingController: clusterhealth.EventReporter, EventTime: metav1.NowMicro(),
+				}))
+			}
+			go say("bad", c.complains, clusterhealth.ReasonUnreachable)
+			go say("good", c.settles, clusterhealth.ReasonUsable)
+			synctest.Wait()
+			o, began := Onboarder{Home: &rest.Config{}, Namespace: "ns", Name: "west"}, time.Now()
+			_, err := o.awaitService(t.Context(), home, time.Minute, c.p)
+			took := time.Since(began)
+			time.Sleep(2 * never) // the events have been written then
+			if (err == nil) != (c.fails == "") || err != nil && !strings.Contains(err.Error(), c.fails) ||
+				took < c.took || took > c.took+2*pollMost {
+				t.Errorf("%s: %v after %v, want %q after %v", name, err, took, c.fails, c.took)
+			}
+		})
+	}
+}
+
+func TestOnlyAnotherWayToTheClusterIsWaitedFor(t *testing.T) {
+	own, other := secretOf(t, "west", west, now.Add(500*time.Hour)), west
+	other.Server = "https://127.0.0.1:1"
+	for name, c := range map[string]struct {
+		p    intent
+		want bool
+	}{
+		"another server": {intent{known: known{Own: own}, target: other, verdict: verdict{Action: updated}}, true},
+		"a new token":    {intent{known: known{Own: own}, target: west, verdict: verdict{Action: updated}}, false},
+		"a new cluster":  {intent{target: other, verdict: verdict{Action: created}}, false},
+	} {
+		if got := c.p.moved(); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}
+
+func TestDurationsAreSaidInWholeSeconds(t *testing.T) {
+	for d, want := range map[time.Duration]string{2*time.Minute - 180*time.Nanosecond: "2m", 90 * time.Second: "1m30s",
+		0: "0s", 720 * time.Hour: "720h", time.Hour - time.Second: "59m59s"} {
+		if got := span(d); got != want {
+			t.Errorf("%v: %s, want %s", d, got, want)
+		}
 	}
 }
 

@@ -38,6 +38,9 @@ const (
 
 // CheckName refuses what can't be a cluster's name.
 func CheckName(name string) error {
+	if name == "" {
+		return errors.New(`NAME "": must not be empty`)
+	}
 	if name == kubeconfig.HomeName {
 		return errors.New(`NAME "home": replicas call the home cluster so: choose another name`)
 	}

@@ -82,7 +82,7 @@ func TestAClusterIsAddedAndRemovedByOneCommandEach(t *testing.T) {
 	run(0, add, "nothing had to be changed")
 	run(0, []string{"list"}, "west https://127.0.0.1:", "8/8", "served")
 	f.do("first")
-	run(0, []string{"check", "west"}, "ok rights all", "for ats in default", "expires")
+	run(0, []string{"check", "west"}, "ok rights all", "for ats, in namespace default", "expires")
 	run(1, append([]string{"add", "east"}, admin...), "Secret tenure-system/west: annotation tenure.dev/cluster-uid is",
 		"the same cluster")
 	run(1, []string{"add", "north"}, "is the home cluster itself")
@@ -109,7 +109,7 @@ func TestAClusterIsAddedAndRemovedByOneCommandEach(t *testing.T) {
 			strings.Contains(out, "are missing")
 	})
 	run(0, append([]string{"add", "west"}, admin...), "roles and bindings 1 updated",
-		"the cluster is for ats in default, as before")
+		"the cluster is now for ats, in namespace default")
 	f.await("the right is back", func() bool { _, code := f.ask("cluster", "check", "west"); return code == 0 })
 	wider := append([]string{"add", "west", "--namespaces=*"}, admin...)
 	run(0, wider, "roles and bindings 1 created,", "1 deleted", "RoleBinding default/tenure-ats-run")
