@@ -258,7 +258,8 @@ func connection(kubeconfig, context, contextFlag string) (*rest.Config, error) {
 	if contextFlag != "" {
 		wayOut += ", or name another context by --" + contextFlag
 	}
-	if chosen := cmp.Or(context, all.CurrentContext); chosen != "" && all.Contexts[chosen] == nil {
+	nothing := kubeconfig == "" && len(all.Contexts) == 0
+	if chosen := cmp.Or(context, all.CurrentContext); chosen != "" && all.Contexts[chosen] == nil && !nothing {
 		what := "its current-context"
 		if context != "" {
 			what = "the one of --" + contextFlag
@@ -274,7 +275,7 @@ func connection(kubeconfig, context, contextFlag string) (*rest.Config, error) {
 	}
 	config, err := loading.ClientConfig()
 	switch {
-	case !clientcmd.IsEmptyConfig(err):
+	case err == nil, !clientcmd.IsEmptyConfig(err) && !nothing:
 	case kubeconfig != "":
 		return nil, fmt.Errorf("file %s has no current-context, or it leads to no cluster: %s", kubeconfig, wayOut)
 	case named != "":

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -94,6 +95,7 @@ func TestABadQuestionIsOneClearLineAndExitCodeTwo(t *testing.T) {
 		"trace at/a --object-namespace=":         `--object-namespace "": must not be empty`,
 		"plan --drain=":                          `--drain "": must not be empty`,
 		"status --output=":                       `--output "": must be text or json`,
+		"cluster add west --output":              "flag needs an argument: --output: must be yaml (see",
 		"cluster add west --dry-run":             "flag needs an argument: --dry-run: must be none or client",
 		"page --pod a_b":                         `--pod "a_b": `,
 		"page --service-account a/b":             `--service-account "a/b": `,
@@ -195,6 +197,36 @@ func TestCertificatesThatCannotBeUsedAreNamedWithTheirFile(t *testing.T) {
 				t.Errorf("tenure %s: exit code %d, %q; want 2, --home-kubeconfig, %s and %s", args, code, errs, path, c.field)
 			}
 		}
+	}
+}
+
+func TestAnEmptyVariableIsRefusedAsItsFlagIs(t *testing.T) {
+	var errs strings.Builder
+	code := run(t.Context(), []string{"cluster", "remove", "west"},
+		environ(map[string]string{"TENURE_HOME_KUBECONFIG": ""}), io.Discard, &errs)
+	const want = `--home-kubeconfig "": must not be empty; leave the flag out if its default is meant; ` +
+		"--home-kubeconfig is from $TENURE_HOME_KUBECONFIG"
+	if code != exitUsage || !strings.Contains(errs.String(), want) {
+		t.Errorf("exit code %d, %q; want 2 and %q", code, errs.String(), want)
+	}
+}
+
+func TestAContextOfNoFileIsNotSoughtInIt(t *testing.T) {
+	t.Setenv("KUBECONFIG", "/no/such/file")
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	code, _, errs := tenure(t, "status", "--context=west")
+	if code != exitUsage || !strings.Contains(errs, `$KUBECONFIG is "/no/such/file": there is no such file`) {
+		t.Errorf("exit code %d, %q", code, errs)
+	}
+}
+
+func TestAPodWithoutATokenSaysWhichFileIsMissing(t *testing.T) {
+	t.Setenv("KUBECONFIG", "")
+	t.Setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+	t.Setenv("KUBERNETES_SERVICE_PORT", "1")
+	code, _, errs := tenure(t, "--replica=r1")
+	if code != exitUsage || !strings.Contains(errs, "serviceaccount/token") {
+		t.Errorf("exit code %d, %q; want 2 and the token's file", code, errs)
 	}
 }
 

@@ -167,10 +167,11 @@ func refuseEmpty(cmd *cobra.Command, flags ...string) {
 	}
 }
 
-// checkEmpty reports the first flag that is given empty and may not be.
+// checkEmpty reports the first flag that is given empty, also by its variable, and may not be.
 func checkEmpty(fs *pflag.FlagSet) (err error) {
-	fs.Visit(func(f *pflag.Flag) {
-		if _, refused := f.Annotations[mayNotBeEmpty]; refused && f.Value.String() == "" && err == nil {
+	fs.VisitAll(func(f *pflag.Flag) {
+		given := f.Changed || len(f.Annotations[environment]) == 2
+		if _, refused := f.Annotations[mayNotBeEmpty]; refused && given && f.Value.String() == "" && err == nil {
 			err = fmt.Errorf("--%s \"\": must not be empty; leave the flag out if its default is meant", f.Name)
 		}
 	})
@@ -202,6 +203,9 @@ func oneOf(f *pflag.Flag) string {
 		return ""
 	}
 	last := len(words) - 1
+	if last == 0 {
+		return ": must be " + words[0]
+	}
 	return ": must be " + strings.Join(words[:last], ", ") + " or " + words[last]
 }
 

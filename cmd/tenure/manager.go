@@ -166,13 +166,14 @@ func (o *options) watchThrough(sharded *shard.Manager, watched *clusterhealth.Co
 func alive(*http.Request) error { return nil }
 
 // homeConfig finds the home cluster: by the flag, by $KUBECONFIG, or, as controller-runtime does, the cluster that this
-// process runs in or else that of kubectl. (controller-runtime's own function logs an error before it returns one.)
+// process runs in, or that of kubectl if it runs in none. (controller-runtime's own function logs an error before it
+// returns one.)
 func homeConfig(o *options) (*rest.Config, error) {
 	var home *rest.Config
 	var err error
 	if o.namesHome() {
 		home, err = connection(o.homeKubeconfig, "", "")
-	} else if home, err = rest.InClusterConfig(); err != nil {
+	} else if home, err = rest.InClusterConfig(); errors.Is(err, rest.ErrNotInCluster) {
 		home, err = connection("", "", "")
 	}
 	if err != nil {

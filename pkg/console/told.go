@@ -37,9 +37,17 @@ func Told(ctx context.Context, home client.Client, namespace string) ([]Answer, 
 	return toldLately(ctx, home, namespace, func(corev1.Event) bool { return true })
 }
 
-// ToldOf is [Told] about the cluster of one Secret: not about a cluster that had the name before.
-func ToldOf(ctx context.Context, home client.Client, secret *corev1.Secret) ([]Answer, error) {
-	return toldLately(ctx, home, secret.Namespace, func(e corev1.Event) bool { return e.InvolvedObject.UID == secret.UID })
+// ToldOf is [Told] about the cluster of one Secret as it is now. What was said before the oldest of the replicas that
+// are alive in the snapshot began doesn't count.
+func ToldOf(ctx context.Context, home client.Client, s Snapshot, secret *corev1.Secret) ([]Answer, error) {
+	since := oldest(s)
+	return toldLately(ctx, home, secret.Namespace, func(e corev1.Event) bool { return isAbout(e, secret, since) })
+}
+
+// isAbout reports whether an event is about a Secret as it is now, and not older than the replicas that are alive.
+func isAbout(e corev1.Event, secret *corev1.Secret, oldest time.Time) bool {
+	about := e.InvolvedObject
+	return about.UID == secret.UID && about.ResourceVersion == secret.ResourceVersion && e.EventTime.After(oldest)
 }
 
 func toldLately(ctx context.Context, home client.Client, namespace string,
@@ -75,8 +83,7 @@ func complaints(ctx context.Context, home client.Client, namespace string, secre
 		_, here := kubeconfig.FileOf(about.UID)
 		if i := slices.IndexFunc(secrets, func(s corev1.Secret) bool { return s.Name == about.Name }); i >= 0 {
 			uid, ok := only[about.Name]
-			asItIs := secrets[i].UID == about.UID && secrets[i].ResourceVersion == about.ResourceVersion &&
-				e.EventTime.After(oldest)
+			asItIs := isAbout(e, &secrets[i], oldest)
 			here = ok && uid == about.UID ||
 				asItIs && (e.Reason == clusterhealth.ReasonBadConfig || e.Reason == clusterhealth.ReasonUsable ||
 					e.Action == clusterhealth.ActionKeep)

@@ -207,7 +207,7 @@ func (o Onboarder) awaitService(ctx context.Context, home client.Client, within 
 		least = min(judgedWithin, within/2)
 	}
 	err := poll(ctx, within, func() (bool, error) {
-		_, now, err := o.records(ctx, home, seen)
+		snapshot, now, err := o.records(ctx, home, seen)
 		if err != nil {
 			return !read && apierrors.IsForbidden(err), err // without the right to look, waiting is of no use
 		}
@@ -218,7 +218,10 @@ func (o Onboarder) awaitService(ctx context.Context, home client.Client, within 
 			o.tell("waiting up to %s for the replicas to serve cluster %s (%d alive)", span(within), o.Name, s.Live)
 		}
 		if p.known.Own != nil && s.Complete {
-			said, err := console.ToldOf(ctx, home, p.known.Own)
+			secret, said := &corev1.Secret{}, []console.Answer(nil)
+			if err = home.Get(ctx, client.ObjectKeyFromObject(p.known.Own), secret); err == nil {
+				said, err = console.ToldOf(ctx, home, snapshot, secret)
+			}
 			if err != nil {
 				return apierrors.IsForbidden(err), fmt.Errorf("reading what replicas say of its Secret: %w", err)
 			}

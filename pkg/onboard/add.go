@@ -136,12 +136,12 @@ func (o Onboarder) planAdd(ctx context.Context, home, there client.Client, a Add
 		return p, err
 	}
 	// Secrets don't show a cluster of a folder, nor home where its Deployments are copied.
-	records, fleet, err := o.records(ctx, home, nil)
+	snapshot, fleet, err := o.records(ctx, home, nil)
 	switch {
 	case meta.IsNoMatchError(err):
 		return p, console.NotHome(o.Home.Host, err)
 	case err == nil:
-		if err := clash(fleet, records.Layouts, o.Name, p.target.UID, p.known.Own != nil); err != nil {
+		if err := clash(fleet, snapshot.Records.Layouts, o.Name, p.target.UID, p.known.Own != nil); err != nil {
 			return p, err
 		}
 	}

@@ -90,10 +90,12 @@ func (o Onboarder) Check(ctx context.Context, wish Wish) (Examination, error) {
 			return Examination{}, err
 		}
 	}
-	if p.Fleet, err = o.fleet(ctx, false); err != nil {
+	snapshot, err := o.snapshot(ctx, false)
+	if err != nil {
 		return Examination{}, err
 	}
-	if p.Told, err = console.Told(ctx, home, o.Namespace); err != nil {
+	p.Fleet = console.Assess(snapshot)
+	if p.Told, err = console.ToldOf(ctx, home, snapshot, known.Own); err != nil {
 		p.Told = nil // without the right to read events, only the records count
 	}
 	p.Now = time.Now()
@@ -257,6 +259,8 @@ func examine(p probe) Examination {
 			add("server", true, "answers")
 		case p.Reason == clusterhealth.ReasonUnreachable && s.Complete && served && said < 0:
 			add("server", true, "can't be reached from here, so rights couldn't be asked for; replicas serve all of it")
+		case said >= 0:
+			add("server", false, "a replica says %s: %s", p.Told[said].Reason, p.Told[said].Note)
 		default:
 			add("server", false, "%s: %s", p.Reason, p.Note)
 		}

@@ -300,16 +300,17 @@ func (o Onboarder) fleet(ctx context.Context, ask bool) (console.Fleet, error) {
 
 // records reads the records of the fleet alone, not the Secrets and events of all clusters: enough for [serving], and
 // little enough to be read again and again.
-func (o Onboarder) records(ctx context.Context, home client.Reader, seen *console.Renewals) (inspect.Records,
+func (o Onboarder) records(ctx context.Context, home client.Reader, seen *console.Renewals) (console.Snapshot,
 	console.Fleet, error) {
 	records, err := inspect.Read(ctx, home, o.Namespace, o.Fleet)
 	if err != nil {
-		return records, console.Fleet{}, err
+		return console.Snapshot{}, console.Fleet{}, err
 	}
 	now := time.Now()
-	return records, console.Assess(console.Snapshot{
+	s := console.Snapshot{
 		Home: o.Home.Host, Namespace: o.Namespace, Now: now, Records: records, Seen: seen.See(records.Leases, now),
-	}), nil
+	}
+	return s, console.Assess(s), nil
 }
 
 func (o Onboarder) snapshot(ctx context.Context, ask bool) (console.Snapshot, error) {

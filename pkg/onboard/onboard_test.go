@@ -795,8 +795,8 @@ func TestAnExaminationNamesWhatIsWrongAndTheWayOut(t *testing.T) {
 		"away from here":      {away(console.Cluster{Name: "west", Shards: 4, Held: 4}), ""},
 		"away, and from a replica, too": {func(p *probe) {
 			away(console.Cluster{Name: "west", Shards: 4, Held: 4})(p)
-			p.Told = []console.Answer{{Cluster: "west", Reason: clusterhealth.ReasonUnreachable}}
-		}, "server: Unreachable: no route"},
+			p.Told = []console.Answer{{Cluster: "west", Reason: clusterhealth.ReasonUnreachable, Note: "none (said at 9:00)"}}
+		}, "server: a replica says Unreachable: none (said at 9:00)"},
 		"away, and served in part": {away(console.Cluster{Name: "west", Shards: 4, Held: 4, State: "open"}),
 			"server: Unreachable: no route"},
 		"away, and a replica can't serve it": {away(console.Cluster{Name: "west", Shards: 4, Held: 4, Unfit: true}),
@@ -1144,28 +1144,35 @@ func TestAClusterThatIsServedByTheConnectionFromBeforeIsNotReportedAsAdded(t *te
 	for name, c := range map[string]struct {
 		p                  intent
 		uid                types.UID     // of the Secret that is complained of
+		version            string        // of it
 		complains, settles time.Duration // when an event says so
 		took               time.Duration
 		fails              string
 	}{
-		"a new cluster, of a name that was removed": {intent{}, "before", 0, never, 0, ""},
-		"unchanged, of a name that was removed":     {asBefore, "before", 0, never, 0, ""},
-		"unchanged, and still not used": {asBefore, "u", 0, never, time.Minute,
+		"a new cluster, of a name that was removed": {intent{}, "before", "2", 0, never, 0, ""},
+		"unchanged, of a name that was removed":     {asBefore, "before", "2", 0, never, 0, ""},
+		"unchanged, and still not used": {asBefore, "u", "2", 0, never, time.Minute,
 			"a replica says Unreachable: no route"},
-		"nobody complains": {moved, "u", never, never, judgedWithin, ""},
-		"another server, which isn't reached": {moved, "u", time.Second, never, time.Minute,
+		"unchanged, and complained of by replicas that have gone": {asBefore, "u", "2", -5 * time.Minute, never, 0, ""},
+		"changed since they complained of it":                     {asBefore, "u", "1", 0, never, 0, ""},
+		"nobody complains":                                        {moved, "u", "2", never, never, judgedWithin, ""},
+		"another server, which isn't reached": {moved, "u", "2", time.Second, never, time.Minute,
 			"a replica says Unreachable: no route"},
-		"another server, which is reached later": {moved, "u", time.Second, 30 * time.Second, 30 * time.Second, ""},
+		"another server, which is reached later": {moved, "u", "2", time.Second, 30 * time.Second, 30 * time.Second, ""},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			home := homeWith(t, leaseOf("1h", time.Now()), recordOf("r0-a"))
+			now := own.DeepCopy()
+			now.ResourceVersion = "2"
+			lease := leaseOf("1h", time.Now())
+			lease.CreationTimestamp = metav1.NewTime(time.Now().Add(-time.Minute))
+			home := homeWith(t, lease, recordOf("r0-a"), now)
 			say := func(name string, after time.Duration, reason string) {
 				time.Sleep(after)
 				must.Succeed(t, home.Create(t.Context(), &corev1.Event{
 					ObjectMeta:     metav1.ObjectMeta{Namespace: "ns", Name: name},
-					InvolvedObject: corev1.ObjectReference{Kind: "Secret", Name: "west", UID: c.uid},
+					InvolvedObject: corev1.ObjectReference{Kind: "Secret", Name: "west", UID: c.uid, ResourceVersion: c.version},
 					Reason:         reason, Message: "no route",
-					ReportingController: clusterhealth.EventReporter, EventTime: metav1.NowMicro(),
+					ReportingController: clusterhealth.EventReporter, EventTime: metav1.NewMicroTime(time.Now().Add(min(after, 0))),
 				}))
 			}
 			go say("bad", c.complains, clusterhealth.ReasonUnreachable)

@@ -18,8 +18,8 @@ import (
 )
 
 // recorders makes event recorders that write through the shard's own fence, and has the gate wait for what they are to
-// write. Each broadcaster starts when the first
-// recorder is requested, so that a shard that reports nothing costs nothing, and stops with the shard.
+// write. Each broadcaster starts when the first recorder is requested, so that a shard that reports nothing costs
+// nothing, and stops with the shard.
 type recorders struct {
 	scheme *runtime.Scheme
 	gate   *Gate

@@ -56,10 +56,9 @@ const listLost = longestAnswer + listStallAfter
 // that at most, between two attempts while a server doesn't serve. So an informer isn't held up if the cluster was
 // restored from a backup, didn't answer for long, or refused requests: otherwise it would insist on the version that it
 // had, and pause for half a minute. (It still does if the server goes away and comes back five times in a few minutes.)
-// A list that takes longer than listLost is tried again, too, since something between
-// may have lost it. tell is called with the error of each failed list, and of each watch that is refused by 429. A
-// watch that ended in any other way than past says may resume: a caller that must know of that has to check when a
-// watch begins again.
+// A list that takes longer than listLost is tried again, too, since something between may have lost it. tell is called
+// with the error of each failed list, and of each watch that is refused by 429. A watch that ended in any other way
+// than past says may resume: a caller that must know of that has to check when a watch begins again.
 func Live(inner toolscache.ListerWatcher, pause time.Duration, tell func(error)) toolscache.ListerWatcher {
 	lw, watched := toolscache.ToListerWatcherWithContext(inner), &past{}
 	return listed{&toolscache.ListWatch{

@@ -234,7 +234,8 @@ func isListedAnew(t *testing.T, wrap func(toolscache.ListerWatcher) toolscache.L
 
 // balanced is an API server that is restored while no connection is refused, since a load balancer takes them all.
 type balanced struct {
-	mu    sync.Mutex // guards all below
+	late  time.Duration // how long an answer takes
+	mu    sync.Mutex    // guards all below
 	held  corev1.PodList
 	ends  []any // what the next attempts to watch end with: an error, or a status
 	lists int
@@ -242,6 +243,11 @@ type balanced struct {
 }
 
 func (b *balanced) RoundTrip(req *http.Request) (*http.Response, error) {
+	if b.late > 0 {
+		if err := sleep(req.Context(), b.late); err != nil {
+			return nil, err
+		}
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	res := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}}
@@ -433,6 +439,41 @@ func TestAClusterWhoseWatchesAreCutAgainAndAgainIsListedRarelyAndWatchedAgainAtO
 			t.Errorf("it was restored as its stream was cut; the cache (-want +got):\n%s", diff)
 		}
 	})
+}
+
+// Whoever cuts streams may not answer for long after that. The list is overdue then.
+func TestAListThatIsOwedComesHoweverLateTheServerIsBack(t *testing.T) {
+	for name, end := range map[string]any{
+		"nobody is there": syscall.ECONNREFUSED, "it is busy": http.StatusTooManyRequests,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := &balanced{late: 10 * time.Millisecond, held: podList("9", "kept@9", "lost@8")}
+				store := watched(t, server)
+				cut := func(ends ...any) {
+					time.Sleep(10 * time.Second)
+					server.say(t, bookmark(9))
+					server.mu.Lock()
+					defer server.mu.Unlock()
+					server.ends = ends
+					must.Succeed(t, server.now.CloseWithError(syscall.ECONNRESET))
+				}
+				cut()
+				cut(slices.Repeat([]any{end}, 1000)...)
+				time.Sleep(2 * cutsApart)
+				server.mu.Lock()
+				if n := len(server.ends); n == 0 || n == 1000 {
+					t.Fatalf("%d attempts to watch are left to fail", n)
+				}
+				server.held, server.ends = podList("5", "kept@4", "new@5"), nil
+				server.mu.Unlock()
+				time.Sleep(10 * time.Second)
+				if diff := cmp.Diff([]string{"kept@4", "new@5"}, podsIn(store)); diff != "" {
+					t.Errorf("the cache (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
 }
 
 func bookmark(version int) string {

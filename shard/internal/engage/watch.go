@@ -69,9 +69,6 @@ func beginWatch(req *http.Request, of *Breaker, base http.RoundTripper) (*http.R
 	if query.Get("allowWatchBookmarks") == "true" {
 		w.quiet = time.AfterFunc(watchSilence, giveUp)
 	}
-	if in, owed := w.past.due(); owed {
-		w.owed = time.AfterFunc(in, giveUp)
-	}
 	res, err := base.RoundTrip(req.WithContext(bounded))
 	if ctx.Err() == nil {
 		noteAttempt(ctx, res, err)
@@ -82,6 +79,10 @@ func beginWatch(req *http.Request, of *Breaker, base http.RoundTripper) (*http.R
 	}
 	tellRetryAfter(ctx, of, res)
 	w.hears()
+	// Not before the answer: an attempt to see whether anybody is there must not be given up.
+	if in, owed := w.past.due(); owed && res.StatusCode == http.StatusOK {
+		w.owed = time.AfterFunc(in, giveUp)
+	}
 	w.ReadCloser, res.Body = res.Body, w
 	return res, nil
 }
