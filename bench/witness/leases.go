@@ -136,7 +136,7 @@ func (l *ledger) judgeClaim(shard Shard, from string, held, w recordWrite) {
 	if life == nil || !life.bodied {
 		return // its Lease ended before the log began, or isn't logged: see NoLeases and HolderWithoutLease
 	}
-	if life.sealed <= w.start {
+	if life.sealed <= w.start+l.rules.Skew.Microseconds() {
 		return // a seal whose answer was lost may be the one that was committed
 	}
 	detail, second := "no seal of its Lease is in the logs", l.recordLine(held)
@@ -158,7 +158,7 @@ func (l *ledger) judgeJoined(m *moves) {
 	for _, g := range m.grants {
 		life, detail := l.leases[g.state.Holder], "no line shows a Lease of it"
 		switch {
-		case m.before[g.state.Holder], life != nil && (!life.made || life.since <= g.end):
+		case m.before[g.state.Holder], life != nil && (!life.made || life.since <= g.end+l.rules.Skew.Microseconds()):
 			continue
 		case life != nil:
 			detail = "its Lease was created at " + stamp(life.since)

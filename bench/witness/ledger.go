@@ -55,9 +55,10 @@ type ledger struct {
 	// by UID.
 	changes    []change
 	copyWrites map[string][]int64
-	// keys are all that lines show of Ats, Pods and Deployments, each with when the first such line was answered; keyless
-	// are our writes to such objects whose lines show none.
+	// keys are all that lines show of Ats, Pods and Deployments, each with when the first such line was answered; unsure
+	// are objects that may have others; keyless are our writes to such objects whose lines show none.
 	keys    map[shownKey]int64
+	unsure  map[int32]bool
 	keyless []write
 
 	links      []link
@@ -164,6 +165,7 @@ func newLedger(facts Facts, rules Rules) *ledger {
 		found:   findings{rules: rules, counts: make(map[Kind]int), waived: make(map[Kind]int)},
 		agents:  make(map[string]agent),
 		swept:   make(map[sweptKey][]span),
+		unsure:  make(map[int32]bool),
 		records: make(map[Shard][]recordWrite), recordUnknown: make(map[string][]recordWrite),
 		leases: make(map[string]*leaseLife), copyWrites: make(map[string][]int64), keys: make(map[shownKey]int64),
 		clusters: make(map[string]*clusterLog), heard: make(map[string]map[int64]bool), suspects: make(map[string]*suspect),

@@ -201,6 +201,8 @@ func TestWhatIsProofAndWhatIsNot(t *testing.T) {
 			all(WrongShard)},
 		{"the deletion of a copy of another shard's source", "1-2 " + mine + " patch web:x of=u1 uid=u2 in=east\n3-4 " +
 			others + " delete web:x in=east", all(WrongShard)},
+		{"… which may have been made again", "1-2 " + mine + " patch web:x of=u1 uid=u2 in=east\n2-3 " + others +
+			" patch web:x in=east code=504\n3-4 " + others + " delete web:x in=east", nil},
 		{"the deletion of somebody's Deployment in another cluster",
 			"1-2 - create web:x uid=u1 in=east\n3-4 " + others + " delete web:x in=east", nil},
 		{"the deletion of another shard's At",

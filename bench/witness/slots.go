@@ -29,9 +29,13 @@ func keyIn(e *Event) key {
 	return key{cmp.Or(b.UID, e.UID), false}
 }
 
-// learnKey remembers the key that a committed write shows, whoever sent it.
+// learnKey remembers the key that a committed write shows, whoever sent it, and which objects may have others, since a
+// write of them may have been committed.
 func (l *ledger) learnKey(e *Event) {
 	k := keyIn(e)
+	if e.Outcome() == audit.Unknown && e.Verb != "delete" {
+		l.unsure[l.objects.id(l.objectOf(e))] = true
+	}
 	if e.Outcome() != audit.Committed || e.Body == nil || k.uid == "" || !k.owned && !e.IsAt() && !e.IsDeployment() {
 		return
 	}
@@ -80,7 +84,7 @@ func (l *ledger) judgeKeyless() {
 				latest = k
 			}
 		}
-		if known && !fits {
+		if known && !fits && !l.unsure[w.object] {
 			l.wrongShard(w, latest.String())
 		}
 	}

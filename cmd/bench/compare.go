@@ -7,12 +7,14 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tenure-dev/tenure/bench/check"
 	"github.com/tenure-dev/tenure/bench/compare"
 	"github.com/tenure-dev/tenure/bench/report"
+	"github.com/tenure-dev/tenure/bench/scenario"
 )
 
 // readReport reads a report and checks that it is one.
@@ -74,11 +76,25 @@ func judging(cmd *cobra.Command, file *string) *cobra.Command {
 	return cmd
 }
 
+// refuseOurs refuses another file for a scenario that is one of ours.
+func refuseOurs(file string, reports []*report.Report) error {
+	for _, r := range reports {
+		if file != "" && slices.Contains(scenario.Names(), r.Scenario) {
+			return fmt.Errorf("--scenario %s: %s is one of `bench list`, and judged by its own file: leave the flag out", file,
+				r.Scenario)
+		}
+	}
+	return nil
+}
+
 // newPool makes one report of several runs, and holds it against the scenario's thresholds.
 func newPool() *cobra.Command {
 	var file string
 	return judging(onReports("pool FILE...", "put several runs of a scenario together", 1, 0,
 		func(out io.Writer, reports []*report.Report) error {
+			if err := refuseOurs(file, reports); err != nil {
+				return err
+			}
 			pooled, err := compare.Pool(reports)
 			if err != nil {
 				return err
@@ -94,6 +110,9 @@ func newCheck() *cobra.Command {
 	var file string
 	return judging(onReports("check FILE", "hold a report against its scenario's thresholds", 1, 1,
 		func(out io.Writer, r []*report.Report) error {
+			if err := refuseOurs(file, r); err != nil {
+				return err
+			}
 			if err := check.Judge(r[0], file); err != nil {
 				return err
 			}
@@ -107,6 +126,9 @@ func newPublish() *cobra.Command {
 	cmd := judging(onReports("publish FILE...", "write the figures of a run, or of several runs of a scenario, to the "+
 		"file of results", 1, 0,
 		func(out io.Writer, reports []*report.Report) error {
+			if err := refuseOurs(file, reports); err != nil {
+				return err
+			}
 			results, err := os.ReadFile(into)
 			if err != nil {
 				return fmt.Errorf("reading the results: %w", err)

@@ -133,12 +133,10 @@ func (f *runFlags) run(cmd *cobra.Command, name string) (*report.Report, error) 
 	if err != nil {
 		return nil, err
 	}
-	if err := check.Judge(r, name); err != nil {
-		return nil, err
-	}
+	unjudged := check.Judge(r, name)  // the scenario's file may have changed meanwhile
 	report.Text(cmd.OutOrStdout(), r) // first, since it is all that is left of the run if a file can't be written
 	verdict := judge(cmd.OutOrStdout(), r)
-	if err := errors.Join(report.WriteJSON(f.jsonFile, "the report", r), f.writePage(r)); err != nil {
+	if err := errors.Join(report.WriteJSON(f.jsonFile, "the report", r), f.writePage(r), unjudged); err != nil {
 		return nil, err
 	}
 	return r, verdict

@@ -40,9 +40,13 @@ func write(t *testing.T, r report.Report) string {
 
 func TestCheckTellsByItsExitCodeWhetherAllThresholdsHold(t *testing.T) {
 	own := report.Report{Schema: report.Schema, Scenario: "own", Valid: true, Results: &report.Results{}}
-	file := filepath.Join(t.TempDir(), "own.yaml")
-	must.Succeed(t, os.WriteFile(file, []byte("{schema: "+scenario.Schema+", name: own, summary: x, load: {arrivals: "+
-		"burst, count: 1}}"), 0o600))
+	without := func(name string) (file string) { // thresholds
+		file = filepath.Join(t.TempDir(), name+".yaml")
+		must.Succeed(t, os.WriteFile(file, []byte("{schema: "+scenario.Schema+", name: "+name+", summary: x, load: "+
+			"{arrivals: burst, count: 1}}"), 0o600))
+		return file
+	}
+	file := without("own")
 	invalid := own
 	invalid.Valid, invalid.Reasons = false, []string{"tenure: the witness found 1 violation"}
 	for name, c := range map[string]struct {
@@ -50,11 +54,12 @@ func TestCheckTellsByItsExitCodeWhetherAllThresholdsHold(t *testing.T) {
 		code int
 		says string
 	}{
-		"all hold":      {[]string{writeReport(t, 0)}, exitOK, "results.lost"},
-		"one doesn't":   {[]string{writeReport(t, 2)}, exitFindings, "results.lost"},
-		"none is given": {[]string{write(t, own), "--scenario", file}, exitOK, ""},
-		"none is known": {[]string{write(t, own)}, exitUsage, ""},
-		"not valid":     {[]string{write(t, invalid), "--scenario", file}, exitFindings, "INVALID: tenure: the witness"},
+		"all hold":          {[]string{writeReport(t, 0)}, exitOK, "results.lost"},
+		"one doesn't":       {[]string{writeReport(t, 2)}, exitFindings, "results.lost"},
+		"none is given":     {[]string{write(t, own), "--scenario", file}, exitOK, ""},
+		"none is known":     {[]string{write(t, own)}, exitUsage, ""},
+		"of ours by a file": {[]string{writeReport(t, 0), "--scenario", without("at-burst")}, exitUsage, ""},
+		"not valid":         {[]string{write(t, invalid), "--scenario", file}, exitFindings, "INVALID: tenure: the witness"},
 	} {
 		var out, errs strings.Builder
 		if code := run(append([]string{"check"}, c.args...), &out, &errs); code != c.code ||

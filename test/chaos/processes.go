@@ -84,7 +84,7 @@ func (r *run) terminate(ctx context.Context, v *lab.Replica, kind string) (f fau
 	if f, ok = r.aim(ctx, v, kind); !ok {
 		return f, false
 	}
-	f.Sign, f.Start = "processes that ended themselves when asked", v.Terminate()
+	f.Sign, f.Start = "processes that ended when asked", v.Terminate()
 	err := v.Wait(min(40*time.Second, r.patience))
 	r.mu.Lock()
 	calm := r.calm
@@ -95,7 +95,7 @@ func (r *run) terminate(ctx context.Context, v *lab.Replica, kind string) (f fau
 	if !v.Ended() {
 		v.Kill()
 	}
-	if v.State().Exited() {
+	if v.State().Exited() || endedBy(v.State(), syscall.SIGTERM) { // by the signal if it was just beginning
 		f.Hits++
 	}
 	return f, true
@@ -136,7 +136,11 @@ func (r *run) roll(ctx context.Context) {
 
 // startAnew starts a fault's victim again. The sign is a new incarnation of it among the members.
 func (r *run) startAnew(ctx context.Context, f *fault) {
-	before, err := r.fleet.Members(ctx)
+	var before map[string]bool
+	err := lab.Eventually(ctx, quietFor, func() (err error) {
+		before, err = r.fleet.Members(ctx)
+		return err
+	})
 	if r.start(f.Victim); err == nil {
 		err = lab.Eventually(ctx, quietFor, func() error {
 			now, err := r.fleet.Members(ctx)
@@ -236,7 +240,7 @@ func replaceIn(args []string, from, to string) (replaced []string, n int) {
 func (r *run) hog(ctx context.Context) {
 	f := fault{Kind: hogged, Sign: "hundredths of all processors' time that the hogs got", Of: hogsGet, Start: time.Now()}
 	var hogs []*exec.Cmd
-	for range runtime.NumCPU() {
+	for range runtime.GOMAXPROCS(0) {
 		c := exec.Command("/bin/sh", "-c", "while :; do :; done")
 		if err := localplane.StartChild(c); err != nil {
 			r.blame(fmt.Errorf("starting a hog: %w", err))
@@ -251,7 +255,7 @@ func (r *run) hog(ctx context.Context) {
 		_ = c.Wait()
 		used += c.ProcessState.UserTime() + c.ProcessState.SystemTime()
 	}
-	f.Hits = hundredths(used, time.Duration(runtime.NumCPU())*time.Since(f.Start))
+	f.Hits = hundredths(used, time.Duration(runtime.GOMAXPROCS(0))*time.Since(f.Start))
 	r.note(ctx, f)
 }
 
