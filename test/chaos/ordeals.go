@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -49,9 +50,15 @@ func (r *run) restore(ctx context.Context, f *fault, age time.Duration, bump uin
 	r.blame(err)
 	for range 5 { // all may be pinned to where they are
 		r.pinAll(ctx)
+		moved := lab.Eventually(ctx, r.lease, func() error { // until moves begin, all looks at rest
+			now, err := r.epochs(ctx)
+			if err == nil && maps.Equal(now, saved) {
+				err = errors.New("nothing has moved")
+			}
+			return err
+		})
 		_ = lab.Eventually(ctx, roundWithin, func() error { return r.fleet.Inactive(ctx) })
-		now, err := r.epochs(ctx)
-		if r.blame(err); !maps.Equal(now, saved) {
+		if moved == nil {
 			break
 		}
 	}
