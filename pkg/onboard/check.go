@@ -254,12 +254,13 @@ func examine(p probe) Examination {
 		add("kubeconfig", false, "a replica says %s: %s", p.Fleet.Clusters[refused].Reason, p.Fleet.Clusters[refused].Note)
 	default:
 		add("kubeconfig", true, "replicas accept it")
+		fromReplicas := p.Reason == clusterhealth.ReasonUnreachable && s.Complete && served
 		switch {
 		case usable:
 			add("server", true, "answers")
-		case p.Reason == clusterhealth.ReasonUnreachable && s.Complete && served && said < 0:
+		case fromReplicas && said < 0:
 			add("server", true, "can't be reached from here, so rights couldn't be asked for; replicas serve all of it")
-		case said >= 0:
+		case fromReplicas:
 			add("server", false, "a replica says %s: %s", p.Told[said].Reason, p.Told[said].Note)
 		default:
 			add("server", false, "%s: %s", p.Reason, p.Note)
