@@ -83,6 +83,9 @@ func Parse(content []byte, settings []string) (Scenario, error) {
 			errs = append(errs, fmt.Errorf("setting %q: want path=value", setting))
 		case key == "size":
 			size = value
+		case key == "name":
+			errs = append(errs, fmt.Errorf("setting %s: a report is judged by the file of its scenario; copy the file, and "+
+				"name the scenario in it", setting))
 		default:
 			rest = append(rest, [2]string{key, value})
 		}

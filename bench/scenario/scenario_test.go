@@ -145,6 +145,7 @@ func TestWhatCanNotBeIsRefusedWithTheFieldNamed(t *testing.T) {
 		"aliases with samples":     {settings: []string{"kubeconfigs=5"}, want: "fleet.samples"},
 		"aliases beside a floor": {yaml: "compare: [floor]", settings: []string{"kubeconfigs=5", "samples=false"},
 			want: "fleet.kubeconfigs"},
+		"another name":          {settings: []string{"name=y"}, want: "setting name=y: a report is judged"},
 		"noisy without a noise": {settings: []string{"kubeconfigs=5", "samples=false", "noisy=2"}, want: "noisy"},
 		"all are noisy": {yaml: "noises: [mixed]",
 			settings: append([]string{"noisy=2"}, steady...), want: "noisy"},

@@ -60,6 +60,9 @@ func (r *release) chart() error {
 		}
 		switch e.name {
 		case "Chart.yaml":
+			if !versions.Match(text) {
+				return fmt.Errorf("%s/%s has no line version followed by appVersion", folder, e.name)
+			}
 			text = versions.ReplaceAll(text, []byte("version: "+number+"\nappVersion: "+r.Version))
 		case "values.yaml":
 			values, err := withImage(string(text), r.Image+":"+r.Version)
