@@ -90,7 +90,9 @@ func run(ctx context.Context, only string, by judge, parallel int) error {
 			v := verdict{name: m.Name}
 			v.caught, v.err = by.verdict(ctx, m, filepath.Join(dir, fmt.Sprint(i)))
 			v.took = time.Since(began)
-			verdicts <- v
+			if ctx.Err() == nil || v.caught != "" { // otherwise it was interrupted, which is no verdict
+				verdicts <- v
+			}
 		})
 	}
 	go func() {
@@ -129,13 +131,17 @@ func report(of int, verdicts <-chan verdict, start time.Time) error {
 		fmt.Printf("%3d of %d  %-60s %6.1fs  %s\n", judged, of, v.name, v.took.Seconds(), caught)
 	}
 	fmt.Printf("%d seeded bugs, %d caught, in %v\n", judged, judged-len(away), time.Since(start).Round(time.Second))
-	switch {
-	case judged == 0:
-		return errors.New("no seeded bug was judged: --run names none")
-	case len(away) > 0:
-		return fmt.Errorf("%d seeded bugs weren't caught: %s", len(away), strings.Join(away, "; "))
+	var errs []error
+	if of == 0 {
+		errs = append(errs, errors.New("no seeded bug was judged: --run names none"))
 	}
-	return nil
+	if len(away) > 0 {
+		errs = append(errs, fmt.Errorf("%d seeded bugs weren't caught: %s", len(away), strings.Join(away, "; ")))
+	}
+	if judged < of {
+		errs = append(errs, fmt.Errorf("interrupted: %d seeded bugs weren't judged", of-judged))
+	}
+	return errors.Join(errs...)
 }
 
 // judge holds the settings by which mutants are judged.

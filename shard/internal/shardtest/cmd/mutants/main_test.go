@@ -4,6 +4,7 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestOnlyATestThatFailedHasCaughtAMutant(t *testing.T) {
@@ -45,5 +46,31 @@ func TestATestThatPassesWhenItRunsOnceMoreHasCaughtNothing(t *testing.T) {
 				t.Errorf("error %v; want %q", err, c.away)
 			}
 		})
+	}
+}
+
+func TestOnlyWhatWasJudgedCanGetAway(t *testing.T) {
+	for name, c := range map[string]struct {
+		of    int
+		given []verdict
+		want  string
+	}{
+		"all are caught":      {2, []verdict{{name: "a", caught: "by x"}, {name: "b", caught: "by y"}}, ""},
+		"one gets away":       {2, []verdict{{name: "a"}, {name: "b", caught: "by y"}}, "1 seeded bugs weren't caught: a"},
+		"interrupted":         {3, []verdict{{name: "b", caught: "by y"}}, "interrupted: 2 seeded bugs weren't judged"},
+		"the list names none": {0, nil, "no seeded bug was judged: --run names none"},
+	} {
+		verdicts := make(chan verdict, len(c.given))
+		for _, v := range c.given {
+			verdicts <- v
+		}
+		close(verdicts)
+		got := ""
+		if err := report(c.of, verdicts, time.Now()); err != nil {
+			got = err.Error()
+		}
+		if got != c.want {
+			t.Errorf("%s: got %q, want %q", name, got, c.want)
+		}
 	}
 }
