@@ -137,11 +137,14 @@ func (f *fleet) status() (state console.Fleet, code int) {
 // await waits until something holds.
 func (f *fleet) await(what string, holds func() bool) {
 	f.t.Helper()
-	for deadline := time.Now().Add(labtest.Patience); !holds(); time.Sleep(100 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			out, _ := f.ask("status")
-			f.t.Fatalf("not within %v: %s\n%s", labtest.Patience, what, out)
+	if err := lab.Eventually(f.t.Context(), labtest.Patience, func() error {
+		if !holds() {
+			return errors.New("it doesn't hold")
 		}
+		return nil
+	}); err != nil {
+		out, _ := f.ask("status")
+		f.t.Fatalf("%s: %v\n%s", what, err, out)
 	}
 }
 

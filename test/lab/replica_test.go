@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -236,6 +237,27 @@ func TestWhatIsWaitedForInVainIsToldWithWhatWasSeenLast(t *testing.T) {
 	if err := Eventually(ctx, time.Minute, func() error { return os.ErrPermission }); err == nil ||
 		!strings.Contains(err.Error(), os.ErrDeadlineExceeded.Error()) {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestWhatIsWaitedForForLongIsLookedAtMoreRarely(t *testing.T) {
+	for _, c := range []struct {
+		takes time.Duration // one look
+		most  int           // looks within two minutes
+	}{{0, 140}, {time.Second, 41}} {
+		synctest.Test(t, func(t *testing.T) {
+			began, looks := time.Now(), 0
+			must.Succeed(t, Eventually(t.Context(), time.Hour, func() error {
+				time.Sleep(c.takes)
+				if looks++; time.Since(began) < 2*time.Minute {
+					return os.ErrNotExist
+				}
+				return nil
+			}))
+			if late := time.Since(began) - 2*time.Minute; looks > c.most || late > pollAtLeast+c.takes {
+				t.Errorf("%d looks that take %v, want %d at most; the last %v late", looks, c.takes, c.most, late)
+			}
+		})
 	}
 }
 

@@ -6,20 +6,24 @@ import (
 	"time"
 )
 
-// pollEvery is short: what is waited for is mostly there at once, and tests pay for every wait.
-const pollEvery = 50 * time.Millisecond
+// pollEvery is short: what is waited for is mostly there at once, and tests pay for every wait. What isn't is looked at
+// more rarely, but not less often than every pollAtLeast.
+const pollEvery, pollAtLeast = 50 * time.Millisecond, 2 * time.Second
 
 // Eventually repeats what fails until it doesn't. When time is up or the context ends, the error says so and what was
-// seen last.
+// seen last. Looking takes a third of the time, since it takes part of the machine, and makes a wait a twentieth
+// longer.
 func Eventually(ctx context.Context, within time.Duration, try func() error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("not within %v", within))
 	defer cancel()
-	for {
+	for began := time.Now(); ; {
+		looked := time.Now()
 		err := try()
 		if err == nil {
 			return nil
 		}
-		if over := Sleep(ctx, pollEvery); over != nil {
+		pause := max(pollEvery, 2*time.Since(looked), time.Since(began)/20)
+		if over := Sleep(ctx, min(pause, pollAtLeast)); over != nil {
 			return fmt.Errorf("%w: %w", over, err)
 		}
 	}

@@ -21,6 +21,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/labtest"
@@ -218,8 +219,8 @@ func (r *rig) hasEvent(secret, reason string) error {
 // all that has begun.
 func TestAClusterWithTwoNamesIsServedOnce(t *testing.T) {
 	r := newRig(t)
-	r.start("n1", "--lease-duration=10s") // no stall of the machine ends it
-	r.start("n2", "--lease-duration=10s")
+	r.start("n1", "--lease-duration=10s", soonGone) // no stall of the machine ends it
+	r.start("n2", "--lease-duration=10s", soonGone)
 	r.settle()
 	const second = "occident" // the first by alphabet, but west has a layout
 	facts.names = map[string]string{second: "west"}
@@ -227,14 +228,22 @@ func TestAClusterWithTwoNamesIsServedOnce(t *testing.T) {
 	r.eventually("an event tells of the second name", func() error {
 		return r.hasEvent("west.layout", "ClusterHasTwoNames")
 	})
-	begun := r.createAts(10, 15*time.Second, "west")
 	r.serves()
 	if records := r.recordsOf(second); len(records) > 0 {
 		t.Errorf("the second name has %d records, the first of them %s", len(records), records[0].Name)
 	}
 
+	begin := func() []*cnatv1alpha1.At { return r.createAts(10, 10*time.Second, "west") }
+	stillOpen := func() {
+		t.Helper()
+		if r.unfinished("west") == nil {
+			t.Error("all Ats were done before the other name took over: the test has tested nothing")
+		}
+	}
+	begun := begin()
 	must.Succeed(t, r.RemoveCluster(t.Context(), "west"))
 	r.eventually("the second name takes over", func() error { return held(r.recordsOf(second)) })
+	stillOpen()
 	r.createAts(10, 0, "west")
 	r.eventually(fmt.Sprintf("the %d Ats that began under the first name are DONE too", len(begun)),
 		func() error { return r.unfinished("west") })
@@ -244,12 +253,13 @@ func TestAClusterWithTwoNamesIsServedOnce(t *testing.T) {
 	r.eventually("an event tells of the first name", func() error {
 		return r.hasEvent(second+".layout", "ClusterHasTwoNames")
 	})
-	begun = r.createAts(10, 15*time.Second, "west")
+	begun = begin()
 	if err := held(r.recordsOf(second)); err != nil {
 		t.Error(err)
 	}
 	must.Succeed(t, r.RemoveCluster(t.Context(), second))
 	r.settle()
+	stillOpen()
 	r.eventually(fmt.Sprintf("the %d Ats that began under the second name are DONE", len(begun)),
 		func() error { return r.unfinished("west") })
 	for _, s := range r.recordsOf(second) {
@@ -286,8 +296,8 @@ func held(records []tenurev1alpha1.Shard) error {
 
 func TestClustersComeAndGoWhileReplicasRun(t *testing.T) {
 	r := newRig(t)
-	r.start("k1")
-	r.start("k2")
+	r.start("k1", soonGone)
+	r.start("k2", soonGone)
 	r.settle()
 	for _, way := range []struct {
 		what string

@@ -89,10 +89,9 @@ var (
 func TestADeathThatAPodProvesDoesNotWaitForTheLease(t *testing.T) {
 	r := newRig(t)
 	lease := "--lease-duration=" + deathLease.String()
-	survivor := r.startInPod("w1", lease)
-	r.settle() // one that finds what another holds would watch it for a lease duration before it took anything
-	victim := r.startInPod("w2", lease)
+	survivor, victim := r.startInPod("w1", lease), r.startInPod("w2", lease) // together: no shard has to move
 	r.settle()
+	r.seasoned("w1", "w2") // what others held isn't left to a replica that has just begun
 	r.serves()
 	// A kubelet's report of the death of an incarnation that doesn't exist must not count for the one that does.
 	r.report(survivor, `{"tenure.dev/incarnation":"w1-000000"}`)

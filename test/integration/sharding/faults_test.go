@@ -167,14 +167,16 @@ func TestAHomeClusterThatIsAwayBrieflyIsLateRefusesOrIsEditedMakesNobodyLapse(t 
 	replicas := []*lab.Replica{r.start("i1", flag), r.start("i2", flag)}
 	r.settle()
 	before := r.holders()
+	const alike = long + time.Second // what keeps a replica from renewing, and is always alike, makes it lapse in a lease
 	for _, tt := range []struct {
-		name string
-		rule faultproxy.Rule
+		name  string
+		lasts time.Duration
+		rule  faultproxy.Rule
 	}{
-		{"it is away for a quarter of a lease", faultproxy.Rule{Fault: faultproxy.Blackhole, For: long / 4}},
-		{"it renews and never says so", faultproxy.Rule{Match: renewals, Fault: faultproxy.LoseReply}},
-		{"it answers late", faultproxy.Rule{Match: requests, Fault: faultproxy.Delay, Delay: long / 5}},
-		{"it has too much to do for half of all writes", faultproxy.Rule{
+		{"it is away for a quarter of a lease", alike, faultproxy.Rule{Fault: faultproxy.Blackhole, For: long / 4}},
+		{"it renews and never says so", alike, faultproxy.Rule{Match: renewals, Fault: faultproxy.LoseReply}},
+		{"it answers late", alike, faultproxy.Rule{Match: requests, Fault: faultproxy.Delay, Delay: long / 5}},
+		{"it has too much to do for half of all writes", 3 * long / 2, faultproxy.Rule{
 			Match: writes, Fault: faultproxy.Answer, Status: http.StatusTooManyRequests, RetryAfter: 1, Probability: 0.5,
 		}},
 	} {
@@ -182,8 +184,8 @@ func TestAHomeClusterThatIsAwayBrieflyIsLateRefusesOrIsEditedMakesNobodyLapse(t 
 		for _, replica := range replicas {
 			injected = append(injected, r.HomeProxy(replica.Name).Inject(tt.rule))
 		}
-		for began := time.Now(); time.Since(began) < 3*long/2; time.Sleep(time.Second) {
-			r.createAts(20, 0)
+		for began := time.Now(); time.Since(began) < tt.lasts; time.Sleep(time.Second) {
+			r.createAts(shardsOfCluster, 0)
 		}
 		r.eventually("the Ats are DONE while "+tt.name, func() error { return r.unfinished() })
 		for i, replica := range replicas {

@@ -64,7 +64,7 @@ func TestClustersOfAFolderComeAreRotatedBreakAndGo(t *testing.T) {
 		return content
 	}
 	// With this lease duration a busy machine alone makes nobody lapse.
-	flags := []string{"--kubeconfig-folder=" + files.path, "--lease-duration=10s"}
+	flags := []string{"--kubeconfig-folder=" + files.path, "--lease-duration=10s", soonGone}
 	replicas := []*lab.Replica{r.start("f1", flags...), r.start("f2", flags...)}
 	r.settle()
 	must.Succeed(t, r.RemoveCluster(t.Context(), "west"))

@@ -30,6 +30,8 @@ const (
 	// shardsOfCluster: small enough to settle fast, and 2 clusters of 8 don't divide by 3.
 	shardsOfCluster = 8
 	patience        = labtest.Patience
+	// soonGone is a flag for tests that take clusters away for good: the default would only make them longer.
+	soonGone = "--cluster-removal-grace=1s"
 )
 
 // shared are the planes of all tests of this package. Replicas are each test's own.

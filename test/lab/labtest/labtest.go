@@ -3,10 +3,15 @@
 package labtest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"os"
+	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -103,12 +108,56 @@ func Allowed(ctx context.Context, c client.Client, want bool, user, verb, what, 
 	return nil
 }
 
+// audited are the *auditLogs by path. Tests look into the same log often, and reading the whole takes seconds.
+var audited sync.Map
+
+// auditLog is what was read of a log so far.
+type auditLog struct {
+	mu     sync.Mutex // guards all below
+	offset int64
+	events []audit.Event
+}
+
 // Audited returns the events to be kept of what a cluster's API server has logged, which must be something.
-func Audited(t testing.TB, plane *localplane.Plane, keep func(*audit.Event) bool) []audit.Event {
+func Audited(t testing.TB, plane *localplane.Plane, keep func(*audit.Event) bool) (kept []audit.Event) {
 	t.Helper()
-	events, err := audit.All(plane.AuditLog(), keep)
-	must.Succeed(t, err)
-	return events
+	known, _ := audited.LoadOrStore(plane.AuditLog(), &auditLog{})
+	log := known.(*auditLog)
+	log.mu.Lock()
+	defer log.mu.Unlock()
+	must.Succeed(t, log.more(plane.AuditLog(), filepath.Join(t.TempDir(), "audit.log")))
+	if len(log.events) == 0 {
+		t.Fatalf("%s: no event at all", plane.AuditLog())
+	}
+	for i := range log.events {
+		if keep(&log.events[i]) {
+			kept = append(kept, log.events[i])
+		}
+	}
+	return kept
+}
+
+// more reads what was added to the log since. It needs a file for that.
+func (l *auditLog) more(path, added string) error {
+	whole, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer whole.Close()
+	if info, err := whole.Stat(); err != nil || info.Size() < l.offset {
+		return fmt.Errorf("%s is shorter than what was read of it: was it rotated? (%v)", path, err)
+	}
+	text, err := io.ReadAll(io.NewSectionReader(whole, l.offset, 1<<40))
+	text = text[:bytes.LastIndexByte(text, '\n')+1] // an event is in the log as a whole before its request is answered
+	if err != nil || len(text) == 0 {
+		return err
+	}
+	if err := os.WriteFile(added, text, 0o600); err != nil {
+		return err
+	}
+	events, err := audit.All(added, func(*audit.Event) bool { return true })
+	l.offset, l.events = l.offset+int64(len(text)), append(l.events, events...)
+	return err
 }
 
 // Kubectl runs kubectl as the admin of a cluster, which must succeed.
