@@ -12,6 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -260,6 +262,35 @@ func Look(ctx context.Context, secret *corev1.Secret, policy kubeconfig.Policy,
 	return f.reason, f.note
 }
 
+// UID returns the UID of namespace kube-system of the cluster that a kubeconfig Secret leads to, which tells the
+// cluster from all others; "" if it can't be read.
+func UID(ctx context.Context, secret *corev1.Secret, policy kubeconfig.Policy, timeout time.Duration) string {
+	access, err := kubeconfig.OfSecret(secret, policy)
+	if err != nil {
+		return ""
+	}
+	cfg, err := access.REST()
+	if err != nil {
+		return ""
+	}
+	cfg.Timeout = timeout
+	kubeconfig.Bound(cfg)
+	connection, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		return ""
+	}
+	defer connection.CloseIdleConnections()
+	c, err := corev1client.NewForConfigAndClient(cfg, connection)
+	if err != nil {
+		return ""
+	}
+	system, err := c.Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+	if err != nil {
+		return ""
+	}
+	return text.Line(string(system.UID), 64) // as long as layouts have it
+}
+
 // look asks over the connection in use if that was made of the same credentials (shared). Otherwise it opens
 // another connection, and, with closes, closes it afterwards unless something else uses it.
 func look(ctx context.Context, secret *corev1.Secret, policy kubeconfig.Policy, timeout time.Duration, use *Use,
@@ -415,9 +446,15 @@ func (h *Health) tell(ctx context.Context, secret *corev1.Secret, f finding) {
 	}
 }
 
+// forget drops what is known of a cluster that is gone. What was complained of it stays: if the next Secret of that
+// name is good, readers of events are told so.
 func (h *Health) forget(name string) {
 	h.mu.Lock()
-	delete(h.states, name)
+	if s, known := h.states[name]; known && s.reason != ReasonUsable {
+		h.states[name] = state{reason: s.reason}
+	} else {
+		delete(h.states, name)
+	}
 	delete(h.complaints, name)
 	h.mu.Unlock()
 	h.signal()

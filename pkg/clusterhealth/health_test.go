@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -519,5 +521,62 @@ func TestAClusterThatTheProviderEngagesCountsAsChangedOnceItIsThere(t *testing.T
 	case <-h.Changed():
 	default:
 		t.Error("nobody was told of the cluster")
+	}
+}
+
+// Who may not read Secrets goes by events, and the last one is about a Secret that is gone.
+func TestAGoodSecretAfterABadOneOfItsNameIsTold(t *testing.T) {
+	api := newAPIServer(t)
+	home := fake.NewClientBuilder().Build()
+	h := newHealth(t, home, Config{Policy: kubeconfig.Policy{Insecure: true}})
+	for _, c := range []struct {
+		name, text string
+		events     int
+	}{
+		{"west", "[", 1}, {"west", kubeconfigOf(api.Host), 2}, {"west", kubeconfigOf(api.Host), 2},
+		{"east", kubeconfigOf(api.Host), 2},
+	} {
+		secret := secretOf(c.name, c.text)
+		must.Succeed(t, home.Create(t.Context(), secret))
+		reconcile(t, h, c.name)
+		must.Succeed(t, home.Delete(t.Context(), secret))
+		reconcile(t, h, c.name)
+		if ok, since := h.Usable(c.name); ok || !since.IsZero() {
+			t.Errorf("%s, which is gone, can be used since %v", c.name, since)
+		}
+		all := eventsIn(t, home)
+		slices.SortFunc(all, func(a, b eventsv1.Event) int { return a.EventTime.Compare(b.EventTime.Time) })
+		if len(all) != c.events || c.events > 1 && all[1].Reason != ReasonUsable {
+			t.Errorf("%s, %q: %d events, want %d", c.name, c.text, len(all), c.events)
+		}
+	}
+}
+
+func TestAClusterIsKnownByTheUIDOfItsSystemNamespace(t *testing.T) {
+	answer, code := `{"apiVersion":"v1","kind":"Namespace","metadata":{"uid":"u-west"}}`, http.StatusOK
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/api/v1/namespaces/kube-system" {
+			t.Errorf("it asks for %s", r.URL.Path)
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(code)
+		_, _ = io.WriteString(w, answer)
+	}))
+	defer server.Close()
+	secret := secretOf("west", kubeconfigOf(server.URL))
+	ask := func() string { return UID(t.Context(), secret, kubeconfig.Policy{Insecure: true}, time.Minute) }
+	if got := ask(); got != "u-west" {
+		t.Errorf("%q", got)
+	}
+	answer = strings.Replace(answer, "u-west", strings.Repeat("u", 1<<16), 1)
+	if got := ask(); len(got) > 64 {
+		t.Errorf("%d bytes", len(got))
+	}
+	code = http.StatusForbidden
+	if got := ask(); got != "" {
+		t.Errorf("who may not read it gets %q", got)
+	}
+	if got := UID(t.Context(), secret, kubeconfig.Policy{}, time.Minute); got != "" {
+		t.Errorf("by a kubeconfig that isn't allowed: %q", got)
 	}
 }

@@ -2,12 +2,14 @@ package console
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/pkg/clusterhealth"
+	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 	"github.com/tenure-dev/tenure/shard/inspect"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/shard/plan"
@@ -204,6 +206,14 @@ func (v *survey) readClusters() {
 		if c := byName[a.Cluster]; a.Reason == clusterhealth.ReasonUnreachable && !a.Told && c.Served() {
 			c.Reason = ReasonNotFromHere
 		}
+		switch c := byName[a.Cluster]; {
+		case a.Reason == ReasonTwoNames && held[c.Name]: // it isn't so any more
+			c.Reason, c.Note = "", ""
+		case !c.Fails():
+			if reason, note := v.astray(a, held); reason != "" {
+				c.Reason, c.Note = reason, note
+			}
+		}
 	}
 	for _, c := range byName {
 		if !v.Registered && !held[c.Name] && !c.Fails() && v.living() > 0 {
@@ -215,6 +225,48 @@ func (v *survey) readClusters() {
 		v.clusters = append(v.clusters, c)
 	}
 	slices.SortFunc(v.clusters, func(a, b *Cluster) int { return cmp.Compare(a.Name, b.Name) })
+}
+
+// astray says that the credentials of a cluster lead to another one, and the way out; "" if they don't, as far as is
+// known. held has the clusters of which replicas hold shards. Where a cluster didn't say which it is, its layout does.
+func (v *survey) astray(a Answer, held map[keyspace.ClusterName]bool) (reason, note string) {
+	for i := range v.Records.Layouts {
+		l := &v.Records.Layouts[i].Spec
+		if a.UID == "" && held[a.Cluster] && l.Cluster == string(a.Cluster) && l.Layout != nil {
+			a.UID = l.Layout.ClusterUID
+		}
+	}
+	if a.UID == "" {
+		return "", ""
+	}
+	other := ServedAs(v.Records.Layouts, string(a.Cluster), a.UID,
+		func(name string) bool { return held[keyspace.ClusterName(name)] })
+	wayOut := fmt.Sprintf("tenure cluster add %s --kubeconfig FILE puts those of the right cluster there", a.Cluster)
+	foreign := a.Recorded != "" && a.Recorded != a.UID
+	if !foreign {
+		wayOut = "tenure cluster remove takes the wrong one of the two away"
+	}
+	switch {
+	case other != "" && !held[a.Cluster]:
+		return ReasonTwoNames, fmt.Sprintf("its credentials lead to the cluster that is served as %s, and a cluster is "+
+			"served under one name alone: %s", other, wayOut)
+	case foreign:
+		return ReasonAnother, fmt.Sprintf("its credentials lead to a cluster whose namespace kube-system has the UID %s, "+
+			"and annotation %s of its Secret is %s: %s; if this one is meant, tenure cluster remove %s and add it again",
+			a.UID, kubeconfig.UIDAnnotation, a.Recorded, wayOut, a.Cluster)
+	}
+	return "", ""
+}
+
+// ServedAs returns another name under which the cluster of that UID is taken, by its layout; "" if there is none.
+func ServedAs(layouts []tenurev1alpha1.Shard, name, uid string, taken func(name string) bool) string {
+	for i := range layouts {
+		l := &layouts[i].Spec
+		if uid != "" && l.Layout != nil && l.Layout.ClusterUID == uid && l.Cluster != name && taken(l.Cluster) {
+			return l.Cluster
+		}
+	}
+	return ""
 }
 
 // drawMap returns the [Cluster].Map of a cluster.

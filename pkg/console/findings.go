@@ -207,12 +207,12 @@ func (v *survey) findHoles() (found []Finding) {
 		at := v.bySlot[c.Name]
 		switch {
 		case c.Removed:
+		case at == nil && (c.Astray() || c.Reason == clusterhealth.ReasonBadConfig): // findClusters reports these
 		case at == nil:
-			switch {
-			case v.isYoung(c.Name):
+			if v.isYoung(c.Name) {
 				found = append(found, Finding{Note, "", fmt.Sprintf("cluster %s is new and not divided into shards yet", c.Name),
 					""})
-			case c.Reason != clusterhealth.ReasonBadConfig: // findClusters reports that one
+			} else {
 				bare = append(bare, string(c.Name))
 			}
 		default:
@@ -327,6 +327,8 @@ func (v *survey) findClusters() (found []Finding) {
 		clusterhealth.ReasonRefused:   "renew the credentials in the Secret or file; the others go on",
 		clusterhealth.ReasonUnreachable: "see whether the API server is up and can be reached from here and from the " +
 			"replicas; the others go on",
+		ReasonAnother:  "see `tenure cluster check`; the others go on",
+		ReasonTwoNames: "see `tenure cluster check`; the others go on",
 	}
 	var removed, elsewhere []string
 	byReason := map[string][]*Cluster{}
@@ -348,11 +350,11 @@ func (v *survey) findClusters() (found []Finding) {
 			for _, c := range all {
 				names = append(names, string(c.Name))
 			}
-			found = append(found, Finding{Wrong, AlertUnreachable, reason + ": " + list(names, "cluster"), do[reason]})
+			found = append(found, Finding{Wrong, all[0].entry(), reason + ": " + list(names, "cluster"), do[reason]})
 			continue
 		}
 		for _, c := range all {
-			found = append(found, Finding{Wrong, AlertUnreachable,
+			found = append(found, Finding{Wrong, c.entry(),
 				strings.TrimSuffix(fmt.Sprintf("cluster %s: %s: %s", c.Name, reason, c.Note), ": "), do[reason]})
 		}
 	}

@@ -85,7 +85,8 @@ func (r Replica) Acts() bool { return r.State == Live || r.State == Leaving }
 // Cluster is one workload cluster.
 type Cluster struct {
 	Name keyspace.ClusterName `json:"name"`
-	// Reason and Note are those of the cluster's [Answer], or Reason is [ReasonNotFromHere].
+	// Reason and Note are those of the cluster's [Answer], or Reason is [ReasonNotFromHere], [ReasonAnother] or
+	// [ReasonTwoNames].
 	Reason string `json:"reason,omitempty"`
 	Note   string `json:"note,omitempty"`
 	// State and Cause are the worst that a live replica reports: limited, open or half-open, and why; "" if none
@@ -110,6 +111,25 @@ type Cluster struct {
 // ReasonNotFromHere is the reason of a cluster whose API server can't be reached from here, as behind a private
 // address, while replicas serve all of it.
 const ReasonNotFromHere = "NotFromHere"
+
+// Reasons of a cluster whose credentials lead to another one.
+const (
+	// ReasonAnother: they don't lead to that of the Secret's annotation.
+	ReasonAnother = "AnotherCluster"
+	// ReasonTwoNames: they lead to one that is served under another name. The replicas' events use the same word.
+	ReasonTwoNames = "ClusterHasTwoNames"
+)
+
+// Astray reports whether the cluster's credentials lead to another one.
+func (c Cluster) Astray() bool { return c.Reason == ReasonAnother || c.Reason == ReasonTwoNames }
+
+// entry is that of the runbook about the cluster's Reason.
+func (c Cluster) entry() string {
+	if c.Reason == ReasonTwoNames {
+		return AlertForeign
+	}
+	return AlertUnreachable
+}
 
 // Fails reports whether the cluster's Reason is a trouble.
 func (c Cluster) Fails() bool {

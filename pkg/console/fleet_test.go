@@ -4,7 +4,11 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +19,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -721,5 +727,121 @@ func TestCredentialsThatExpireSoonAreToldWithTheWayOut(t *testing.T) {
 				t.Errorf("%q, want %q", got, c.want)
 			}
 		})
+	}
+}
+
+// named has a layout say which cluster has a name.
+func named(s *Snapshot, name, uid string) {
+	s.Records.Layouts = append(s.Records.Layouts, tenurev1alpha1.Shard{
+		ObjectMeta: metav1.ObjectMeta{Name: keyspace.LayoutName("", keyspace.ClusterName(name)), ResourceVersion: "9"},
+		Spec: tenurev1alpha1.ShardSpec{Cluster: name, Generation: 1, Layout: &tenurev1alpha1.ShardLayout{Generation: 1,
+			ClusterUID: uid, Prefixes: []string{"00", "01", "10", "11"}}}})
+}
+
+func TestCredentialsThatLeadToAnotherClusterAreToldWithItsNameAndTheWayOut(t *testing.T) {
+	second := func(uid, recorded string) func(*Snapshot) {
+		return func(s *Snapshot) {
+			s.Clusters = append(s.Clusters, Answer{Cluster: "east2", Since: s.Now, Reason: clusterhealth.ReasonUsable, UID: uid,
+				Recorded: recorded})
+		}
+	}
+	const add, remove = "tenure cluster add west --kubeconfig FILE", "tenure cluster remove takes the wrong one"
+	for name, c := range map[string]struct {
+		change func(*Snapshot)
+		reason string // of the last cluster
+		says   []string
+	}{
+		"the right one":   {change: func(s *Snapshot) { s.Clusters[1].UID, s.Clusters[1].Recorded = "w", "w" }},
+		"it wasn't asked": {change: func(s *Snapshot) { s.Clusters[1].Recorded = "w" }},
+		"it can't be reached from here": {change: func(s *Snapshot) {
+			westAway(s)
+			s.Clusters[1].Recorded = "x"
+		}, reason: ReasonAnother, says: []string{"UID w", "tenure.dev/cluster-uid of its Secret is x", add}},
+		"it wasn't asked, and its layout is from before": {change: func(s *Snapshot) {
+			s.Clusters[1].Recorded = "x"
+			hold(s, "west", "")
+		}},
+		"nothing is recorded": {change: func(s *Snapshot) { s.Clusters[1].UID = "x" }},
+		"served by its name": {change: func(s *Snapshot) {
+			s.Clusters[1].UID, s.Clusters[1].Recorded = "x", "w"
+			s.Records.Layouts[1].Spec.Layout.ClusterUID = "x"
+		}, reason: ReasonAnother, says: []string{"cluster west: AnotherCluster: its credentials lead to", "UID x",
+			"tenure.dev/cluster-uid of its Secret is w", add}},
+		"not served by its name": {change: func(s *Snapshot) {
+			s.Clusters[1].UID, s.Clusters[1].Recorded = "e", "w"
+			hold(s, "west", "")
+		}, reason: ReasonTwoNames, says: []string{"cluster west: ClusterHasTwoNames: ", "served as east,", add}},
+		"another name":              {second("e", ""), ReasonTwoNames, []string{"cluster east2", "served as east,", remove}},
+		"another name, with a copy": {second("e", "e"), ReasonTwoNames, []string{"cluster east2", "served as east,", remove}},
+		"a new cluster":             {change: second("n", "n")},
+		"one that was removed before": {change: func(s *Snapshot) {
+			hold(s, "east", "")
+			s.Clusters[0] = s.Clusters[1]
+			second("e", "e")(s)
+		}},
+		"by the word of a coordinator": {change: func(s *Snapshot) {
+			s.Registered, s.Clusters = false, []Answer{{Cluster: "east2", Reason: ReasonTwoNames, Note: "is cluster east"}}
+		}, reason: ReasonTwoNames, says: []string{"cluster east2: ClusterHasTwoNames: is cluster east"}},
+		"no more, by the word of a coordinator": {change: func(s *Snapshot) {
+			s.Registered, s.Clusters = false, []Answer{{Cluster: "west", Reason: ReasonTwoNames, Note: "is cluster east"}}
+		}},
+	} {
+		s := healthy()
+		named(&s, "east", "e")
+		named(&s, "west", "w")
+		c.change(&s)
+		f := Assess(s)
+		last, text := f.Clusters[len(f.Clusters)-1], strings.Join(said(f), "\n")
+		if i := slices.IndexFunc(f.Clusters, func(c Cluster) bool { return c.Name == "east2" }); i >= 0 {
+			last = f.Clusters[i]
+		}
+		if f.Healthy && c.reason != "" || last.Astray() != (c.reason != "") || c.reason != "" && last.Reason != c.reason ||
+			c.reason != "" && strings.Contains(text, "not divided into shards yet") {
+			t.Errorf("%s: %s, healthy %v:\n%s", name, last.Reason, f.Healthy, text)
+		}
+		for _, want := range c.says {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s: it doesn't say %q:\n%s", name, want, text)
+			}
+		}
+	}
+}
+
+func TestAClusterThatAnswersIsAskedWhichItIs(t *testing.T) {
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"apiVersion":"v1","kind":"Namespace","metadata":{"uid":"w"}}`)
+	}))
+	defer server.Close()
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	secret := secretOf("west", fmt.Sprintf("server: %q, certificate-authority-data: %s", server.URL,
+		base64.StdEncoding.EncodeToString(ca)), "t")
+	secret.Annotations = map[string]string{kubeconfig.UIDAnnotation: "recorded"}
+	all, _ := Gatherer{Ask: true}.answers(t.Context(), []corev1.Secret{secret}, nil)
+	if all[0].Reason != clusterhealth.ReasonUsable || all[0].UID != "w" || all[0].Recorded != "recorded" {
+		t.Errorf("%+v", all[0])
+	}
+}
+
+// Who may not read Secrets learns of a second name from the coordinator.
+func TestASecondNameIsKnownByTheCoordinatorsEvent(t *testing.T) {
+	told := func(cluster string, ago time.Duration, reason string) client.Object {
+		e := event("east.layout", "", reason, time.Now().Add(-ago))
+		e.InvolvedObject.Kind, e.Name = "Shard", cluster+e.Name
+		e.Message = "cluster " + cluster + " is cluster east under another name, and is served under that"
+		return e
+	}
+	all, err := Told(t.Context(), homeWith(told("east2", time.Minute, ReasonTwoNames),
+		told("orient", time.Hour, ReasonTwoNames), told("foreign", time.Minute, "ForeignRecord")), "ns")
+	if err != nil || len(all) != 1 || all[0].Cluster != "east2" || all[0].Reason != ReasonTwoNames ||
+		!strings.HasPrefix(all[0].Note, "cluster east2 is cluster east under another name") || !all[0].Told {
+		t.Errorf("%+v, %v", all, err)
+	}
+}
+
+func TestAnAuthProviderIsRefusedWithTheWayOut(t *testing.T) {
+	_, err := Connect(&rest.Config{Host: "https://h", AuthProvider: &clientcmdapi.AuthProviderConfig{Name: "oidc"}})
+	if err == nil || !strings.Contains(err.Error(), "auth-provider isn't supported: use exec, or a token") {
+		t.Error(err)
 	}
 }

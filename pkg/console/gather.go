@@ -70,7 +70,11 @@ func Connect(config *rest.Config) (client.Client, error) {
 		return nil, err
 	}
 	c, err := client.New(config, client.Options{Scheme: s})
-	if err != nil {
+	switch {
+	case err != nil && config.AuthProvider != nil:
+		return nil, fmt.Errorf("connecting to %s: users[].user.auth-provider isn't supported: use exec, or a token: %w",
+			config.Host, err)
+	case err != nil:
 		return nil, fmt.Errorf("connecting to %s: %w", config.Host, err)
 	}
 	return c, nil
@@ -197,7 +201,8 @@ func (g Gatherer) answers(ctx context.Context, secrets []corev1.Secret,
 	var group errgroup.Group
 	group.SetLimit(asksAtOnce)
 	for i := range secrets {
-		all[i] = Answer{Cluster: keyspace.ClusterName(secrets[i].Name), Since: secrets[i].CreationTimestamp.Time}
+		all[i] = Answer{Cluster: keyspace.ClusterName(secrets[i].Name), Since: secrets[i].CreationTimestamp.Time,
+			Recorded: secrets[i].Annotations[kubeconfig.UIDAnnotation]}
 		if _, ok := but[secrets[i].Name]; ok || !g.Ask || g.only != "" && g.only != secrets[i].Name {
 			continue
 		}
@@ -206,6 +211,9 @@ func (g Gatherer) answers(ctx context.Context, secrets []corev1.Secret,
 			reason, note := clusterhealth.Look(ctx, &secrets[i], kubeconfig.Policy{}, askTimeout)
 			if ctx.Err() == nil || reason != clusterhealth.ReasonUnreachable {
 				all[i].Reason, all[i].Note = reason, note
+			}
+			if reason == clusterhealth.ReasonUsable {
+				all[i].UID = clusterhealth.UID(ctx, &secrets[i], kubeconfig.Policy{}, askTimeout)
 			}
 			return nil
 		})

@@ -35,6 +35,9 @@ type Answer struct {
 	Reason, Note string
 	// Told says that a replica said so, by an event or on its page, not the cluster's API server.
 	Told bool
+	// UID is that of the cluster that the credentials in its Secret lead to, Recorded that of the Secret's annotation;
+	// "" if it isn't known.
+	UID, Recorded string
 	// Issued and Expires are the life of the credentials in its Secret; zero where they, or the Secret, don't say.
 	Issued, Expires time.Time
 }

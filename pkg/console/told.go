@@ -32,16 +32,28 @@ func (s *Snapshot) hear(said []Answer) {
 
 // Told returns what the replicas reported last about each cluster, by their events of the last hour. It leaves out
 // a cluster that never had trouble. It also leaves out trouble that wasn't reported again when it should have been:
-// it is over, or the cluster was removed.
+// it is over, or the cluster was removed. Of second names of clusters, the coordinator reports.
 func Told(ctx context.Context, home client.Client, namespace string) ([]Answer, error) {
-	return toldLately(ctx, home, namespace, func(corev1.Event) bool { return true })
+	all, err := toldLately(ctx, home, namespace, ofSecrets, func(corev1.Event) bool { return true })
+	if err != nil {
+		return nil, err
+	}
+	names, err := toldLately(ctx, home, namespace, ofShards, func(e corev1.Event) bool {
+		return e.Reason == ReasonTwoNames
+	})
+	return append(all, names...), err
 }
+
+// Kinds of the objects that events are about.
+const ofSecrets, ofShards = "Secret", "Shard"
 
 // ToldOf is [Told] about the cluster of one Secret as it is now. What was said before the oldest of the replicas that
 // are alive in the snapshot began doesn't count.
 func ToldOf(ctx context.Context, home client.Client, s Snapshot, secret *corev1.Secret) ([]Answer, error) {
 	since := oldest(s)
-	return toldLately(ctx, home, secret.Namespace, func(e corev1.Event) bool { return isAbout(e, secret, since) })
+	return toldLately(ctx, home, secret.Namespace, ofSecrets, func(e corev1.Event) bool {
+		return isAbout(e, secret, since)
+	})
 }
 
 // isAbout reports whether an event is about a Secret as it is now, and not older than the replicas that are alive.
@@ -50,10 +62,10 @@ func isAbout(e corev1.Event, secret *corev1.Secret, oldest time.Time) bool {
 	return about.UID == secret.UID && about.ResourceVersion == secret.ResourceVersion && e.EventTime.After(oldest)
 }
 
-func toldLately(ctx context.Context, home client.Client, namespace string,
+func toldLately(ctx context.Context, home client.Client, namespace, kind string,
 	of func(corev1.Event) bool) ([]Answer, error) {
 	now := time.Now()
-	all, err := told(ctx, home, namespace, of)
+	all, err := told(ctx, home, namespace, kind, of)
 	return slices.DeleteFunc(all, func(a Answer) bool {
 		return a.Reason != clusterhealth.ReasonUsable && now.Sub(a.Since) >= clusterhealth.TroubleEventMaxAge
 	}), err
@@ -78,7 +90,7 @@ func oldest(s Snapshot) (began time.Time) {
 // said before the oldest of them began doesn't count. A cluster that has a Secret and a file is served by the Secret.
 func complaints(ctx context.Context, home client.Client, namespace string, secrets []corev1.Secret,
 	only map[string]types.UID, oldest, now time.Time) ([]Answer, error) {
-	all, err := told(ctx, home, namespace, func(e corev1.Event) bool {
+	all, err := told(ctx, home, namespace, ofSecrets, func(e corev1.Event) bool {
 		about := e.InvolvedObject
 		_, here := kubeconfig.FileOf(about.UID)
 		if i := slices.IndexFunc(secrets, func(s corev1.Secret) bool { return s.Name == about.Name }); i >= 0 {
@@ -93,9 +105,10 @@ func complaints(ctx context.Context, home client.Client, namespace string, secre
 	return slices.DeleteFunc(all, func(a Answer) bool { return a.Reason == clusterhealth.ReasonUsable }), err
 }
 
-func told(ctx context.Context, home client.Client, namespace string, of func(corev1.Event) bool) ([]Answer, error) {
+func told(ctx context.Context, home client.Client, namespace, kind string,
+	of func(corev1.Event) bool) ([]Answer, error) {
 	list := &corev1.EventList{}
-	about := client.MatchingFields{"involvedObject.kind": "Secret"}
+	about := client.MatchingFields{"involvedObject.kind": kind}
 	if err := home.List(ctx, list, client.InNamespace(namespace), about); err != nil {
 		return nil, err
 	}
@@ -105,6 +118,9 @@ func told(ctx context.Context, home client.Client, namespace string, of func(cor
 		// Invalid limits say nothing about the cluster, and no event reports that they were corrected.
 		if e.ReportingController == clusterhealth.EventReporter && e.Reason != clusterhealth.ReasonBadLimits && of(e) {
 			name := e.InvolvedObject.Name
+			if kind == ofShards { // that is the layout of the name under which the cluster is served
+				name, _, _ = strings.Cut(strings.TrimPrefix(e.Message, "cluster "), " ")
+			}
 			note := fmt.Sprintf("%s (said at %s)", strings.TrimPrefix(e.Message, "cluster "+name+": "),
 				e.EventTime.Format(time.TimeOnly))
 			last[name] = Answer{Cluster: keyspace.ClusterName(name), Since: e.EventTime.Time, Reason: e.Reason, Note: note,

@@ -105,7 +105,7 @@ func (w *why) cluster(v *survey) {
 		case ReasonNotFromHere:
 			l.Value += ", which can't be reached from here; replicas serve all of it"
 		default:
-			l.wrong(c.Reason+": "+c.Note, "see "+AlertUnreachable+" in the runbook")
+			l.wrong(c.Reason+": "+c.Note, "see "+c.entry()+" in the runbook")
 		}
 		if c.Removed {
 			l.wrong("it isn't registered any more, so nobody works on its objects", "register it again if that wasn't meant")

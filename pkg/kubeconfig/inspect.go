@@ -35,10 +35,12 @@ const (
 	maxValues  = 64      // entries of a list or map in a user: groups, arguments
 )
 
-// Label marks the Secrets of clusters. Key is the key of their data that holds the kubeconfig.
+// Label marks the Secrets of clusters. Key is the key of their data that holds the kubeconfig. UIDAnnotation is the UID
+// of the cluster's namespace kube-system, which tells it from all others.
 const (
-	Label = provider.DefaultKubeconfigSecretLabel
-	Key   = provider.DefaultKubeconfigSecretKey
+	Label         = provider.DefaultKubeconfigSecretLabel
+	Key           = provider.DefaultKubeconfigSecretKey
+	UIDAnnotation = "tenure.dev/cluster-uid"
 )
 
 // Access is what a kubeconfig gives access to, as far as it was inspected and allowed.

@@ -55,7 +55,7 @@ func carryOut(ctx context.Context, c client.Client, steps []step) (made []step, 
 	return steps, nil
 }
 
-// awaitAPI waits until the API server serves Ats.
+// awaitAPI waits until the API server serves Ats, and has published their schema, which [Onboarder.Check] reads.
 func awaitAPI(ctx context.Context, config *rest.Config) error {
 	kinds, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
@@ -64,9 +64,10 @@ func awaitAPI(ctx context.Context, config *rest.Config) error {
 	return poll(ctx, servedWithin, func() (bool, error) {
 		_, err := kinds.ServerResourcesForGroupVersionWithContext(ctx, cnatv1alpha1.GroupVersion.String())
 		if err != nil {
-			err = fmt.Errorf("the API server doesn't serve %s yet: see the conditions of CustomResourceDefinition ats.%s: %w",
-				cnatv1alpha1.GroupVersion, cnatv1alpha1.GroupVersion.Group, err)
+			return false, fmt.Errorf("the API server doesn't serve %s yet: see the conditions of CustomResourceDefinition "+
+				"ats.%s: %w", cnatv1alpha1.GroupVersion, cnatv1alpha1.GroupVersion.Group, err)
 		}
+		_, err = schemaOfAts(ctx, kinds)
 		return err == nil, err
 	})
 }

@@ -76,7 +76,7 @@ func (p intent) kept(a AddOptions, admin *rest.Config) (notes []string) {
 	if note := a.kept(p.access); note != "" {
 		notes = append(notes, note)
 	}
-	if a.Server == "" && p.known.Own != nil && Hold(p.known.Own).broken() {
+	if a.Server == "" && p.known.Own != nil && p.known.unfit(p.target.UID) != nil {
 		notes = append(notes, p.target.replaced(p.known.Own.Name))
 	}
 	if a.Server == "" && !sameServer(p.target.Server, admin.Host) {
@@ -154,6 +154,9 @@ func (o Onboarder) planAdd(ctx context.Context, home, there client.Client, a Add
 	}
 	p.steps, err = decide(found, want)
 	p.verdict = p.verdict.after(p.steps, p.known.Own)
+	if own := p.known.Own; err == nil && own != nil && (p.verdict.NewToken || p.moved()) {
+		err = immutable(own)
+	}
 	return p, err
 }
 

@@ -32,6 +32,8 @@ type probe struct {
 	Access Access
 	// Reason and Note are what the cluster answers; see package clusterhealth.
 	Reason, Note string
+	// Astray says that they lead to another cluster.
+	Astray bool
 	// API is why the API of Ats isn't the one that the replicas need.
 	API error
 	// Limits are those that the Secret gives its cluster, in words, "" for none; BadLimits is why they can't be used.
@@ -81,6 +83,11 @@ func (o Onboarder) Check(ctx context.Context, wish Wish) (Examination, error) {
 	if p.Access, err = wish.of(known.Own); err != nil {
 		return Examination{}, err
 	}
+	snapshot, err := o.snapshot(ctx, false)
+	if err != nil {
+		return Examination{}, err
+	}
+	p.assess(snapshot, known.UID)
 	if p.Reason == clusterhealth.ReasonUsable {
 		opened, err := kubeconfig.OfSecret(known.Own, kubeconfig.Policy{})
 		if err != nil {
@@ -90,16 +97,27 @@ func (o Onboarder) Check(ctx context.Context, wish Wish) (Examination, error) {
 			return Examination{}, err
 		}
 	}
-	snapshot, err := o.snapshot(ctx, false)
-	if err != nil {
-		return Examination{}, err
-	}
-	p.Fleet = console.Assess(snapshot)
 	if p.Told, err = console.ToldOf(ctx, home, snapshot, known.Own); err != nil {
 		p.Told = nil // without the right to read events, only the records count
 	}
 	p.Now = time.Now()
 	return examine(p), nil
+}
+
+// assess judges the fleet, with the UID of the cluster that the credentials lead to. Another cluster isn't asked what
+// this one should have.
+func (p *probe) assess(s console.Snapshot, uid string) {
+	for i := range s.Clusters {
+		if string(s.Clusters[i].Cluster) == p.Name {
+			s.Clusters[i].UID = uid
+		}
+	}
+	p.Fleet = console.Assess(s)
+	for _, c := range p.Fleet.Clusters {
+		if string(c.Name) == p.Name && c.Astray() {
+			p.Reason, p.Note, p.Astray = c.Reason, c.Note, true
+		}
+	}
 }
 
 // hold notes what the Secret says of its cluster.
@@ -152,12 +170,22 @@ func apiDiffers(ctx context.Context, config *rest.Config, objects []*unstructure
 	} else if err != nil {
 		return fmt.Errorf("asking for the kinds of %s: %w", version, err)
 	}
+	raw, err := schemaOfAts(ctx, kinds)
+	if err != nil {
+		return err
+	}
+	return schemaDiffers(raw, objects)
+}
+
+// schemaOfAts reads the published schema of Ats.
+func schemaOfAts(ctx context.Context, kinds *discovery.DiscoveryClient) ([]byte, error) {
+	version := cnatv1alpha1.GroupVersion
 	raw, err := kinds.RESTClient().Get().AbsPath("/openapi/v3/apis", version.Group, version.Version).
 		SetHeader("Accept", "application/json").Do(ctx).Raw()
 	if err != nil {
-		return fmt.Errorf("reading the schema of %s: %w", version, err)
+		return nil, fmt.Errorf("reading the schema of %s: %w", version, err)
 	}
-	return schemaDiffers(raw, objects)
+	return raw, nil
 }
 
 // schemaDiffers compares the published schema of Ats with that of the CustomResourceDefinition.
@@ -246,6 +274,8 @@ func examine(p probe) Examination {
 	switch {
 	case p.Held.broken():
 		add("kubeconfig", false, "%v", p.Held.Refused)
+	case p.Astray:
+		add("kubeconfig", false, "%s: %s", p.Reason, p.Note)
 	case p.Held.Refused != nil && said >= 0:
 		add("kubeconfig", false, "a replica says %s: %s", p.Told[said].Reason, p.Told[said].Note)
 	case p.Held.Refused != nil:
@@ -281,8 +311,8 @@ func examine(p probe) Examination {
 	if p.Limits != "" || p.BadLimits != nil {
 		add("limits", p.BadLimits == nil, "%s", orElse(p.BadLimits, p.Limits))
 	}
-	if s.Complete {
-		add("shards", len(s.Unfit) == 0 && s.Trouble == "", "%s", s)
+	if s.Complete || p.Astray {
+		add("shards", s.Complete && len(s.Unfit) == 0 && s.Trouble == "", "%s", s)
 	} else {
 		add("shards", false, "%s", obstacle(p.Fleet, p.Name, p.Told))
 	}
@@ -327,6 +357,8 @@ func expires(h Held, now time.Time, name string) string {
 		text = fmt.Sprintf("expires %s, in %s", stamp(h.Expires), span(h.Expires.Sub(now).Truncate(time.Second)))
 	}
 	switch {
+	case h.immutable != nil:
+		text += ": " + h.immutable.Error()
 	case !soon(h, now) && h.Renewed:
 		text += "; the fleet renews them before"
 	case !soon(h, now):

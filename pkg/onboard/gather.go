@@ -79,11 +79,24 @@ func (o Onboarder) known(ctx context.Context, home client.Client) (known, error)
 		return known{}, fmt.Errorf("reading Secret %s/%s: %w", o.Namespace, o.Name, err)
 	}
 	k.Own = own
-	k.Reason, k.Note = clusterhealth.Look(ctx, own, kubeconfig.Policy{}, lookTimeout)
+	k.look(ctx, own)
 	if ca, ok := authority(o.Workload); ok && k.Reason == clusterhealth.ReasonUnreachable {
 		k.tryAuthority(ctx, ca)
 	}
+	if k.UID == "" { // then replicas may know
+		if s, fleet, err := o.records(ctx, home, nil); err == nil {
+			k.UID = displaced(fleet, s.Records.Layouts, o.Name, "")
+		}
+	}
 	return k, nil
+}
+
+// look asks the cluster whether it takes the credentials in a Secret, and which one it is.
+func (k *known) look(ctx context.Context, s *corev1.Secret) {
+	k.Reason, k.Note = clusterhealth.Look(ctx, s, kubeconfig.Policy{}, lookTimeout)
+	if k.Reason == clusterhealth.ReasonUsable {
+		k.UID = clusterhealth.UID(ctx, s, kubeconfig.Policy{}, lookTimeout)
+	}
 }
 
 // tryAuthority asks the server in the cluster's own Secret once more, verified by another CA, if the CA there doesn't
@@ -102,9 +115,9 @@ func (k *known) tryAuthority(ctx context.Context, ca []byte) {
 	}
 	trial := k.Own.DeepCopy()
 	fill(trial, text, false)
-	reason, note := clusterhealth.Look(ctx, trial, kubeconfig.Policy{}, lookTimeout)
-	if reason != clusterhealth.ReasonUnreachable {
-		k.Reason, k.Note, k.NewCA = reason, note, ca
+	anew := *k
+	if anew.look(ctx, trial); anew.Reason != clusterhealth.ReasonUnreachable {
+		*k, k.NewCA = anew, ca
 	}
 }
 

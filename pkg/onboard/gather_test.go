@@ -5,15 +5,19 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	"github.com/tenure-dev/tenure/pkg/clusterhealth"
+	"github.com/tenure-dev/tenure/pkg/console"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
@@ -104,5 +108,145 @@ func TestAddRefusesANameUnderWhichReplicasServeAnotherCluster(t *testing.T) {
 	_, err := o.planAdd(t.Context(), home, there, AddOptions{})
 	if err == nil || !strings.Contains(err.Error(), "NAME west: replicas serve another cluster under this name") {
 		t.Errorf("without one: %v", err)
+	}
+}
+
+// A token of one cluster is nothing to show to another, and that one isn't this one's either.
+func TestASecretThatLeadsToAnotherClusterGetsItsOwnBackWithANewToken(t *testing.T) {
+	clock := atomic.Int64{}
+	clock.Store(time.Now().Unix())
+	for name, refused := range map[string]bool{"by its answer": false, "by the layout of what replicas serve": true} {
+		for command, run := range map[string]func(Onboarder, client.Client, client.Client) error{
+			"add": func(o Onboarder, home, there client.Client) error {
+				a := AddOptions{Lifetime: time.Hour}
+				p, err := o.planAdd(t.Context(), home, there, a)
+				if err != nil {
+					return err
+				}
+				if notes := strings.Join(p.kept(a, o.Workload), " "); !strings.Contains(notes, "now reach the cluster at") {
+					t.Errorf("%s: %q", name, notes)
+				}
+				return o.addSecret(t.Context(), home, a, p, "Secret", &Report{})
+			},
+			"rotate": func(o Onboarder, home, there client.Client) error {
+				_, err := o.rotate(t.Context(), home, there, time.Hour)
+				return err
+			},
+		} {
+			east, its := newIssuer(t, &clock), newIssuer(t, &clock)
+			east.uid, its.uid = "uid-east", types.UID(west.UID)
+			o, home := behind(t, its.Server, caOf(its.Server), caOf(its.Server))
+			secret := &corev1.Secret{}
+			must.Succeed(t, home.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "west"}, secret))
+			token := Hold(secret).token
+			give(t, secret, target{Server: east.URL, CA: caOf(east.Server)}, token)
+			must.Succeed(t, home.Update(t.Context(), secret))
+			if refused {
+				east.bad.Store(true)
+				east.first.Store("")
+				layout := layoutOf("west", "uid-east")
+				layout.Namespace, layout.Name = "ns", "layout"
+				for _, object := range []client.Object{&layout, recordOf("r0-a"), leaseOf("1h", time.Now())} {
+					must.Succeed(t, home.Create(t.Context(), object))
+				}
+			}
+			if k, err := o.known(t.Context(), home); err != nil || k.UID != "uid-east" {
+				t.Errorf("%s: it leads to %q, %v", name, k.UID, err)
+			}
+			must.Succeed(t, run(o, home, homeWith(t, system(types.UID(west.UID)))))
+			must.Succeed(t, home.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "west"}, secret))
+			if held := Hold(secret); held.Server != o.Workload.Host || held.token == token || !requested(secret) {
+				t.Errorf("%s, %s: the Secret leads to %s, by the token from before: %v", name, command, held.Server,
+					held.token == token)
+			}
+			east.seen.Range(func(shown, _ any) bool {
+				if shown != token {
+					t.Errorf("%s, %s: the other cluster was shown another token than its own", name, command)
+				}
+				return true
+			})
+		}
+	}
+}
+
+func TestACheckNamesTheClusterThatCredentialsLeadTo(t *testing.T) {
+	s := console.Snapshot{Registered: true, Clusters: []console.Answer{
+		{Cluster: "east", Recorded: "uid-east"}, {Cluster: "west", Recorded: west.UID}}}
+	for uid, want := range map[string]bool{"": false, west.UID: false, "uid-east": true} {
+		p := probe{Name: "west", Reason: clusterhealth.ReasonUsable}
+		p.assess(s, uid)
+		if p.Astray != want || (p.Reason == console.ReasonAnother) != want {
+			t.Errorf("to %q: %+v", uid, p)
+		}
+	}
+}
+
+func TestAClusterThatCannotBeCleanedUpKeepsItsSecret(t *testing.T) {
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/api":
+			answer(w, http.StatusOK, metav1.APIVersions{Versions: []string{"v1"}})
+		case "/apis":
+			answer(w, http.StatusOK, metav1.APIGroupList{})
+		case "/api/v1":
+			answer(w, http.StatusOK, metav1.APIResourceList{GroupVersion: "v1", APIResources: []metav1.APIResource{{
+				Name: "namespaces", Kind: kindNamespace, Verbs: []string{"get"}}}})
+		case "/api/v1/namespaces/kube-system":
+			answer(w, http.StatusOK, system(types.UID(west.UID)))
+		default:
+			answer(w, http.StatusForbidden, metav1.Status{Status: "Failure", Code: http.StatusForbidden,
+				Reason: metav1.StatusReasonForbidden})
+		}
+	}))
+	defer server.Close()
+	o, home := behind(t, server, caOf(server), caOf(server))
+	k := known{Own: secretOf(t, "west", west, time.Now())}
+	for host, says := range map[string]string{o.Workload.Host: "reading Namespace", "https://127.0.0.1:1": "refused"} {
+		o.Workload.Host = host
+		there, _, err := o.toClean(t.Context(), home, k, nil)
+		if there != nil || err == nil || !strings.Contains(err.Error(), says) ||
+			!strings.Contains(err.Error(), "without --kubeconfig and --context the fleet lets go") {
+			t.Error(err)
+		}
+	}
+}
+
+func TestNothingIsBegunForASecretThatCannotTakeNewCredentials(t *testing.T) {
+	server := httptest.NewTLSServer(http.NotFoundHandler())
+	defer server.Close()
+	o, home := behind(t, server, caOf(server), caOf(server))
+	secret := &corev1.Secret{}
+	must.Succeed(t, home.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "west"}, secret))
+	there := homeWith(t, system(types.UID(west.UID)))
+	fixed(secret)
+	h := Hold(secret)
+	if text := expires(h, time.Now(), "west"); h.Renewed || !strings.Contains(text, ": Secret ns/west is immutable") {
+		t.Errorf("renewed %v: %s", h.Renewed, text)
+	}
+	unsummed(secret) // else a token for the account, which isn't there, is asked for
+	must.Succeed(t, home.Update(t.Context(), secret))
+	if _, err := o.planAdd(t.Context(), home, there, AddOptions{Server: "https://new.example.com"}); err == nil ||
+		!strings.Contains(err.Error(), "is immutable") {
+		t.Errorf("with another address: %v", err)
+	}
+	_, err := o.planAdd(t.Context(), home, there, AddOptions{Wish: Wish{Roles: []Role{Ats, Deployments}}})
+	must.Succeed(t, err) // only what it says of the cluster changes
+}
+
+// Right after it, tenure cluster check compares the schema.
+func TestAnAPIIsServedWhenItsSchemaIsPublished(t *testing.T) {
+	asked := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/openapi/v3/") {
+			if asked++; asked < 3 {
+				w.WriteHeader(http.StatusNotFound)
+			}
+			return
+		}
+		answer(w, http.StatusOK, metav1.APIResourceList{})
+	}))
+	defer server.Close()
+	if err := awaitAPI(t.Context(), &rest.Config{Host: server.URL}); err != nil || asked != 3 {
+		t.Errorf("asked %d times, %v", asked, err)
 	}
 }

@@ -432,13 +432,16 @@ func TestReplicasGoOnReachingAClusterAsBefore(t *testing.T) {
 		"which one isn't known": {secretOf(t, "west", west, later, byHand), tunnel},
 		"another cluster":       {secretOf(t, "west", target{Server: west.Server, UID: "u"}, later), tunnel},
 		"nothing can be read":   {secretOf(t, "west", west, later, emptied), tunnel},
+		"it leads to another":   {secretOf(t, "west", west, later), tunnel},
+		"it leads to this one":  {secretOf(t, "west", west, later, byHand), west},
 	} {
-		got, err := tunnel.asBefore(known{Own: c.own}, nil)
+		uid := map[string]string{"it leads to another": "uid-east", "it leads to this one": west.UID}[name]
+		got, err := tunnel.asBefore(known{Own: c.own, UID: uid}, nil)
 		if diff := cmp.Diff(c.want, got, cmpopts.EquateEmpty()); diff != "" || err != nil {
 			t.Errorf("%s: %v (-want +got):\n%s", name, err, diff)
 		}
-		proxied, err := tunnel.asBefore(known{Own: c.own}, &adminsOnly{"through a proxy"})
-		if want := name == "another way" || name == "the same way"; (err == nil) != want ||
+		proxied, err := tunnel.asBefore(known{Own: c.own, UID: uid}, &adminsOnly{"through a proxy"})
+		if want := name == "another way" || name == "the same way" || uid == west.UID; (err == nil) != want ||
 			want && proxied.Server != c.want.Server {
 			t.Errorf("%s, through a proxy: %+v, %v", name, proxied, err)
 		}
@@ -475,6 +478,9 @@ func TestAFleetThatCannotBeReadIsNeitherDeadNorHolding(t *testing.T) {
 	}
 }
 
+// fixed has nobody change what a Secret holds.
+func fixed(s *corev1.Secret) { s.Immutable = new(true) }
+
 // dying has a Secret being deleted, which a finalizer holds.
 func dying(s *corev1.Secret) { s.DeletionTimestamp = &metav1.Time{Time: now} }
 
@@ -487,6 +493,7 @@ func TestASecretIsKeptRenewedOrRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		own, other *corev1.Secret
 		reason     string
+		uid        string // of the cluster that it leads to
 		target     target
 		access     Access
 		want       verdict // without its reason
@@ -509,6 +516,14 @@ func TestASecretIsKeptRenewedOrRefused(t *testing.T) {
 		"with what only replicas may do, and another role": {own: secretOf(t, "west", west, later, throughProxy),
 			access: more, want: update, why: "the kubeconfig in it stays"},
 		"another address": {own: mine, target: moved, want: update, why: "the way"},
+		"its credentials lead elsewhere": {own: mine, uid: "uid-east", want: renew,
+			why: "it leads to another cluster: the UID of its namespace kube-system is uid-east, not uid-west"},
+		"with what only replicas may do, elsewhere": {own: secretOf(t, "west", west, later, throughProxy),
+			uid: "uid-east", want: renew, why: "it leads to another cluster"},
+		"made by hand, and its credentials lead elsewhere": {own: secretOf(t, "west", west, later, byHand), uid: "uid-east",
+			refusal: []string{"the UID of namespace kube-system where it leads is uid-east", "has uid-west"}},
+		"made by hand, by another address": {own: secretOf(t, "west", moved, later, byHand), uid: west.UID, want: update,
+			why: "the way"},
 		"another cluster": {
 			own: secretOf(t, "west", east, later),
 			refusal: []string{"Secret ns/west: annotation tenure.dev/cluster-uid is uid-east", "has uid-west",
@@ -545,7 +560,7 @@ func TestASecretIsKeptRenewedOrRefused(t *testing.T) {
 		"beside another": {other: secretOf(t, "east", east, later), want: verdict{Action: created, NewToken: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := known{Own: c.own, Reason: c.reason, Note: "no"}
+			k := known{Own: c.own, Reason: c.reason, Note: "no", UID: c.uid}
 			if c.other != nil {
 				k.Others = []corev1.Secret{*c.other}
 			}
@@ -801,6 +816,10 @@ func TestAnExaminationNamesWhatIsWrongAndTheWayOut(t *testing.T) {
 			"server: Unreachable: no route"},
 		"away, and a replica can't serve it": {away(console.Cluster{Name: "west", Shards: 4, Held: 4, Unfit: true}),
 			"server: Unreachable: no route"},
+		"of another cluster": {func(p *probe) {
+			p.Reason, p.Note, p.Astray = console.ReasonAnother, "leads to", true
+			says(console.Cluster{Name: "west", Reason: console.ReasonAnother, Note: "leads to"})(p)
+		}, "kubeconfig: AnotherCluster: leads to"},
 		"another API": {func(p *probe) { p.API = errors.New("differs at .spec") }, "API of Ats: differs at .spec"},
 		"fewer rights": {func(p *probe) { p.Missing = make([]Right, 2) },
 			"rights: 2 of 10 are missing: tenure cluster add gives them"},
@@ -1003,9 +1022,10 @@ func TestTheListSaysWhatCouldNotBeRead(t *testing.T) {
 func TestNoTokenIsPutIntoASecretThatReplicasDoNotRead(t *testing.T) {
 	o, unread := Onboarder{Name: "west", Namespace: "ns", Home: &rest.Config{}}, secretOf(t, "west", west, now)
 	unread.Labels = nil
+	frozen := secretOf(t, "west", west, now, fixed)
 	for want, own := range map[string]*corev1.Secret{
 		"": secretOf(t, "west", west, now), "no cluster is registered": nil, "so replicas don't read the Secret": unread,
-		"Secret ns/west is being deleted": secretOf(t, "west", west, now, dying),
+		"Secret ns/west is being deleted": secretOf(t, "west", west, now, dying), "Secret ns/west is immutable": frozen,
 	} {
 		if err := o.rotatable(known{Own: own}); (err == nil) != (want == "") ||
 			err != nil && !strings.Contains(err.Error(), want) {

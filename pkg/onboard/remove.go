@@ -76,12 +76,18 @@ func (o Onboarder) toClean(ctx context.Context, home client.Client, known known,
 	if err := o.mayClean(ctx, there, known, layouts); err != nil {
 		return nil, "", err
 	}
+	if _, err := live(ctx, there, nil); err != nil { // without the right to read it all, nothing is begun
+		return nil, "", fmt.Errorf("cluster %s: %w: %s", o.Name, err, letsGo)
+	}
 	if atHome, err = uidOf(ctx, home); err != nil { // found out before anything is done
 		return nil, "", fmt.Errorf("with --kubeconfig or --context the home cluster must be told from the one that is "+
 			"cleaned up, by the right to get namespace %s in both: %w", metav1.NamespaceSystem, err)
 	}
 	return there, atHome, nil
 }
+
+// letsGo is the way out where a cluster can't be cleaned up.
+const letsGo = "so nothing was done; without --kubeconfig and --context the fleet lets go of it all the same"
 
 // deleteSecret deletes the cluster's Secret, nil if there is none.
 func (o Onboarder) deleteSecret(ctx context.Context, home client.Client, own *corev1.Secret, r *Report) error {
@@ -189,7 +195,7 @@ func (o Onboarder) mayClean(ctx context.Context, there client.Client, known know
 	this := target{Server: o.Workload.Host}
 	var err error
 	if this.UID, err = o.identify(ctx, there); err != nil {
-		return err
+		return fmt.Errorf("%w: %s", err, letsGo)
 	}
 	for i := range known.Others {
 		if field, value := same(&known.Others[i], this); field != "" {
@@ -198,7 +204,7 @@ func (o Onboarder) mayClean(ctx context.Context, there client.Client, known know
 		}
 	}
 	if known.Own != nil {
-		if err := whose(o.Namespace, o.Name, known.Own, Hold(known.Own), this); err != nil {
+		if err := known.whose(this); err != nil {
 			return fmt.Errorf("--kubeconfig isn't of this cluster, so nothing was done: %w", err)
 		}
 		return nil

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -81,6 +82,8 @@ type issuer struct {
 	wished atomic.Int64  // the lifetime of the last request
 	path   atomic.Value  // of the last request
 	first  atomic.Value  // the token that was there in the beginning
+	uid    types.UID     // of its namespace kube-system, "" if that may not be read
+	seen   sync.Map      // the tokens that it was shown
 }
 
 func newIssuer(t *testing.T, clock *atomic.Int64) *issuer {
@@ -88,6 +91,11 @@ func newIssuer(t *testing.T, clock *atomic.Int64) *issuer {
 	i := &issuer{clock: clock}
 	i.Server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet {
+			i.seen.Store(strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "), true)
+			if strings.HasSuffix(r.URL.Path, "/kube-system") && i.uid != "" {
+				answer(w, http.StatusOK, system(i.uid))
+				return
+			}
 			if i.bad.Load() && r.Header.Get("Authorization") != "Bearer "+i.first.Load().(string) {
 				w.WriteHeader(http.StatusUnauthorized)
 			}

@@ -36,23 +36,23 @@ func (o Onboarder) rotate(ctx context.Context, home, there client.Client,
 	if err := o.rotatable(known); err != nil {
 		return r, err
 	}
-	held := Hold(known.Own)
-	if err := whose(o.Namespace, o.Name, known.Own, held, target); err != nil {
+	if err := known.whose(target); err != nil {
 		return r, fmt.Errorf("--kubeconfig isn't of this cluster, so nothing was done: %w", err)
 	}
-	if held.Refused != nil && !held.broken() {
+	held, uid := Hold(known.Own), target.UID
+	unfit := known.unfit(uid)
+	if held.Refused != nil && unfit == nil {
 		return r, fmt.Errorf("Secret %s/%s holds a kubeconfig that was put there by hand, and isn't replaced by one that "+
 			"does less: put the new credentials there by hand, too, or remove the cluster and add it: %w", o.Namespace, o.Name,
 			held.Refused)
 	}
-	uid := target.UID
-	if held.Refused == nil { // replicas may reach it in another way than the caller
+	if unfit == nil { // replicas may reach it in another way than the caller
 		target = known.way()
 		r.note(known.trust(target, o.Workload))
 	} else {
 		if target, err = targetOf(o.Workload, ""); err != nil {
 			return r, fmt.Errorf("the kubeconfig in Secret %s/%s can't be used (%w), and tenure cluster add %s has to make "+
-				"another: %w", o.Namespace, o.Name, held.Refused, o.Name, err)
+				"another: %w", o.Namespace, o.Name, unfit, o.Name, err)
 		}
 		r.Notes = append(r.Notes, target.replaced(o.Name))
 	}
@@ -73,7 +73,7 @@ func (o Onboarder) rotatable(k known) error {
 	if k.Own == nil {
 		return o.unknown(k)
 	}
-	return cmp.Or(deleting(k.Own), unlabelled(k.Own))
+	return cmp.Or(deleting(k.Own), unlabelled(k.Own), immutable(k.Own))
 }
 
 // unknown returns the error for a cluster that isn't registered. It lists those that are.

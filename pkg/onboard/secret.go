@@ -2,6 +2,7 @@ package onboard
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -26,7 +27,7 @@ import (
 // Annotations of a cluster's Secret.
 const (
 	// UIDAnnotation is the UID of the cluster's namespace kube-system, which tells it from all others.
-	UIDAnnotation = "tenure.dev/cluster-uid"
+	UIDAnnotation = kubeconfig.UIDAnnotation
 	// rolesAnnotation and namespacesAnnotation are the [Access] that the cluster was added with, separated by commas.
 	rolesAnnotation      = "tenure.dev/cluster-roles"
 	namespacesAnnotation = "tenure.dev/cluster-namespaces"
@@ -109,10 +110,10 @@ func CheckServer(server string) error {
 }
 
 // asBefore returns the target in the cluster's own Secret, since an admin often reaches a cluster in another way
-// than replicas do. It returns t if there is no such target, or if it has the same address. unfit is why replicas can't
-// reach the cluster as the admin does, nil if they can.
+// than replicas do. It returns t if there is no such target, if it has the same address, or if it leads to another
+// cluster. unfit is why replicas can't reach the cluster as the admin does, nil if they can.
 func (t target) asBefore(k known, unfit *adminsOnly) (target, error) {
-	if k.Own != nil && t.UID != "" && k.Own.Annotations[UIDAnnotation] == t.UID {
+	if k.Own != nil && t.UID != "" && cmp.Or(k.UID, k.Own.Annotations[UIDAnnotation]) == t.UID {
 		before := k.way()
 		before.UID = t.UID
 		refused := Hold(k.Own).Refused != nil
@@ -223,6 +224,8 @@ type Held struct {
 	Renewed bool
 	// issued is when the token was issued, zero if it doesn't say.
 	issued time.Time
+	// immutable is why nobody can renew the credentials, nil if they can be replaced.
+	immutable error
 	// token and target are those of the kubeconfig.
 	token  string
 	target target
@@ -249,7 +252,8 @@ func hold(s *corev1.Secret, policy kubeconfig.Policy) Held {
 		target: target{Server: c.Host, CA: c.CAData, TLSServerName: c.ServerName}}
 	h.Expires = kubeconfig.Expiry(c)
 	h.issued, _ = kubeconfig.TokenLife(c.BearerToken)
-	h.Renewed = requested(s) && !h.issued.IsZero() && h.Expires.After(h.issued)
+	h.immutable = immutable(s)
+	h.Renewed = requested(s) && h.immutable == nil && !h.issued.IsZero() && h.Expires.After(h.issued)
 	return h
 }
 
@@ -268,9 +272,23 @@ type known struct {
 	Others []corev1.Secret
 	// Reason and Note are what the cluster answers to the credentials in Own; see package clusterhealth.
 	Reason, Note string
+	// UID is that of the cluster that the credentials in Own lead to, or else of the one that replicas serve by its name;
+	// "" if neither is known.
+	UID string
 	// NewCA is the CA of the admin's connection if it verifies the server in Own, and the CA in Own doesn't: Reason and
 	// Note are what that server answered then. Otherwise it is empty.
 	NewCA []byte
+}
+
+// unfit returns why the cluster of that UID can't be reached by its own Secret; nil if it can, as far as is known.
+func (k known) unfit(uid string) error {
+	if held := Hold(k.Own); held.broken() {
+		return fmt.Errorf("replicas don't use what it holds: %w", held.Refused)
+	}
+	if k.UID != "" && uid != "" && k.UID != uid {
+		return fmt.Errorf("it leads to another cluster: the UID of its namespace kube-system is %s, not %s", k.UID, uid)
+	}
+	return nil
 }
 
 // way returns how replicas reach the cluster by its own Secret, with the CA that verifies the server now.
@@ -320,7 +338,7 @@ func judgeSecret(namespace, name string, t target, a Access, k known, now time.T
 		return verdict{}, err
 	}
 	held := Hold(k.Own)
-	if err := whose(namespace, name, k.Own, held, t); err != nil {
+	if err := k.whose(t); err != nil {
 		return verdict{}, fmt.Errorf("%w: choose another NAME, or first run tenure cluster remove %s", err, name)
 	}
 	next := k.Own.DeepCopy()
@@ -329,9 +347,9 @@ func judgeSecret(namespace, name string, t target, a Access, k known, now time.T
 	if !maps.Equal(next.Annotations, k.Own.Annotations) {
 		v = verdict{Action: updated, Why: "what it says of the cluster"}
 	}
-	switch {
-	case held.broken():
-		v = verdict{updated, true, "replicas don't use what it holds: " + held.Refused.Error()}
+	switch unfit := k.unfit(t.UID); {
+	case unfit != nil:
+		v = verdict{updated, true, unfit.Error()}
 	case held.Refused != nil: // somebody put it there, for replicas that may do more
 		v.Why = strings.TrimPrefix(v.Why+"; the kubeconfig in it stays, which replicas use if they may: "+
 			held.Refused.Error(), "; ")
@@ -353,6 +371,15 @@ func deleting(s *corev1.Secret) error {
 	}
 	return fmt.Errorf("Secret %s/%s is being deleted: when it is gone, tenure cluster add %[2]s adds the cluster again",
 		s.Namespace, s.Name)
+}
+
+// immutable returns an error if nobody may change what the Secret holds.
+func immutable(s *corev1.Secret) error {
+	if s.Immutable == nil || !*s.Immutable {
+		return nil
+	}
+	return fmt.Errorf("Secret %s/%s is immutable, so no credentials can be put into it: tenure cluster remove %[2]s, and "+
+		"then add, makes it anew", s.Namespace, s.Name)
 }
 
 // after changes the verdict where the steps make the replicas' service account anew: tokens of the one before are dead,
@@ -381,21 +408,24 @@ func same(s *corev1.Secret, t target) (field, value string) {
 	return "", ""
 }
 
-// whose returns an error if a Secret is another cluster's.
-func whose(namespace, name string, s *corev1.Secret, held Held, t target) error {
-	uid := s.Annotations[UIDAnnotation]
+// whose returns an error if the Secret of the cluster's name is another cluster's.
+func (k known) whose(t target) error {
+	secret, held := fmt.Sprintf("Secret %s/%s", k.Own.Namespace, k.Own.Name), Hold(k.Own)
+	uid, by := k.Own.Annotations[UIDAnnotation], "annotation "+UIDAnnotation
+	if uid == "" {
+		uid, by = k.UID, "the UID of namespace kube-system where it leads"
+	}
 	switch {
 	case uid != "" && t.UID != "" && uid != t.UID:
-		return fmt.Errorf("Secret %s/%s: annotation %s is %s, the cluster at %s has %s, so it is another cluster",
-			namespace, name, UIDAnnotation, uid, t.Server, t.UID)
+		return fmt.Errorf("%s: %s is %s, the cluster at %s has %s, so it is another cluster", secret, by, uid, t.Server,
+			t.UID)
 	case uid != "":
 		return nil
 	case held.Refused != nil:
-		return fmt.Errorf("Secret %s/%s doesn't say which cluster it is of: %w", namespace, name, held.Refused)
+		return fmt.Errorf("%s doesn't say which cluster it is of: %w", secret, held.Refused)
 	case !sameServer(held.Server, t.Server):
-		return fmt.Errorf("Secret %s/%s: clusters[].cluster.server is %s, not %s, and no annotation %s says that it is the "+
-			"same cluster",
-			namespace, name, held.Server, t.Server, UIDAnnotation)
+		return fmt.Errorf("%s: clusters[].cluster.server is %s, not %s, and no annotation %s says that it is the same "+
+			"cluster", secret, held.Server, t.Server, UIDAnnotation)
 	}
 	return nil
 }

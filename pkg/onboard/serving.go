@@ -70,13 +70,7 @@ func serving(f console.Fleet, name string) Service {
 
 // servedAs returns another name under which replicas hold shards of the cluster of that UID; "" if there is none.
 func servedAs(f console.Fleet, layouts []tenurev1alpha1.Shard, name, uid string) string {
-	for _, l := range layouts {
-		if uid != "" && l.Spec.Layout != nil && l.Spec.Layout.ClusterUID == uid && l.Spec.Cluster != name &&
-			serving(f, l.Spec.Cluster).Taken > 0 {
-			return l.Spec.Cluster
-		}
-	}
-	return ""
+	return console.ServedAs(layouts, name, uid, func(other string) bool { return serving(f, other).Taken > 0 })
 }
 
 // displaced returns the UID of another cluster that has this name and of which replicas hold shards; "" if there is
