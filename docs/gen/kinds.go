@@ -54,6 +54,7 @@ type schema struct {
 	Rules                []struct {
 		Message string `json:"message"`
 		Rule    string `json:"rule"`
+		Always  bool   `json:"optionalOldSelf"` // also without an old value, which it has as an optional
 	} `json:"x-kubernetes-validations"`
 	IntOrString bool     `json:"x-kubernetes-int-or-string"`
 	AnyOf       []any    `json:"anyOf"` // of integer or string

@@ -19,7 +19,7 @@
 // ([FinishedPod]).
 //
 // Caches may drop the fields that only serve to make a Pod: [Trim] is a transform for that. They should where many
-// people may create Ats, since a command may have 32 KiB, and annotations more. [Pack] makes Ats that wait smaller
+// people may create Ats, since a command may have 128 KiB, and annotations more. [Pack] makes Ats that wait smaller
 // still.
 //
 // # Parts

@@ -1,6 +1,7 @@
 package at
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -25,11 +26,13 @@ func TestParseSchedule(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"", "tomorrow", "2019-04-12", "2019-04-12 10:12:00Z", "2019-02-30T10:12:00Z",
-		"2019-04-12T10:12:60Z", "2019-04-12T10:12:00",
-		"0000-01-01T00:00:00+01:00"} {
-		if got, err := ParseSchedule(text); err == nil {
-			t.Errorf("ParseSchedule(%q) = %v, want an error", text, got)
+		"2019-04-12T10:12:60Z", "2019-04-12T10:12:00"} {
+		if got, err := ParseSchedule(text); err == nil || !strings.Contains(err.Error(), "RFC 3339") {
+			t.Errorf("ParseSchedule(%q) = %v, %v, want an error", text, got, err)
 		}
+	}
+	if got, err := ParseSchedule("0000-01-01T00:00:00+01:00"); err == nil || !strings.Contains(err.Error(), "year 0") {
+		t.Errorf("before the year 0: %v, %v, want an error that says so", got, err)
 	}
 }
 

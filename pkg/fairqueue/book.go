@@ -88,6 +88,7 @@ type cluster[T comparable] struct {
 	most       int  // namespaces at a time, since the map was made
 	usual      line // namespaces with a ready key
 	low        line // those of which every ready key has a low priority
+	passed     int  // turns that low could have had since its last one
 	ready      int  // keys in namespaces' heaps
 	parked     int
 	running    int
@@ -115,7 +116,7 @@ func (b *book[T]) item(key T, clusterName, namespaceName string) *item[T] {
 			c.namespaces, c.seat = map[string]*namespace[T]{}, ring.New(1)
 			c.seat.Value = c
 		}
-		c.name = clusterName
+		c.name, c.passed = clusterName, 0
 		b.clusters[clusterName] = c
 	}
 	n := c.namespaces[namespaceName]
@@ -327,6 +328,10 @@ func (c *cluster[T]) busy() bool { return c.ready+c.parked+c.running > 0 }
 // full reports whether a cluster has all the workers that any key of it may have.
 func (b *book[T]) full(c *cluster[T]) bool { return b.perCluster > 0 && c.running >= b.perCluster }
 
+// may reports whether a key may be taken from the line. If the cluster is full, no worker may have another key of the
+// namespace.
+func (l *line) may(full bool) bool { return l.turn != nil && (!full || l.unheld > 0) }
+
 // settle updates the count of active clusters, and whether this one is in turn, after its keys have changed.
 // wasBusy is what busy returned before the change.
 func (b *book[T]) settle(c *cluster[T], wasBusy bool) {
@@ -374,8 +379,10 @@ func (b *book[T]) take(now time.Duration) *item[T] {
 	}
 	b.turn = c.seat.Next()
 	full, l := b.full(c), &c.usual
-	if l.turn == nil || full && l.unheld == 0 {
-		l = &c.low
+	if c.low.may(full) {
+		if c.passed++; c.passed == lowEvery || !l.may(full) {
+			l, c.passed = &c.low, 0
+		}
 	}
 	n := l.turn.Value.(*namespace[T])
 	if full { // settle has seen that there is one; each that is passed over has a worker, so there are few
@@ -404,7 +411,7 @@ func (b *book[T]) nextCluster() *cluster[T] {
 		return nil
 	}
 	free := b.workers - len(b.taken)
-	if b.workers == 0 || free > b.workers/reserve || b.active == 1 {
+	if b.workers == 0 || free > b.workers/reserve {
 		return b.turn.Value.(*cluster[T])
 	}
 	share := max(1, b.workers/b.active)
@@ -420,6 +427,8 @@ func (b *book[T]) nextCluster() *cluster[T] {
 }
 
 const (
+	// One of lowEvery turns of a cluster is for namespaces with keys of low priority alone, if it has some.
+	lowEvery = 8
 	// The last 1/reserve of the workers is for clusters with less than an equal share. 1/8 or 1/16 doesn't do: 15 slow
 	// clusters with a backlog would leave too few workers for 35 good ones, whose keys come and go. The 99th percentile
 	// of the good ones would be half a second (see neighbours_test.go).

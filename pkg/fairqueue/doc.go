@@ -12,11 +12,12 @@
 //     taken. So some workers are left for a cluster that has none, even if many other clusters keep theirs for long,
 //     as long as there are more workers than such clusters. The price is that up to a quarter of the workers is idle
 //     while keys wait, if many clusters want less than an equal share and a few want more.
-//  2. Within a cluster, namespaces take turns: first those that have a key of priority 0 or more. A namespace whose
-//     keys take long, for instance because of a webhook of its own, can hold PerCluster workers of its cluster. So a
-//     cluster may have a quarter of PerCluster more, at least one if there are as many workers, but only for
-//     namespaces of which no worker has a key. To find one costs at most as many steps as the cluster has workers. If
-//     as many namespaces are slow as there are such workers, too, the next one waits.
+//  2. Within a cluster, namespaces take turns: first those that have a key of priority 0 or more. One turn in eight is
+//     for the others, so that changes that never end don't hold them up for ever. A namespace whose keys take long,
+//     for instance because of a webhook of its own, can hold PerCluster workers of its cluster. So a cluster may have
+//     a quarter of PerCluster more, at least one if there are as many workers, but only for namespaces of which no
+//     worker has a key. To find one costs at most as many steps as the cluster has workers. If as many namespaces are
+//     slow as there are such workers, too, the next one waits.
 //  3. Within a namespace, the key with the highest priority is taken; among equals, the one that has been ready for
 //     longest. Keys that are due and keys that changed have equal priority, so a flood of changes can't hold up
 //     keys that are due. Keys that are added at low priority come last. controller-runtime's own sources do so with

@@ -120,6 +120,26 @@ func TestClustersAndNamespacesTakeTurnsAndPriorityOrdersWithin(t *testing.T) {
 	}
 }
 
+func TestAKeyOfLowPriorityIsTakenBesideChangesThatNeverEnd(t *testing.T) {
+	for _, clusters := range []int{1, 2, 4} {
+		q := newQueue(t, 16, 0)
+		for c := range clusters {
+			fill(q, 100, fmt.Sprintf("c%d/busy/%%d", c))
+		}
+		held := take(q)
+		q.AddWithOpts(priorityqueue.AddOpts{Priority: &low}, "c0/quiet/old")
+		most := 2 * lowEvery * clusters
+		for took := 0; !slices.Contains(held, "c0/quiet/old"); took++ {
+			if took > most {
+				t.Fatalf("%d clusters: not taken while %d other keys were", clusters, most)
+			}
+			q.Done(held[0])
+			q.Add(held[0])
+			held = append(held[1:], take(q)...)
+		}
+	}
+}
+
 func TestASlowClusterHoldsNoMoreWorkersThanAreItsOwn(t *testing.T) {
 	q := newQueue(t, 16, 4)
 	fill(q, 100, "slow/ns/%02d")
@@ -630,6 +650,7 @@ type oracle struct {
 	priority map[string]int           // the highest of its additions
 	running  map[string]bool
 	passed   map[string]int // keys of others taken since a cluster could have had one more
+	usual    map[string]int // by cluster: turns that low priority could have had since its last one
 }
 
 func TestRandomStepsAgainstAnOracle(t *testing.T) {
@@ -638,7 +659,7 @@ func TestRandomStepsAgainstAnOracle(t *testing.T) {
 		workers, perCluster := r.IntN(30), r.IntN(12)
 		b := newBook[string](workers, perCluster)
 		b.part = clusterIn
-		o := oracle{map[string]time.Duration{}, map[string]int{}, map[string]bool{}, map[string]int{}}
+		o := oracle{map[string]time.Duration{}, map[string]int{}, map[string]bool{}, map[string]int{}, map[string]int{}}
 		now := time.Duration(0)
 		for step := range 400 {
 			now += time.Duration(r.IntN(3))
@@ -674,6 +695,7 @@ func TestRandomStepsAgainstAnOracle(t *testing.T) {
 					o.take(t, &b, now, fmt.Sprintf("seed %d, step %d", seed, step))
 				}
 			}
+			maps.DeleteFunc(o.usual, func(cluster string, _ int) bool { return b.clusters[cluster] == nil })
 		}
 		for key := range o.running {
 			b.done(key, now)
@@ -698,7 +720,8 @@ func TestRandomStepsAgainstAnOracle(t *testing.T) {
 // take lets a worker take a key, which must be one that it may have.
 func (o *oracle) take(t *testing.T, b *book[string], now time.Duration, when string) {
 	t.Helper()
-	running, could, usual := map[string]int{}, map[string]bool{}, map[string]bool{}
+	running, could := map[string]int{}, map[string]bool{}
+	highest := map[string]int{} // by namespace, of the keys that may be taken
 	for key := range o.running {
 		running[key[:2]]++
 		running[key[:5]]++
@@ -714,7 +737,9 @@ func (o *oracle) take(t *testing.T, b *book[string], now time.Duration, when str
 	for key, at := range o.ready {
 		if at <= now && !o.running[key] && may(key) {
 			could[key[:2]] = true
-			usual[key[:2]] = usual[key[:2]] || o.priority[key] >= 0
+			if most, known := highest[key[:5]]; !known || o.priority[key] > most {
+				highest[key[:5]] = o.priority[key]
+			}
 		}
 	}
 	i := b.take(now)
@@ -735,9 +760,24 @@ func (o *oracle) take(t *testing.T, b *book[string], now time.Duration, when str
 		t.Fatalf("%s: %s was taken, with %d workers for its cluster and %d for its namespace, at most %d and %d more",
 			when, i.key, running[i.key[:2]], running[i.key[:5]], b.perCluster, extra)
 	}
-	if i.hand.Priority != o.priority[i.key] || i.hand.Priority < 0 && usual[i.key[:2]] {
-		t.Fatalf("%s: %s was taken at priority %d, is to have %d; its cluster has one of 0 or more: %v",
-			when, i.key, i.hand.Priority, o.priority[i.key], usual[i.key[:2]])
+	usual, low := false, false // namespaces of its cluster with a key of priority 0 or more, and without
+	for namespace, most := range highest {
+		if namespace[:2] == i.key[:2] {
+			usual, low = usual || most >= 0, low || most < 0
+		}
+	}
+	if low {
+		o.usual[i.key[:2]]++
+	}
+	most, turn := highest[i.key[:5]], o.usual[i.key[:2]]
+	if i.hand.Priority != o.priority[i.key] || i.hand.Priority != most ||
+		(i.hand.Priority < 0) != (low && (!usual || turn == lowEvery)) {
+		t.Fatalf("%s: %s was taken at priority %d, is to have %d, the highest of its namespace is %d; its cluster has "+
+			"namespaces with keys of 0 or more: %v, without: %v; turn %d",
+			when, i.key, i.hand.Priority, o.priority[i.key], most, usual, low, turn)
+	}
+	if i.hand.Priority < 0 {
+		delete(o.usual, i.key[:2])
 	}
 	delete(o.ready, i.key)
 	o.running[i.key] = true

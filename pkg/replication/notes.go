@@ -191,7 +191,7 @@ type notes struct {
 
 // sourceNote is what is remembered about a source.
 type sourceNote struct {
-	// replaced are the resourceVersions that our last writes replaced.
+	// replaced are the resourceVersions that our last writes replaced, mostReplaced at most.
 	replaced []string
 	// finished reports whether the source was released: no copy of it may be left.
 	finished bool
@@ -200,6 +200,9 @@ type sourceNote struct {
 	flips      *rate.Limiter
 	generation int64
 }
+
+// mostReplaced writes of a source are more than its cache may be behind by within cacheGrace.
+const mostReplaced = 8
 
 // freeFlips changes of status or reason are written at once, as many as a day with several incidents has. After that
 // there is one a flipEvery: a target that comes and goes all the time mustn't cost two writes each time, for every
@@ -250,7 +253,7 @@ func (n *notes) replaced(source *appsv1.Deployment, finished bool, now time.Time
 	if now.Sub(note.written) >= cacheGrace {
 		note.replaced = nil
 	}
-	note.replaced = append(note.replaced, source.ResourceVersion)
+	note.replaced = append(note.replaced[max(0, len(note.replaced)+1-mostReplaced):], source.ResourceVersion)
 	note.finished = finished
 	note.written = now
 	n.sources[source.UID] = note

@@ -6,7 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -52,6 +54,9 @@ func TestAtAPI(t *testing.T) {
 	})
 	t.Run("bad input is refused", func(t *testing.T) { refusals(t, c) })
 	t.Run("a started At is frozen and its status only goes forward", func(t *testing.T) { transitions(t, c) })
+	t.Run("a started At may be updated by Go's types, however its quantities are spelled", func(t *testing.T) {
+		spelledOtherwise(t, c)
+	})
 	t.Run("metadata that was applied is removed by the apply of a file without it", func(t *testing.T) {
 		appliedMetadata(t, plane, c)
 	})
@@ -98,13 +103,15 @@ func refusals(t *testing.T, c client.Client) {
 		{`schedule: tomorrow`, "spec.schedule"},
 		{`schedule: ""`, "spec.schedule"},
 		{`schedule: "2019-04-12"`, "spec.schedule"},
-		{`schedule: "2019-02-30T10:12:00Z"`, "spec.schedule"},
-		{`schedule: "2019-04-12T10:12:60Z"`, "spec.schedule"},
+		{`schedule: "2019-02-30T10:12:00Z"`, "must be a day and a time of day that exist"},
+		{`schedule: "2019-04-12T10:12:60Z"`, "must be a day and a time of day that exist"},
+		{`schedule: "2019-04-12T24:00:00Z"`, "spec.schedule"},
 		{`schedule: "2026-01-01T09:00:00+99:00"`, "spec.schedule"},
 		{`schedule: "2026-01-01T09:00:00Ztea"`, "spec.schedule"},
 		{`schedule: "2030-01-01T10:12:00:5Z"`, "spec.schedule"},
 		{`schedule: "2030-01-01T10:12:0012Z"`, "spec.schedule"},
 		{`command: ""`, "spec.command"},
+		{`command: ` + strings.Repeat("𝄞", 32768), "spec.command"}, // longer than an argument may be
 	} {
 		if err := c.Create(t.Context(), atWith(t, fmt.Sprint("refused-", i), r.fields)); err == nil ||
 			!strings.Contains(err.Error(), r.says) {
@@ -113,8 +120,8 @@ func refusals(t *testing.T, c client.Client) {
 	}
 	asPodsDo := atWith(t, "accepted", `
 resources:
-  requests: {example.com/gpu: 1, example.com/x: 1k, hugepages-2Mi: 4Mi, cpu: "1.5"}
-  limits: {example.com/gpu: "1", example.com/x: "1000", hugepages-2Mi: "4194304", cpu: 2}
+  requests: {example.com/gpu: 1, example.com/x: 1k, example.com/y: 1k, hugepages-2Mi: 4Mi, cpu: "1.5"}
+  limits: {example.com/gpu: "1", example.com/x: "1000", example.com/y: 1000, hugepages-2Mi: "4194304", cpu: 2}
 securityContext: {seccompProfile: {type: Localhost, localhostProfile: ..profiles/a..b/...}}`)
 	if err := c.Create(t.Context(), asPodsDo, client.DryRunAll); err != nil {
 		t.Errorf("what Pods may have is refused: %v", err)
@@ -137,6 +144,7 @@ func atWith(t *testing.T, name, fields string) *unstructured.Unstructured {
 func transitions(t *testing.T, c client.Client) {
 	at := &cnatv1alpha1.At{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "steps"}}
 	at.Spec.Schedule, at.Spec.Command = "2030-01-01T00:00:00Z", "ls"
+	at.Spec.Resources = &cnatv1alpha1.AtResources{Limits: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}}
 	must.Succeed(t, c.Create(t.Context(), at))
 	for _, step := range []struct {
 		name, patch string
@@ -154,7 +162,16 @@ func transitions(t *testing.T, c client.Client) {
 		{name: "the end is frozen", patch: `{"spec":{"activeDeadlineSeconds":3}}`, refused: "immutable"},
 		{name: "the token is frozen", patch: `{"spec":{"automountServiceAccountToken":true}}`, refused: "immutable"},
 		{name: "the token that it hasn't may be spelled out", patch: `{"spec":{"automountServiceAccountToken":false}}`},
-		{name: "the resources are frozen", patch: `{"spec":{"resources":{"limits":{"cpu":2}}}}`, refused: "immutable"},
+		{name: "what it hasn't is frozen", patch: `{"spec":{"resources":{"requests":{"cpu":2}}}}`, refused: "immutable"},
+		{name: "a limit is frozen", patch: `{"spec":{"resources":{"limits":{"cpu":3}}}}`, refused: "immutable"},
+		{name: "a limit that it hasn't is frozen", patch: `{"spec":{"resources":{"limits":{"memory":1}}}}`,
+			refused: "immutable"},
+		{name: "a limit can't be removed", patch: `{"spec":{"resources":{"limits":{"cpu":null}}}}`, refused: "immutable"},
+		{name: "limits can't be removed", patch: `{"spec":{"resources":{"limits":null}}}`, refused: "immutable"},
+		{name: "resources can't be removed", patch: `{"spec":{"resources":null}}`, refused: "immutable"},
+		{name: "a limit can't be replaced", patch: `{"spec":{"resources":{"limits":{"cpu":null,"memory":2}}}}`,
+			refused: "immutable"},
+		{name: "a limit may be spelled otherwise", patch: `{"spec":{"resources":{"limits":{"cpu":"2000m"}}}}`},
 		{name: "the rights are frozen", patch: `{"spec":{"securityContext":{"privileged":true}}}`, refused: "immutable"},
 		{name: "suspend and time to live may change", patch: `{"spec":{"suspend":true,"ttlSecondsAfterFinished":4}}`},
 		{name: "the epoch doesn't fall", status: true, patch: `{"status":{"epoch":4}}`, refused: "epoch never falls"},
@@ -188,6 +205,25 @@ func transitions(t *testing.T, c client.Client) {
 	}
 }
 
+// spelledOtherwise updates Ats by Go's types, which spell quantities in their own way.
+func spelledOtherwise(t *testing.T, c client.Client) {
+	for i, resources := range []string{
+		`{}`, `{requests: {}, limits: {}}`, `{limits: {cpu: 1}}`, `{limits: {cpu: 1000m, memory: 1024Ki}}`,
+		`{requests: {cpu: ".5", example.com/x: 1e3}, limits: {cpu: 1, example.com/x: 1k}}`,
+	} {
+		created := atWith(t, fmt.Sprint("spelled-", i), "resources: "+resources)
+		must.Succeed(t, c.Create(t.Context(), created))
+		at := &cnatv1alpha1.At{}
+		must.Succeed(t, c.Get(t.Context(), client.ObjectKeyFromObject(created), at))
+		at.Status.Phase = cnatv1alpha1.AtRunning
+		must.Succeed(t, c.Status().Update(t.Context(), at))
+		at.Labels = map[string]string{"team": "a"}
+		if err := c.Update(t.Context(), at); err != nil {
+			t.Errorf("%s: %v", resources, err)
+		}
+	}
+}
+
 // storedBefore makes an At with a bad schedule by taking the CRD's validation away
 // for a moment, as an older version of the CRD would have let it in.
 func storedBefore(t *testing.T, c client.Client) {
@@ -199,7 +235,7 @@ func storedBefore(t *testing.T, c client.Client) {
 	must.Succeed(t, err)
 	loose := crd.DeepCopy()
 	versions, _, _ := unstructured.NestedSlice(loose.Object, "spec", "versions")
-	for _, rule := range []string{"format", "pattern"} {
+	for _, rule := range []string{"x-kubernetes-validations", "pattern"} {
 		unstructured.RemoveNestedField(versions[0].(map[string]any), "schema", "openAPIV3Schema", "properties", "spec",
 			"properties", "schedule", rule)
 	}

@@ -67,6 +67,12 @@ func TestAtReconciler(t *testing.T) {
 			})
 		})
 	})
+	t.Run("a schedule in lower case runs, and its At can be changed then", func(t *testing.T) {
+		created := newAt(t, c, "lower-case", func(a *cnatv1alpha1.At) { a.Spec.Schedule = "2020-12-31t23:59:59z" })
+		wantResult(t, c, created, cnatv1alpha1.AtSucceeded)
+		label := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"team":"a"}}}`))
+		must.Succeed(t, c.Patch(t.Context(), created, label))
+	})
 	t.Run("a Pod deleted before its end is made again", func(t *testing.T) { deletedPod(t, c) })
 	t.Run("a guarded namespace takes the Pods", func(t *testing.T) { guardedNamespace(t, c) })
 	t.Run("a time to live takes At and Pod away", func(t *testing.T) {

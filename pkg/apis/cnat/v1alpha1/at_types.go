@@ -26,7 +26,9 @@ import (
 // +kubebuilder:selectablefield:JSONPath=`.status.phase`
 // +kubebuilder:selectablefield:JSONPath=`.status.over`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:validation:XValidation:rule="oldSelf.status.phase == 'PENDING' || (self.spec.schedule == oldSelf.spec.schedule && self.spec.command == oldSelf.spec.command && self.spec.image == oldSelf.spec.image && self.spec.?startingDeadlineSeconds.orValue(-1) == oldSelf.spec.?startingDeadlineSeconds.orValue(-1) && self.spec.?activeDeadlineSeconds.orValue(-1) == oldSelf.spec.?activeDeadlineSeconds.orValue(-1) && self.spec.?automountServiceAccountToken.orValue(false) == oldSelf.spec.?automountServiceAccountToken.orValue(false) && has(self.spec.serviceAccountName) == has(oldSelf.spec.serviceAccountName) && (!has(self.spec.serviceAccountName) || self.spec.serviceAccountName == oldSelf.spec.serviceAccountName) && has(self.spec.resources) == has(oldSelf.spec.resources) && (!has(self.spec.resources) || self.spec.resources == oldSelf.spec.resources) && has(self.spec.securityContext) == has(oldSelf.spec.securityContext) && (!has(self.spec.securityContext) || self.spec.securityContext == oldSelf.spec.securityContext))",message="spec is immutable once the At is RUNNING or DONE (only suspend and ttlSecondsAfterFinished may change)"
+// +kubebuilder:validation:XValidation:rule="oldSelf.status.phase == 'PENDING' || (self.spec.schedule == oldSelf.spec.schedule && self.spec.command == oldSelf.spec.command && self.spec.image == oldSelf.spec.image && self.spec.?startingDeadlineSeconds.orValue(-1) == oldSelf.spec.?startingDeadlineSeconds.orValue(-1) && self.spec.?activeDeadlineSeconds.orValue(-1) == oldSelf.spec.?activeDeadlineSeconds.orValue(-1) && self.spec.?automountServiceAccountToken.orValue(false) == oldSelf.spec.?automountServiceAccountToken.orValue(false) && has(self.spec.serviceAccountName) == has(oldSelf.spec.serviceAccountName) && (!has(self.spec.serviceAccountName) || self.spec.serviceAccountName == oldSelf.spec.serviceAccountName) && has(self.spec.resources) == has(oldSelf.spec.resources) && has(self.spec.securityContext) == has(oldSelf.spec.securityContext) && (!has(self.spec.securityContext) || self.spec.securityContext == oldSelf.spec.securityContext))",message="spec is immutable once the At is RUNNING or DONE (only suspend and ttlSecondsAfterFinished may change)"
+// +kubebuilder:validation:XValidation:rule="oldSelf.status.phase == 'PENDING' || !has(self.spec.resources) || !has(oldSelf.spec.resources) || (size(self.spec.resources.?requests.orValue({})) == size(oldSelf.spec.resources.?requests.orValue({})) && (!has(self.spec.resources.requests) || self.spec.resources.requests.all(name, name in oldSelf.spec.resources.?requests.orValue({}) && (type(self.spec.resources.requests[name]) == int ? quantity('0').add(self.spec.resources.requests[name]) : quantity(self.spec.resources.requests[name])).compareTo(type(oldSelf.spec.resources.requests[name]) == int ? quantity('0').add(oldSelf.spec.resources.requests[name]) : quantity(oldSelf.spec.resources.requests[name])) == 0)))",message="spec.resources.requests is immutable once the At is RUNNING or DONE"
+// +kubebuilder:validation:XValidation:rule="oldSelf.status.phase == 'PENDING' || !has(self.spec.resources) || !has(oldSelf.spec.resources) || (size(self.spec.resources.?limits.orValue({})) == size(oldSelf.spec.resources.?limits.orValue({})) && (!has(self.spec.resources.limits) || self.spec.resources.limits.all(name, name in oldSelf.spec.resources.?limits.orValue({}) && (type(self.spec.resources.limits[name]) == int ? quantity('0').add(self.spec.resources.limits[name]) : quantity(self.spec.resources.limits[name])).compareTo(type(oldSelf.spec.resources.limits[name]) == int ? quantity('0').add(oldSelf.spec.resources.limits[name]) : quantity(oldSelf.spec.resources.limits[name])) == 0)))",message="spec.resources.limits is immutable once the At is RUNNING or DONE"
 // +kubebuilder:validation:XValidation:rule="!oldSelf.status.?over.orValue(false) || self.spec.?ttlSecondsAfterFinished.orValue(-1) == oldSelf.spec.?ttlSecondsAfterFinished.orValue(-1)",message="an At that has ended without a time to live gets none any more: delete it"
 type At struct {
 	metav1.TypeMeta `json:",inline"`
@@ -45,23 +47,26 @@ type At struct {
 
 // AtSpec says what runs, and when.
 type AtSpec struct {
-	// The format of schedule bounds no offset, takes anything for the dot before a fraction, and ignores what follows a
-	// second "t"; hence the pattern.
+	// The rule for schedule bounds no offset, takes anything for the dot before a fraction, and ignores what follows a
+	// second "t"; hence the pattern. With the format date-time, which does the same, rules that compare schedules would
+	// parse them, and fail at lower case: no write to the At would succeed any more. Where a rule has optionalOldSelf, a
+	// stored value that it refuses may stay: API servers of version 1.32 would refuse each write of the status instead.
 
 	// schedule is the time at which the command runs: RFC 3339, best in UTC, for
 	// example "2019-04-12T10:12:00Z". A time in the past means at once. Fractions
 	// of a second count. The clock is that of the replica that serves the At.
 	// +required
-	// +kubebuilder:validation:Format=date-time
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:Pattern=`^[0-9-]+[Tt][0-9]{2}:[0-9]{2}:[0-9]{2}([.,][0-9]+)?([Zz]|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
+	// +kubebuilder:validation:XValidation:optionalOldSelf=true,rule="oldSelf.orValue('') == self || !format.datetime().validate(self).hasValue()",message="must be a day and a time of day that exist, by RFC 3339, such as 2019-04-12T10:12:00Z"
 	Schedule string `json:"schedule"`
 
 	// command is run by a shell ("/bin/sh -c") in the only container of a Pod.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=32768
+	// +kubebuilder:validation:XValidation:optionalOldSelf=true,rule="oldSelf.orValue('') == self || size(bytes(self)) < 131072",message="must have at most 131071 bytes: Linux takes no longer argument"
 	Command string `json:"command"`
 
 	// image is the container image that the command runs in. It must hold a /bin/sh.
@@ -133,12 +138,13 @@ type AtSpec struct {
 }
 
 // An API server bounds what a rule may cost at worst: 15 entries is the most of which each request can be compared with
-// its limit.
+// its limit, or before a write with after it. For the same reason an integer becomes a quantity by add here: string
+// would double the cost.
 
 // AtResources are the resources of an At's only container, in the words of Pods.
 // +kubebuilder:validation:XValidation:rule="!has(self.requests) || self.requests.all(name, !(name.contains('/') || name.startsWith('hugepages-')) || (has(self.limits) && name in self.limits))",message="what can't be shared, such as example.com/gpu or hugepages-2Mi, needs a limit"
 // +kubebuilder:validation:XValidation:rule="!has(self.requests) || !has(self.limits) || ['cpu', 'memory', 'ephemeral-storage'].all(name, !(name in self.requests) || !(name in self.limits) || quantity(string(self.requests[name])).compareTo(quantity(string(self.limits[name]))) <= 0)",message="no request is above its limit"
-// +kubebuilder:validation:XValidation:rule="!has(self.requests) || !has(self.limits) || self.requests.all(name, name in ['cpu', 'memory', 'ephemeral-storage'] || !(name in self.limits) || (type(self.requests[name]) == string && type(self.limits[name]) == string ? quantity(self.requests[name]).compareTo(quantity(self.limits[name])) == 0 : int(self.requests[name]) == int(self.limits[name])))",message="what can't be shared, such as example.com/gpu or hugepages-2Mi, has a request that equals its limit"
+// +kubebuilder:validation:XValidation:rule="!has(self.requests) || !has(self.limits) || self.requests.all(name, name in ['cpu', 'memory', 'ephemeral-storage'] || !(name in self.limits) || (type(self.requests[name]) == int ? quantity('0').add(self.requests[name]) : quantity(self.requests[name])).compareTo(type(self.limits[name]) == int ? quantity('0').add(self.limits[name]) : quantity(self.limits[name])) == 0)",message="what can't be shared, such as example.com/gpu or hugepages-2Mi, has a request that equals its limit"
 type AtResources struct {
 	// requests are what a node must have free.
 	// +optional

@@ -8,7 +8,7 @@
 // The rules below are part of the CRD, so they hold for every writer, also for
 // one that is outdated or broken:
 //
-//   - spec.schedule is a date-time; anything else is refused with the field named.
+//   - spec.schedule is an RFC 3339 time; anything else is refused with the field named.
 //   - status.phase is PENDING from creation on, with no write, and only goes
 //     forward: PENDING, RUNNING, DONE.
 //   - What will run, and when, is frozen once the At is no longer PENDING.
