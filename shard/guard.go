@@ -29,8 +29,9 @@ import (
 //
 // If the key's cluster can't serve the reconcile (it answers 429, 502 or 503, loses the connection, refuses everything
 // or is away), the error is logged, once a minute and cluster, and becomes a RequeueAfter: the controller's rate
-// limiter and error metrics don't see it. All other errors are returned. A reconciler with a method CountPutOff, as
-// package telemetry makes, learns by it which keys are put off because their cluster can't serve them.
+// limiter and error metrics don't see it. All other errors are returned, with the key before them. A reconciler with a
+// method CountPutOff, as package telemetry makes, learns by it which keys are put off because their cluster can't serve
+// them.
 func (m *Manager) Guard(
 	r reconcile.TypedReconciler[mcreconcile.Request]) reconcile.TypedReconciler[mcreconcile.Request] {
 	return newGuard(m.node.roster, m.node.log, r)
@@ -126,8 +127,8 @@ func (g *guard) Reconcile(ctx context.Context, req mcreconcile.Request) (reconci
 		return reconcile.Result{}, nil
 	}
 	if ran == engage.Abandoned {
-		g.log.Error(nil, "a reconcile doesn't return although its context has ended; going on without it, its writes are "+
-			"refused",
+		g.log.Error(nil, "a reconcile doesn't return although its context has ended; going on without it, writes with its "+
+			"context are refused",
 			"shard", e.id.String(), "key", req.NamespacedName.String(), "began", start.Format(time.RFC3339), "running",
 			e.traffic.Abandoned.Load())
 		e.putOff.forget(key)
@@ -151,6 +152,9 @@ func (g *guard) Reconcile(ctx context.Context, req mcreconcile.Request) (reconci
 	if result.RequeueAfter > 0 && result.Priority == nil {
 		normal := 0 // a due time isn't backfill, even if its key was enqueued as backfill
 		result.Priority = &normal
+	}
+	if err != nil { // multicluster-runtime's log line about it doesn't say which key it was
+		err = fmt.Errorf("%s %s: %w", e.id, req.NamespacedName, err)
 	}
 	return result, err
 }

@@ -138,7 +138,7 @@ func guardingFunc(t *testing.T, do func(context.Context, *engage.Breaker) (recon
 func answered(b *engage.Breaker, status, times int) {
 	request := &http.Request{URL: &url.URL{Path: "/api/v1/namespaces/shop/pods/a"}}
 	for range times {
-		b.Judge(request, &http.Response{StatusCode: status}, time.Millisecond)
+		b.Judge(request, &http.Response{StatusCode: status}, time.Millisecond, 0)
 	}
 }
 
@@ -468,6 +468,9 @@ func TestWhatAnotherServerCanNotServeIsAnErrorLikeAnyOther(t *testing.T) {
 		left := g.roster.get(keyOf("shop", 1).ClusterName).putOff.backlog("west", nil).Ready
 		if !apierrors.IsServiceUnavailable(err) || !result.IsZero() || left != 0 {
 			t.Errorf("%s: got %+v, %v; %d keys wait for west", name, result, err, left)
+		}
+		if key := keyOf("shop", 1); !strings.HasPrefix(err.Error(), "west/ "+key.NamespacedName.String()+": ") {
+			t.Errorf("the error doesn't say of which key it is: %v", err)
 		}
 	}
 }

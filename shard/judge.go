@@ -68,6 +68,7 @@ type clusterVerdict struct {
 	rested     time.Time // when connections that aren't in use were last closed
 	there      time.Time // when the cluster was last there
 	trouble    error     // why it can't be used, nil if it can
+	over       uint64    // the connection over which trouble was found
 }
 
 func newJudge(clusters *clusterSet, roster *roster, lease time.Duration, log logr.Logger, put func(driver.Event),
@@ -200,7 +201,7 @@ func (j *clusterJudge) conclude(name keyspace.ClusterName, connection uint64, tr
 	}
 	changed := v.probed.IsZero() || (v.trouble == nil) != (trouble == nil)
 	was := v.trouble
-	v.probing, v.trouble, v.probed = false, trouble, now
+	v.probing, v.trouble, v.over, v.probed = false, trouble, connection, now
 	pause := max(j.every, time.Duration(j.watched)*time.Second/probesPerSecond)
 	v.next = now.Add(pause - pause/8 + rand.N(pause/4)) // so that replicas don't probe all at once
 	j.mu.Unlock()
@@ -215,11 +216,13 @@ func (j *clusterJudge) conclude(name keyspace.ClusterName, connection uint64, tr
 	return true
 }
 
-// trouble returns why a cluster can't be used from here; nil where it can, or nothing is known.
+// trouble returns why a cluster can't be used from here; nil where it can, or nothing is known. What was found over
+// another connection than that of now says nothing: it may lead to another cluster, which has the name now.
 func (j *clusterJudge) trouble(name keyspace.ClusterName) error {
+	c, _ := j.clusters.known(name)
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if v := j.verdicts[name]; v != nil {
+	if v := j.verdicts[name]; v != nil && (c.Cluster == nil || c.connection == v.over) {
 		return v.trouble
 	}
 	return nil

@@ -93,6 +93,9 @@ func TestAClusterThatComesBackIsProbedIfItCouldNotBeUsed(t *testing.T) {
 			t.Errorf("%q are to be probed, and nothing is there", names)
 		}
 		remove = add(&fakeServer{uid: "w"})
+		if why := j.usable(t.Context(), "west"); why != nil {
+			t.Errorf("the cluster that has the name now is told to be unusable, as the one before was: %v", why)
+		}
 		for _, name := range j.due(now.Add(time.Second)) {
 			j.probe(t.Context(), name)
 		}

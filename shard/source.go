@@ -335,6 +335,9 @@ var (
 )
 
 func (s *kindSource) enqueue(e *engagement, o client.Object, how priorityqueue.AddOpts) {
+	if owner := metav1.GetControllerOfNoCopy(o); !s.owner.Empty() && owner != nil && !e.id.Contains(string(owner.UID)) {
+		return // somebody changed its slot: the owner is in another shard, whose holder reconciles it
+	}
 	for _, key := range s.keys(o) {
 		if !s.owner.Empty() && e.isClusterScoped(s.owner) {
 			key.Namespace = "" // with a namespace, one owner would have two keys, for two workers at a time

@@ -464,6 +464,28 @@ func TestASecondIndexOfAFieldIsRefused(t *testing.T) {
 	}
 }
 
+// Whoever changes an object's slot label moves it into another shard's cache. Its owner isn't there: the shard's holder
+// would take it for deleted, while another replica reconciles it.
+func TestAnOwnerOfAnotherShardIsNotReconciled(t *testing.T) {
+	m := aManager(t, Config{Replica: "a", Kinds: []Kind{Primary(&corev1.ConfigMap{}), Owned(&corev1.Pod{})}})
+	for shard, want := range map[string]int{"west/": 1, "west/0": 0, "west/1": 1} {
+		id, err := keyspace.ParseShardID(shard)
+		must.Succeed(t, err)
+		if uid := "an owner"; id.Contains(uid) != (want == 1) {
+			t.Fatalf("%s contains %q: %v", shard, uid, id.Contains(uid))
+		}
+		owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "o", UID: "an owner"}}
+		owned := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p"}}
+		must.Succeed(t, controllerutil.SetControllerReference(owner, owned, m.GetLocalManager().GetScheme()))
+		s := m.Owns(&corev1.Pod{}, &corev1.ConfigMap{}).(*kindSource)
+		s.queue = testQueue(t)
+		s.enqueue(&engagement{id: id}, owned, live)
+		if n := s.queue.Len(); n != want {
+			t.Errorf("%s enqueues %d keys, want %d", shard, n, want)
+		}
+	}
+}
+
 // An owner that has lost an object has to hear of it, as with controller-runtime's own sources.
 func TestAKeyThatAChangeTakesAwayIsEnqueued(t *testing.T) {
 	m, e := holding(t, Primary(&corev1.ConfigMap{}), Owned(&corev1.Pod{}))
