@@ -21,6 +21,7 @@ import (
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
 	"github.com/tenure-dev/tenure/pkg/fairqueue"
+	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 	"github.com/tenure-dev/tenure/shard/internal/driver"
 	"github.com/tenure-dev/tenure/shard/internal/engage"
 	"github.com/tenure-dev/tenure/shard/internal/member"
@@ -192,7 +193,7 @@ func (a always) RoundTrip(*http.Request) (*http.Response, error) { return a(), n
 func TestAWatchThatBeginsAgainIsTold(t *testing.T) {
 	const leases, shards = "https://home/leases", "https://home/shards"
 	status, told := http.StatusOK, 0
-	w := &watching{begun: map[string]bool{}, again: func() { told++ }, next: always(func() *http.Response {
+	w := &watchRestarts{begun: map[string]bool{}, again: func() { told++ }, next: always(func() *http.Response {
 		return &http.Response{StatusCode: status, Body: http.NoBody}
 	})}
 	for i, step := range []struct {
@@ -256,7 +257,10 @@ func TestReconcilesOfAClusterInTroubleAreNotWaitedFor(t *testing.T) {
 				g := &engager{
 					cfg: cfg, log: logr.Discard(), ctx: t.Context(), roster: newRoster(cfg),
 					put: func(e driver.Event) { drained <- e }, spawn: func(f func()) { go f() },
-					judge: &clusterJudge{verdicts: map[keyspace.ClusterName]*clusterVerdict{"west": {trouble: c.trouble}}},
+					judge: &clusterJudge{
+						clusters: newClusterSet(logr.Discard(), 0, kubeconfig.Limits{}),
+						verdicts: map[keyspace.ClusterName]*clusterVerdict{"west": {trouble: c.trouble}},
+					},
 				}
 				holds := func() bool { return true }
 				e := &engagement{id: id, ctx: t.Context(), gate: engage.NewGate(t.Context(), id, "", "", holds)}

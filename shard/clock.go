@@ -26,6 +26,17 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
+// retry repeats try until it succeeds, and reports whether it did before the context ended. The pause after the first
+// failure doubles with each further one, up to most.
+func retry(ctx context.Context, first, most time.Duration, try func() (ok bool)) bool {
+	for pause := first; !try(); pause = min(2*pause, most) {
+		if !sleep(ctx, pause) {
+			return false
+		}
+	}
+	return true
+}
+
 // lease holds the instant until which one incarnation may act. The loop sets it, and gates check it at every passage.
 // It is safe for concurrent use.
 type lease struct {

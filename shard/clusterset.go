@@ -96,7 +96,7 @@ func (cs *clusterSet) add(ctx context.Context, name keyspace.ClusterName, cl clu
 	context.AfterFunc(ctx, func() { cs.takeBack(name, connection) })
 	cs.identify(name, connection)
 	if !known {
-		cs.tell()
+		cs.notify()
 	}
 	return nil
 }
@@ -131,7 +131,7 @@ func (cs *clusterSet) remove(name keyspace.ClusterName, connection uint64) {
 		cs.log.Info("cluster was taken away", "cluster", string(name))
 	}
 	if gone {
-		cs.tell()
+		cs.notify()
 	}
 }
 
@@ -154,7 +154,7 @@ func (cs *clusterSet) forget(name keyspace.ClusterName) {
 	}
 }
 
-func (cs *clusterSet) tell() {
+func (cs *clusterSet) notify() {
 	cs.mu.Lock()
 	changed := cs.changed
 	cs.mu.Unlock()

@@ -109,13 +109,8 @@ func (g *engager) reach(e *engagement) {
 			continue
 		}
 		g.spawn(func() {
-			if !post.view.warm(post.ctx, o) || !e.reached(name, post) {
-				return
-			}
-			sources := g.roster.allSources()
-			e.attach(sources, g.log)
-			if e.gate.IsOpen() {
-				e.backfill(sources)
+			if post.view.warm(post.ctx, o) && e.reached(name, post) {
+				g.changed(e, true)
 			}
 		})
 	}
@@ -148,8 +143,8 @@ func (g *engager) renamed(decided map[keyspace.ClusterName]keyspace.ClusterName)
 	}
 }
 
-// changed is called when a shard has new caches of the same cluster. It attaches the sources to them and enqueues
-// everything again, since they may be newer than the last event of the old caches.
+// changed is called when a shard has new caches: its first ones of another cluster, or new ones of the same cluster. It
+// attaches the sources to them and enqueues everything again, since they may hold what no event has shown.
 func (g *engager) changed(e *engagement, remote bool) {
 	sources := g.roster.allSources()
 	e.attach(sources, g.log)
@@ -198,19 +193,17 @@ func (g *engager) engageAwares(e *engagement) {
 	for _, a := range g.roster.allAwares() {
 		g.spawn(func() {
 			told := ""
-			for pause := awarePause; ; pause = min(2*pause, awarePauseMost) {
+			retry(ctx, awarePause, awarePauseMost, func() bool {
 				err := a.Engage(ctx, e.name(), e.cluster())
 				if err == nil || ctx.Err() != nil {
-					return
+					return true
 				}
 				if err.Error() != told { // once, not at each try
 					told = err.Error()
 					g.log.Error(err, "controller can't be engaged with shard; trying again", "shard", e.id.String())
 				}
-				if !sleep(ctx, pause) {
-					return
-				}
-			}
+				return false
+			})
 		})
 	}
 }

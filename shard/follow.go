@@ -39,12 +39,12 @@ func newRecordCache(cfg Config, rc *rest.Config, scheme *runtime.Scheme, log log
 	reconnected func()) (cache.Cache, error) {
 	rc = coordinating(rc, cfg, "")
 	rc.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return engage.Noting(&watching{next: next, again: reconnected, begun: map[string]bool{}})
+		return engage.Noting(&watchRestarts{next: next, again: reconnected, begun: map[string]bool{}})
 	})
 	namespaces := map[string]cache.Config{cfg.Namespace: {}}
 	c, err := cache.New(rc, cache.Options{
 		Scheme: scheme, Mapper: recordMapper(),
-		NewInformer: engage.LiveInformer(cfg.LeaseDuration/10, func(err error) { failures.tell("List", err) }),
+		NewInformer: engage.LiveInformer(cfg.LeaseDuration/10, func(err error) { failures.report("List", err) }),
 		DefaultWatchErrorHandler: func(_ context.Context, _ *toolscache.Reflector, err error) { // the reflector retries
 			if apierrors.IsNotFound(err) {
 				log.Error(err, "the home cluster doesn't know the kind Shard: install config/crd there")
@@ -54,7 +54,7 @@ func newRecordCache(cfg Config, rc *rest.Config, scheme *runtime.Scheme, log log
 				errors.Is(err, io.ErrUnexpectedEOF) {
 				return // a watch that has ended, as every watch does
 			}
-			failures.tell("Watch", err)
+			failures.report("Watch", err)
 		},
 		ByObject: map[client.Object]cache.ByObject{
 			&coordinationv1.Lease{}: {Label: member.Selector(cfg.Fleet), Namespaces: namespaces},
@@ -82,9 +82,9 @@ func lean(object any) (any, error) {
 	return object, nil
 }
 
-// watching calls again when the watch of a path begins again. Events alone don't show that the home cluster went
-// back: a watch from a version that isn't reached yet is silent until then.
-type watching struct {
+// watchRestarts is a transport that calls again when the watch of a path begins again. Events alone don't show that the
+// home cluster went back: a watch from a version that isn't reached yet is silent until then.
+type watchRestarts struct {
 	next  http.RoundTripper
 	again func()
 
@@ -92,7 +92,7 @@ type watching struct {
 	begun map[string]bool // by path
 }
 
-func (w *watching) RoundTrip(req *http.Request) (*http.Response, error) {
+func (w *watchRestarts) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := w.next.RoundTrip(req)
 	if err == nil && resp.StatusCode == http.StatusOK && req.URL.Query().Get("watch") == "true" &&
 		w.isAgain(req.URL.Path) {
@@ -101,7 +101,7 @@ func (w *watching) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-func (w *watching) isAgain(path string) bool {
+func (w *watchRestarts) isAgain(path string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	before := w.begun[path]

@@ -87,7 +87,7 @@ func (h *homeClient) restart(ctx context.Context) {
 
 // write makes one write, within its timeout, and puts its result.
 func (h *homeClient) write(w driver.Write) {
-	h.tell(w)
+	h.announce(w)
 	do := h.writing(w)
 	if step, ok := stepOf(w, h.id); ok {
 		do = step.timed(h.observer, do)
@@ -112,7 +112,7 @@ func (h *homeClient) write(w driver.Write) {
 			// cancelled, or another replica was faster: both are normal
 			h.log.V(1).Info("record not written", "what", what, "outcome", outcome.String(), "error", err.Error())
 		default:
-			h.failures.tell(what, err)
+			h.failures.report(what, err)
 		}
 		if w.Number == 0 {
 			return
@@ -140,8 +140,8 @@ func (h *homeClient) readable(ctx context.Context, w driver.Write) error {
 	return nil
 }
 
-// tell logs important writes before their outcome is known.
-func (h *homeClient) tell(w driver.Write) {
+// announce logs important writes before their outcome is known.
+func (h *homeClient) announce(w driver.Write) {
 	switch e := w.Effect.(type) {
 	case ownership.SealLease:
 		if e.Seq != 0 {
@@ -199,7 +199,7 @@ func (h *homeClient) read(r driver.Read) {
 		in, err := h.reading(ctx, r.Of)
 		at := h.clock.now()
 		if err != nil && bound.Err() == nil {
-			h.failures.tell("Read", err)
+			h.failures.report("Read", err)
 		}
 		put := h.mail.put
 		if r.Of.Lease == h.id {

@@ -20,8 +20,8 @@ func newHomeFailures(log logr.Logger) *homeFailures {
 	return &homeFailures{log: log, budget: budget.OnceAMinute()}
 }
 
-// tell logs a write, read or watch that failed.
-func (f *homeFailures) tell(what string, err error) {
+// report logs a write, read or watch that failed.
+func (f *homeFailures) report(what string, err error) {
 	cause := cas.Cause(err)
 	left, ok := f.budget.Take(cause.String(), time.Now())
 	if !ok {

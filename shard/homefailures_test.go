@@ -23,7 +23,7 @@ func TestTroubleOfACauseIsToldOfOnceAMinuteAndTheRestCounted(t *testing.T) {
 		failures := newHomeFailures(funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{}))
 		for range 150 { // 149 s
 			for _, err := range causes {
-				failures.tell("Renew", err)
+				failures.report("Renew", err)
 			}
 			time.Sleep(time.Second)
 		}

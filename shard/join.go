@@ -33,14 +33,14 @@ const (
 // is older than the program, or the fleet has members that it can't work with. The process keeps running, since the
 // obstacle may go away, for example when another replica ends.
 type entrance struct {
-	members *member.Store
-	records *record.Store
-	kinds   string
-	lease   time.Duration // how long this process's own Lease may stand still
-	log     logr.Logger
-	teller  *teller
-	told    []string
-	still   map[string]sighting // Leases of misfits, and since when they have stood still
+	members  *member.Store
+	records  *record.Store
+	kinds    string
+	lease    time.Duration // how long this process's own Lease may stand still
+	log      logr.Logger
+	warner   *warner
+	reported []string
+	still    map[string]sighting // Leases of misfits, and since when they have stood still
 }
 
 // sighting is when a version of a Lease was first seen.
@@ -58,7 +58,7 @@ func newEntrance(cfg Config, kinds string, home *rest.Config, scheme *runtime.Sc
 	return &entrance{
 		members: member.NewStore(c, cfg.Namespace, cfg.Fleet), records: record.NewStore(c, cfg.Namespace, cfg.Fleet),
 		kinds: kinds, lease: cfg.LeaseDuration, log: log,
-		teller: newTeller(c, cfg, log, spawn),
+		warner: newWarner(c, cfg, log, spawn),
 	}, nil
 }
 
@@ -69,7 +69,7 @@ func (e *entrance) wait(ctx context.Context) {
 		if err == nil && len(misfits) == 0 {
 			return
 		}
-		e.tell(ctx, misfits, err)
+		e.report(ctx, misfits, err)
 		if !sleep(ctx, entranceEvery) {
 			return
 		}
@@ -109,22 +109,22 @@ func (e *entrance) acting(misfits []member.Misfit, asked time.Time) (acting []me
 	return acting
 }
 
-// tell logs what keeps the process from taking part, if that has changed, and makes events about the misfits.
-func (e *entrance) tell(ctx context.Context, misfits []member.Misfit, err error) {
+// report logs what keeps the process from taking part, if that has changed, and makes events about the misfits.
+func (e *entrance) report(ctx context.Context, misfits []member.Misfit, err error) {
 	var now []string
 	if err != nil {
 		now = append(now, err.Error())
 	}
 	for _, m := range misfits {
 		now = append(now, m.Why)
-		e.teller.tellOf(ctx, about(m), joinRefused, m.Why, time.Now())
+		e.warner.warnAbout(ctx, about(m), joinRefused, m.Why, time.Now())
 	}
-	if !slices.Equal(now, e.told) {
+	if !slices.Equal(now, e.reported) {
 		for _, why := range now {
 			e.log.Info("not taking part yet; trying again", "because", why)
 		}
 	}
-	e.told = now
+	e.reported = now
 }
 
 func about(m member.Misfit) corev1.ObjectReference {

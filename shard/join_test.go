@@ -38,7 +38,7 @@ func TestAProcessWaitsOutsideAFleetThatItCannotWorkWithAndSaysSoOnce(t *testing.
 		cfg := Config{Replica: "a"}.withDefaults()
 		e := &entrance{
 			members: member.NewStore(c, cfg.Namespace, ""), records: record.NewStore(c, cfg.Namespace, ""), log: logr.Discard(),
-			teller: newTeller(c, cfg, logr.Discard(), func(f func()) { f() }),
+			warner: newWarner(c, cfg, logr.Discard(), func(f func()) { f() }),
 		}
 		joined := make(chan struct{})
 		go func() { e.wait(t.Context()); close(joined) }()
@@ -110,7 +110,7 @@ func TestAProcessTakesPartOnceWhoIsInItsWayHasStoodStillForItsLease(t *testing.T
 				e := &entrance{
 					members: member.NewStore(home, cfg.Namespace, ""), records: record.NewStore(home, cfg.Namespace, ""),
 					kinds: "Pod", lease: cfg.LeaseDuration, log: logr.Discard(),
-					teller: newTeller(home, cfg, logr.Discard(), func(f func()) { f() }),
+					warner: newWarner(home, cfg, logr.Discard(), func(f func()) { f() }),
 				}
 				if c.renewed != 0 {
 					time.AfterFunc(c.renewed, func() { _ = home.Update(t.Context(), other) })

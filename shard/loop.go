@@ -279,8 +279,8 @@ func (l *loop) begin(b driver.Begin) {
 			return
 		}
 	}
-	if l.report.teller == nil {
-		l.report.teller = newTeller(l.homeClient.client, l.cfg, l.log, l.beside.Go)
+	if l.report.warner == nil {
+		l.report.warner = newWarner(l.homeClient.client, l.cfg, l.log, l.beside.Go)
 	}
 	f := &follower{by: b.ID, fleet: l.cfg.Fleet, cache: l.records, pods: l.pods, log: log, put: l.mail.put,
 		changed: l.report.touch}

@@ -61,7 +61,7 @@ func NewManager(home *rest.Config, provider multicluster.Provider, opts manager.
 	}
 	logger := opts.Logger.WithName("shard")
 	failures := newHomeFailures(logger)
-	opts.NewCache = liveCache(opts.NewCache, func(err error) { failures.tell("List", err) })
+	opts.NewCache = liveCache(opts.NewCache, func(err error) { failures.report("List", err) })
 	local, err := manager.New(home, opts)
 	if err != nil {
 		return nil, fmt.Errorf("building the manager of the home cluster: %w", err)

@@ -201,7 +201,7 @@ func (cs *clusterSet) identified(name keyspace.ClusterName, connection, given ui
 	}
 	cs.mu.Unlock()
 	if news {
-		cs.tell()
+		cs.notify()
 	}
 	return longest
 }
@@ -257,7 +257,7 @@ func (cs *clusterSet) decide(name keyspace.ClusterName, offered *offer, inUse ui
 		log.Info("another cluster has this name now: the shards of the one before are given up")
 	}
 	if news {
-		cs.tell()
+		cs.notify()
 	}
 	return true
 }

@@ -113,7 +113,7 @@ type report struct {
 	changed                 atomic.Bool          // a record or the clusters changed since the last survey began
 	peers                   map[protocol.Incarnation]peer
 	led, calm               bool    // it ran in the coordinator; it found nothing
-	teller                  *teller // nil until the first incarnation begins
+	warner                  *warner // nil until the first incarnation begins
 }
 
 // publish publishes the present state after requests were carried out, and once a second for what changes otherwise.
@@ -189,7 +189,7 @@ func (r *report) survey(ctx context.Context, records client.Reader, cfg Config, 
 	r.lost, r.there = r.lost+len(gone), there
 	r.peers, r.led = peers, d.Leads()
 	r.calm = len(unserved)+len(moving)+len(odd)+len(gone) == 0
-	if r.teller == nil || !r.led {
+	if r.warner == nil || !r.led {
 		return
 	}
 	for name, served := range d.Aliases() {
@@ -199,11 +199,11 @@ func (r *report) survey(ctx context.Context, records client.Reader, cfg Config, 
 				"right, and remove the other", name, served),
 		})
 	}
-	r.teller.tellAll(ctx, slices.Concat(odd, gone), now)
+	r.warner.warnAll(ctx, slices.Concat(odd, gone), now)
 	// These members joined although they don't fit: at the same moment, or because their version doesn't check.
 	misfits := append(member.MisfitsAmong(all.Leases, r.kinds), tooOld(all)...)
 	r.calm = r.calm && len(odd)+len(misfits) == 0
 	for _, m := range misfits {
-		r.teller.tellOf(ctx, about(m), misfitReplica, m.Why, now)
+		r.warner.warnAbout(ctx, about(m), misfitReplica, m.Why, now)
 	}
 }

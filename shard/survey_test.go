@@ -201,7 +201,7 @@ func TestReplicasThatKnowNoLayoutsAreToldOfWhereTheyCannotServeACluster(t *testi
 
 func TestRecordsThatAreOddAlikeAreToldOfByAFewEvents(t *testing.T) {
 	c := fake.NewClientBuilder().WithScheme(recordScheme(t)).Build()
-	tell := newTeller(c, Config{Replica: "a"}.withDefaults(), logr.Discard(), func(f func()) { f() })
+	warner := newWarner(c, Config{Replica: "a"}.withDefaults(), logr.Discard(), func(f func()) { f() })
 	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	odd := []inspect.Odd{{Record: "east.layout", Reason: inspect.Unreadable, Note: "it can't be read"}}
 	for i := range 10_000 {
@@ -209,12 +209,12 @@ func TestRecordsThatAreOddAlikeAreToldOfByAFewEvents(t *testing.T) {
 	}
 	for range 3 { // surveys, which find them in any order
 		rand.Shuffle(len(odd), func(i, j int) { odd[i], odd[j] = odd[j], odd[i] })
-		tell.tellAll(t.Context(), slices.Clone(odd), now)
+		warner.warnAll(t.Context(), slices.Clone(odd), now)
 		now = now.Add(5 * time.Second)
 	}
 	events := &eventsv1.EventList{}
-	if err := c.List(t.Context(), events); err != nil || len(events.Items) != tellAtOnce+1 {
-		t.Fatalf("%d events tell of it (%v), want %d", len(events.Items), err, tellAtOnce+1)
+	if err := c.List(t.Context(), events); err != nil || len(events.Items) != warnAtOnce+1 {
+		t.Fatalf("%d events tell of it (%v), want %d", len(events.Items), err, warnAtOnce+1)
 	}
 	rest := slices.ContainsFunc(events.Items, func(e eventsv1.Event) bool {
 		return e.Note == "it was deleted; 9980 more records are like it"
@@ -226,8 +226,8 @@ func TestRecordsThatAreOddAlikeAreToldOfByAFewEvents(t *testing.T) {
 
 func TestAnEventAboutARecordIsOneThatAPIServersTake(t *testing.T) {
 	c := fake.NewClientBuilder().WithScheme(recordScheme(t)).Build()
-	tell := newTeller(c, Config{Replica: "a"}.withDefaults(), logr.Discard(), func(f func()) { f() })
-	tell.tell(t.Context(), inspect.Odd{Record: strings.Repeat("a", 229) + "-" + strings.Repeat("b", 10),
+	warner := newWarner(c, Config{Replica: "a"}.withDefaults(), logr.Discard(), func(f func()) { f() })
+	warner.warn(t.Context(), inspect.Odd{Record: strings.Repeat("a", 229) + "-" + strings.Repeat("b", 10),
 		Reason: inspect.Unreadable, Note: "\x1b[2J" + strings.Repeat("я", 1000)}, time.Now())
 	events := &eventsv1.EventList{}
 	if err := c.List(t.Context(), events); err != nil || len(events.Items) != 1 {

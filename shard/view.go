@@ -99,16 +99,13 @@ const (
 // warm opens the view and waits until its caches are synced, trying again until it succeeds or the context ends. It
 // reports whether it succeeded.
 func (v *view) warm(ctx context.Context, o opening) bool {
-	for pause := warmPause; ; pause = min(2*pause, warmPauseMost) {
+	return retry(ctx, warmPause, warmPauseMost, func() bool {
 		err := v.tryWarm(ctx, o)
-		if err == nil {
-			return true
+		if err != nil {
+			o.failed(ctx, "shard can't be warmed yet; will try again", err)
 		}
-		o.failed(ctx, "shard can't be warmed yet; will try again", err)
-		if !sleep(ctx, pause) {
-			return false
-		}
-	}
+		return err == nil
+	})
 }
 
 // failed logs that an attempt failed, unless its context has ended: of a cluster's shards one a minute.
@@ -219,11 +216,7 @@ func (v *view) follow(ctx context.Context, o opening) {
 		return
 	}
 	v.changing = true
-	o.spawn(func() {
-		for pause := warmPause; !v.change(ctx, o) && sleep(ctx, pause); {
-			pause = min(2*pause, warmPauseMost)
-		}
-	})
+	o.spawn(func() { retry(ctx, warmPause, warmPauseMost, func() bool { return v.change(ctx, o) }) })
 }
 
 // change fills caches over the present connection and puts them to use. done is false if it must be called again.

@@ -77,7 +77,7 @@ func newForeignSite(ctx context.Context, o Options, f scenario.Fleet) (_ *site, 
 	if err := s.addNamespace(ctx, homeCluster, s.namespace); err != nil {
 		return nil, err
 	}
-	return s, s.tellAll(ctx, scenario.Scenario{Fleet: f}, false)
+	return s, s.addSecrets(ctx, scenario.Scenario{Fleet: f}, false)
 }
 
 // reach connects to a cluster and makes sure that it has the kinds.

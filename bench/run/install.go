@@ -104,7 +104,7 @@ func newSite(ctx context.Context, dir string, o Options, of scenario.Scenario, a
 			return nil, err
 		}
 	}
-	return s, s.tellAll(ctx, of, apart)
+	return s, s.addSecrets(ctx, of, apart)
 }
 
 // last returns the cluster that is disturbed if only one is.
@@ -116,9 +116,9 @@ func (s *site) disturbed(cluster string) bool {
 		func(c *load.Cluster) bool { return c.Name == cluster })
 }
 
-// tellAll makes the workload clusters known to the replicas. If there must be more clusters than API servers, they
+// addSecrets makes the workload clusters known to the replicas. If there must be more clusters than API servers, they
 // are virtual ones. With apart, the disturbed clusters are made known only to the fleet that serves them alone.
-func (s *site) tellAll(ctx context.Context, of scenario.Scenario, apart bool) error {
+func (s *site) addSecrets(ctx context.Context, of scenario.Scenario, apart bool) error {
 	s.told, s.bad, s.contents = max(of.Fleet.Kubeconfigs, len(s.clusters)), max(1, of.Noisy), map[string][]byte{}
 	for i := range s.told {
 		on := s.clusters[i%len(s.clusters)]
@@ -164,15 +164,15 @@ func (s *site) tellAll(ctx context.Context, of scenario.Scenario, apart bool) er
 			}
 		}
 		s.contents[name] = content
-		if err := s.tell(ctx, namespace, name); err != nil {
+		if err := s.addSecret(ctx, namespace, name); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// tell makes a cluster known to the replicas of a namespace.
-func (s *site) tell(ctx context.Context, namespace, name string) error {
+// addSecret makes a cluster known to the replicas of a namespace.
+func (s *site) addSecret(ctx context.Context, namespace, name string) error {
 	return lab.AddKubeconfig(ctx, s.admins[homeCluster], namespace, name, s.contents[name])
 }
 

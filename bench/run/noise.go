@@ -119,7 +119,7 @@ func (f *fleet) disturb(ctx context.Context, r *round, length time.Duration) err
 	}
 	r.pausedFrom = time.Now()
 	if r.noise == scenario.Added {
-		if err := f.site.tell(ctx, f.lastToldIn(), f.site.last().Name); err != nil {
+		if err := f.site.addSecret(ctx, f.lastToldIn(), f.site.last().Name); err != nil {
 			return err
 		}
 	}

@@ -23,7 +23,6 @@ type atFact struct {
 	missed   bool
 	ours     bool // a replica wrote it
 	rv       uint64
-	body     bool
 }
 
 type factVerb uint8
@@ -68,8 +67,7 @@ func (l *ledger) addAt(e *Event, a agent, at place) {
 	f := atFact{span: span{e.Received, e.Completed}, object: l.objects.id(l.objectOf(e)), place: at, uid: e.UID,
 		ours: a.Tenure}
 	if b := e.Body; b != nil {
-		f.missed = b.Missed
-		f.body, f.rv, f.schedule, f.done, f.pod = true, b.ResourceVersion, b.Schedule, b.Phase == "DONE", b.Pod
+		f.missed, f.rv, f.schedule, f.done, f.pod = b.Missed, b.ResourceVersion, b.Schedule, b.Phase == "DONE", b.Pod
 		if b.UID != "" {
 			f.uid = b.UID
 		}
@@ -78,7 +76,7 @@ func (l *ledger) addAt(e *Event, a agent, at place) {
 	case e.Verb == "create" && e.Subresource == "":
 		f.verb = factCreate
 	case e.Verb == "delete":
-		f.verb, f.body = factDelete, false
+		f.verb = factDelete
 	case e.Subresource == "" && e.Body == nil && !a.Tenure:
 		f.verb = factEdit
 	}
@@ -93,11 +91,11 @@ func (l *ledger) lives() map[int32][]*atLife {
 	all := make(map[int32][]*atLife)
 	for i := range l.atFacts {
 		f := &l.atFacts[i]
-		all[f.object] = f.tell(all[f.object])
+		all[f.object] = f.addTo(all[f.object])
 	}
 	for _, at := range l.facts.Ats {
-		id := l.objects.id(object0{at.Cluster, audit.AtGroup, "ats", at.Namespace, at.Name, l.era(at.Cluster, l.to)})
-		all[id] = tellKnown(all[id], id, at)
+		id := l.objects.id(objectID{at.Cluster, audit.AtGroup, "ats", at.Namespace, at.Name, l.era(at.Cluster, l.to)})
+		all[id] = addKnown(all[id], id, at)
 	}
 	for id, lives := range all {
 		o := l.objects.list[id]
@@ -112,8 +110,8 @@ func (l *ledger) lives() map[int32][]*atLife {
 	return all
 }
 
-// tell adds a fact to the lives of its At's name. The last life is the present one.
-func (f *atFact) tell(lives []*atLife) []*atLife {
+// addTo adds a fact to the lives of its At's name. The last life is the present one.
+func (f *atFact) addTo(lives []*atLife) []*atLife {
 	var life *atLife
 	if n := len(lives); n > 0 {
 		life = lives[n-1]
@@ -165,7 +163,7 @@ func (a *atLife) due(text string) {
 	a.first, a.latest = min(a.first, us), us
 }
 
-func tellKnown(lives []*atLife, id int32, at At) []*atLife {
+func addKnown(lives []*atLife, id int32, at At) []*atLife {
 	var life *atLife
 	for _, old := range lives {
 		if at.UID == "" || old.uid == "" || old.uid == at.UID {

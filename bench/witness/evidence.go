@@ -142,8 +142,8 @@ func (l *ledger) link(e *Event, a agent) {
 // chains reports whether the log shows the versions of an object one after another.
 func chains(e *Event, a agent) bool { return e.IsAt() || e.IsShardRecord() || e.IsLease() && a.Tenure }
 
-// tell records the version in the answer to a write.
-func (l *ledger) tell(e *Event, a agent) {
+// noteVersion records the version in the answer to a write.
+func (l *ledger) noteVersion(e *Event, a agent) {
 	if e.Wrote() && e.Verb != "delete" && e.Body != nil && !e.Body.Requested && e.Body.ResourceVersion > e.Base {
 		c, era := l.clusters[e.Cluster], l.era(e.Cluster, e.Received)
 		c.told[era] = append(c.told[era], version{span{e.Received, e.Completed}, e.Body.ResourceVersion, chains(e, a)})
@@ -244,9 +244,9 @@ func (l *ledger) judgeLinks() {
 	slices.SortFunc(l.links, func(a, b link) int {
 		return cmp.Or(cmp.Compare(a.object, b.object), cmp.Compare(a.start, b.start), cmp.Compare(a.rv, b.rv))
 	})
-	last := make(map[object0]uint64)
+	last := make(map[objectID]uint64)
 	for _, v := range l.facts.Versions {
-		last[object0{v.Cluster, v.Group, v.Resource, v.Namespace, v.Name, l.era(v.Cluster, l.to)}] = v.ResourceVersion
+		last[objectID{v.Cluster, v.Group, v.Resource, v.Namespace, v.Name, l.era(v.Cluster, l.to)}] = v.ResourceVersion
 	}
 	made, first := map[string]map[int][]version{}, map[string]map[int]uint64{}
 	for name, c := range l.clusters {
@@ -256,7 +256,7 @@ func (l *ledger) judgeLinks() {
 		}
 	}
 	type shown struct {
-		object object0
+		object objectID
 		rv     uint64
 	}
 	anywhere := make(map[shown]bool) // in any era

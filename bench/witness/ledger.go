@@ -36,7 +36,7 @@ type ledger struct {
 	found findings
 
 	files    table[string]
-	objects  table[object0]
+	objects  table[objectID]
 	shards   table[Shard]
 	replicas table[string]
 	agents   map[string]agent
@@ -61,31 +61,31 @@ type ledger struct {
 	unsure  map[int32]bool
 	keyless []write
 
-	links      []link
-	clusters   map[string]*clusterLog
-	heard      map[string]map[int64]bool // by folder of an API server's logs, starts of buckets with anything in them
-	suspects   map[string]*suspect
-	stats      WriteStats
-	fenced     Fenced
-	recordsNay int // refused writes to records
-	from, to   int64
-	reads      int64 // when the logs were read
+	links          []link
+	clusters       map[string]*clusterLog
+	heard          map[string]map[int64]bool // by folder of an API server's logs, starts of buckets with anything in them
+	suspects       map[string]*suspect
+	stats          WriteStats
+	fenced         Fenced
+	refusedRecords int // writes to records that were refused
+	from, to       int64
+	reads          int64 // when the logs were read
 }
 
-// object0 identifies an object across all clusters. After a restore of its cluster the same name is another object.
-type object0 struct {
+// objectID identifies an object across all clusters. After a restore of its cluster the same name is another object.
+type objectID struct {
 	cluster, group, resource, namespace, name string
 
 	era int
 }
 
 // anyEra names the object in all eras.
-func (o object0) anyEra() object0 {
+func (o objectID) anyEra() objectID {
 	o.era = 0
 	return o
 }
 
-func (o object0) String() string {
+func (o objectID) String() string {
 	return o.cluster + " " + o.resource + " " + o.namespace + "/" + o.name
 }
 
@@ -221,7 +221,7 @@ func (l *ledger) add(e *Event) {
 	}
 	a := l.agent(e)
 	l.attribute(e, a)
-	l.tell(e, a)
+	l.noteVersion(e, a)
 	l.link(e, a)
 	switch {
 	case e.IsShardRecord():
@@ -278,8 +278,8 @@ func (l *ledger) addObject(e *Event, a agent) {
 	}
 }
 
-func (l *ledger) objectOf(e *Event) object0 {
-	return object0{e.Cluster, e.Group, e.Resource, e.Namespace, e.Name, l.era(e.Cluster, e.Received)}
+func (l *ledger) objectOf(e *Event) objectID {
+	return objectID{e.Cluster, e.Group, e.Resource, e.Namespace, e.Name, l.era(e.Cluster, e.Received)}
 }
 
 func (l *ledger) place(e *Event) place {

@@ -10,11 +10,11 @@ import (
 
 // owners finds each object's key: a Pod's key is its At, every other object is its own.
 func (l *ledger) owners(all map[int32][]*atLife) (keyOf []int32) {
-	told := make(map[object0]int32) // by an At's status
+	told := make(map[objectID]int32) // by an At's status
 	for _, f := range l.atFacts {
 		if f.pod != "" {
 			at := l.objects.list[f.object]
-			told[object0{at.cluster, "", "pods", at.namespace, f.pod, at.era}] = f.object
+			told[objectID{at.cluster, "", "pods", at.namespace, f.pod, at.era}] = f.object
 		}
 	}
 	owned := make(map[int32]int32) // by the Pod's owner reference
@@ -25,7 +25,7 @@ func (l *ledger) owners(all map[int32][]*atLife) (keyOf []int32) {
 		}
 		if f.ownerAt != "" {
 			pod := l.objects.list[f.object]
-			owned[f.object] = l.objects.id(object0{pod.cluster, audit.AtGroup, "ats", pod.namespace, f.ownerAt, pod.era})
+			owned[f.object] = l.objects.id(objectID{pod.cluster, audit.AtGroup, "ats", pod.namespace, f.ownerAt, pod.era})
 		}
 	}
 	names := l.podNames()
@@ -55,7 +55,7 @@ func (l *ledger) owners(all map[int32][]*atLife) (keyOf []int32) {
 }
 
 // podNames finds Ats by the beginning of their Pods' names.
-type podNames map[object0][]int32
+type podNames map[objectID][]int32
 
 // maxPodBase is how much of an At's name its Pod's name keeps: a DNS label minus a dash and ten digits.
 const maxPodBase = 63 - 11
@@ -75,8 +75,8 @@ func (l *ledger) podNames() podNames {
 
 // owner finds the At with the longest name that the Pod's name begins with. The Pod's name ends in a digest of the At's
 // UID. If the UIDs are known, it distinguishes Ats whose names begin alike.
-func (n podNames) owner(pod object0, all map[int32][]*atLife) (at int32, ok bool) {
-	key := object0{pod.cluster, audit.AtGroup, "ats", pod.namespace, pod.name, pod.era}
+func (n podNames) owner(pod objectID, all map[int32][]*atLife) (at int32, ok bool) {
+	key := objectID{pod.cluster, audit.AtGroup, "ats", pod.namespace, pod.name, pod.era}
 	for cut := strings.LastIndexByte(key.name, '-'); cut > 0; cut = strings.LastIndexByte(key.name, '-') {
 		key.name = key.name[:cut]
 		found := n[key]

@@ -36,7 +36,7 @@ func (l *ledger) addRecord(e *Event, a agent) {
 	}
 	switch e.Outcome() {
 	case audit.Rejected:
-		l.recordsNay++
+		l.refusedRecords++
 		return
 	case audit.Unknown:
 		l.recordUnknown[e.Name] = append(l.recordUnknown[e.Name], w)
@@ -80,7 +80,7 @@ type moves struct {
 
 func (l *ledger) history() *moves {
 	m := &moves{l: l, granted: make(map[tenure]bool), known: make(map[int32]uint64), before: make(map[string]bool)}
-	m.stats = MoveStats{Rejected: l.recordsNay, Steps: make(map[Step]int), Kinds: make(map[protocol.MoveKind]MoveRow)}
+	m.stats = MoveStats{Rejected: l.refusedRecords, Steps: make(map[Step]int), Kinds: make(map[protocol.MoveKind]MoveRow)}
 	for _, unknown := range l.recordUnknown {
 		slices.SortStableFunc(unknown, func(a, b recordWrite) int { return cmp.Compare(a.start, b.start) })
 	}

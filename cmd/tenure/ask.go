@@ -214,27 +214,26 @@ func (q *homeFlags) validate() error {
 	return nil
 }
 
-// gatherer connects to the home cluster as kubectl would.
-func (q *homeFlags) gatherer(askClusters bool) (console.Gatherer, error) {
+// home returns the connection to the home cluster that kubectl would make.
+func (q *homeFlags) home() (*rest.Config, error) {
 	if err := q.validate(); err != nil {
-		return console.Gatherer{}, err
+		return nil, err
 	}
 	config, err := connection(q.homeKubeconfig, q.context, q.contextFlag)
 	if err != nil {
-		return console.Gatherer{}, usagef("configuration of the home cluster (--home-kubeconfig, --%s): %v", q.contextFlag,
-			err)
+		return nil, usagef("configuration of the home cluster (--home-kubeconfig, --%s): %v", q.contextFlag, err)
 	}
-	return console.Gatherer{Home: config, Namespace: q.homeNamespace, Fleet: keyspace.Fleet(q.fleet),
-		Ask: askClusters}, nil
+	return config, nil
 }
 
-// gatherer connects as homeFlags does. It bounds each request, too, since the discovery of kinds heeds no context.
+// gatherer bounds each of its requests, since the discovery of kinds heeds no context.
 func (q *question) gatherer(askClusters bool) (console.Gatherer, error) {
-	g, err := q.homeFlags.gatherer(askClusters)
-	if err == nil {
-		g.Home.Timeout = askTimeout
+	home, err := q.home()
+	if err != nil {
+		return console.Gatherer{}, err
 	}
-	return g, err
+	home.Timeout = askTimeout
+	return console.Gatherer{Home: home, Namespace: q.homeNamespace, Fleet: keyspace.Fleet(q.fleet), Ask: askClusters}, nil
 }
 
 // connection returns the connection that kubectl would make. But a file that is given, also by $KUBECONFIG, and leads

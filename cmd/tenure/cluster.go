@@ -15,6 +15,7 @@ import (
 
 	"github.com/tenure-dev/tenure/pkg/console"
 	"github.com/tenure-dev/tenure/pkg/onboard"
+	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
 const (
@@ -70,12 +71,12 @@ const usualDefault = "(default: $KUBECONFIG, ~/.kube/config, or in-cluster)"
 func onboarder(cmd *cobra.Command, name string, home *homeFlags, admin *adminFlags) (onboard.Onboarder, error) {
 	o := onboard.Onboarder{Name: name, Progress: func(text string) { fmt.Fprintln(cmd.ErrOrStderr(), text) }}
 	if home != nil {
-		g, err := home.gatherer(false)
+		config, err := home.home()
 		if err != nil {
 			return o, err
 		}
-		o.Home, o.Namespace, o.Fleet = g.Home, g.Namespace, g.Fleet
-		o.Home.QPS, o.Home.Timeout = -1, answerWithin
+		config.QPS, config.Timeout = -1, answerWithin
+		o.Home, o.Namespace, o.Fleet = config, home.homeNamespace, keyspace.Fleet(home.fleet)
 	}
 	if admin != nil {
 		config, err := connection(admin.kubeconfig, admin.context, "context")

@@ -21,13 +21,13 @@ func newPage(lookup func(string) (string, bool)) *cobra.Command {
 			if err := o.Check(); err != nil {
 				return usage(err)
 			}
-			g, err := q.gatherer(false)
+			home, err := q.home()
 			if err != nil {
 				return err
 			}
 			o.Namespace = q.homeNamespace
 			out := cmd.OutOrStdout()
-			return door.Open(cmd.Context(), g.Home, o, func(pod, address string) {
+			return door.Open(cmd.Context(), home, o, func(pod, address string) {
 				fmt.Fprintf(out, "The page of %s is at\n\n  %s\n\nuntil Ctrl-C.\n", pod, address)
 			})
 		},

@@ -58,14 +58,8 @@ const quietFor = 75 * time.Second
 // hurt applies a rule to a line for a time, and until it has hit a request.
 func (r *run) hurt(ctx context.Context, l line, kind string, rule faultproxy.Rule, d time.Duration) {
 	rule.Match.Agents = l.agents
-	f := fault{Kind: kind + ", " + l.role, Victim: l.name, Rule: fmt.Sprintf("%+v", rule), Start: time.Now()}
-	injected := l.proxy.Inject(rule)
-	sleep(ctx, d)
-	for end := time.Now().Add(quietFor); injected.Hits() == 0 && time.Now().Before(end) && ctx.Err() == nil; {
-		sleep(ctx, 50*time.Millisecond)
-	}
-	injected.End()
-	if f.Hits = injected.Hits(); f.Hits == 0 && l.serves != nil && !l.serves(ctx) {
+	f := fault{Kind: kind + ", " + l.role, Start: time.Now()}
+	if r.impose(ctx, &f, l.name, rule, d, l.proxy); f.Hits == 0 && l.serves != nil && !l.serves(ctx) {
 		return // the victim's shards have moved meanwhile, so there was nothing to hit
 	}
 	r.note(ctx, f)

@@ -113,8 +113,7 @@ func (d *Driver) suspect(p pending, e Written) (back bool) {
 		d.doubtAll()
 	}
 	d.doubts.newest = max(d.doubts.newest, e.Version)
-	of, _, _ := about(p.effect)
-	return d.below(of, e.Version, p.known)
+	return d.below(p.of, e.Version, p.known)
 }
 
 // doubtAll reads what this incarnation relies on: its lease, the lead record, and the records of shards that it holds

@@ -82,6 +82,18 @@ type (
 		Objects int64
 		Load    float64
 	}
+	// Health says whether a cluster's API server can be used from here. It answers a [Probe], and is also sent when that
+	// changes.
+	Health struct {
+		Cluster keyspace.ClusterName
+		Usable  bool
+	}
+	// Counted: a cluster has this many objects, or a negative number if they couldn't be counted. It answers a [Count].
+	Counted struct {
+		Cluster keyspace.ClusterName
+		UID     string // from the Count that it answers
+		Objects int64
+	}
 	// Leave: the process was told to stop.
 	Leave struct{}
 	// Quit: the process must end now, without time to hand anything off.
@@ -110,6 +122,8 @@ func (Warmed) event()      {}
 func (Drained) event()     {}
 func (Stopped) event()     {}
 func (Measured) event()    {}
+func (Health) event()      {}
+func (Counted) event()     {}
 func (Leave) event()       {}
 func (Quit) event()        {}
 func (Tick) event()        {}
@@ -176,11 +190,17 @@ type (
 	}
 	// Measure samples the open shards' size and load.
 	Measure struct{}
+	// Probe checks whether a cluster's API server can be used from here. [Health] answers it.
+	Probe struct{ Cluster keyspace.ClusterName }
+	// Count: count the objects of a cluster. A [Counted] must answer it soon, even if counting fails.
+	Count struct {
+		Cluster keyspace.ClusterName
+		UID     string
+	}
 	// Renewed: the lease was renewed when it had this much time left, for metrics.
 	Renewed struct{ Left time.Duration }
 	// End: the process is done, in order if Err is nil. No request follows.
 	End struct {
-		ID  ownership.Incarnation
 		Err error
 		// Took is how long leaving took, 0 if there was nothing to leave.
 		Took time.Duration
@@ -196,6 +216,8 @@ func (Drain) request()   {}
 func (Close) request()   {}
 func (Stop) request()    {}
 func (Measure) request() {}
+func (Probe) request()   {}
+func (Count) request()   {}
 func (Renewed) request() {}
 func (End) request()     {}
 

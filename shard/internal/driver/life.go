@@ -123,7 +123,7 @@ func (d *Driver) leaveTimeout() time.Duration {
 
 func (d *Driver) end(err error, took time.Duration) {
 	d.ended, d.machine = true, nil
-	d.emit(End{ID: d.id, Err: err, Took: took})
+	d.emit(End{Err: err, Took: took})
 }
 
 // sealings are the incarnations of this process that have certainly stopped, and whose leases aren't known to be
@@ -157,7 +157,7 @@ func (d *Driver) sealFound(id ownership.Incarnation, what ownership.Input) {
 		return
 	}
 	seal := ownership.SealLease{Base: seen.Lease.Version, ID: id}
-	d.write(pending{why: sealed, effect: seal, of: Subject{Lease: id}}, d.patience())
+	d.write(pending{why: sealed, effect: seal}, d.patience())
 }
 
 // sealTold records whether a lease is done: sealed or gone.

@@ -14,7 +14,7 @@ type pending struct {
 	effect ownership.Effect
 	seq    uint64            // the machine's own number of the write
 	answer Written           // the answer to the write, while its record is read
-	of     Subject           // what is read
+	of     Subject           // what is read or written
 	asked  ownership.Instant // when it was sent
 	// patience is the request's timeout.
 	patience time.Duration
@@ -42,9 +42,8 @@ const (
 
 // write sends a write.
 func (d *Driver) write(p pending, patience time.Duration) {
-	p.number, p.asked, p.patience = d.next(), d.now, patience
-	of, _, _ := about(p.effect)
-	p.known, p.newest = d.newest(of), d.doubts.newest
+	p.number, p.of, p.asked, p.patience = d.next(), About(p.effect), d.now, patience
+	p.known, p.newest = d.newest(p.of), d.doubts.newest
 	d.pending = append(d.pending, p)
 	w := Write{Number: p.number, Effect: p.effect, Patience: patience}
 	switch e := p.effect.(type) {
@@ -92,7 +91,6 @@ func (d *Driver) written(e Written) {
 	if !ok {
 		return
 	}
-	of, _, _ := about(p.effect)
 	_, renewal := p.effect.(ownership.WriteLease)
 	d.measurePace(p, renewal)
 	switch p.why {
@@ -119,7 +117,7 @@ func (d *Driver) written(e Written) {
 			return
 		}
 		p.why = reread
-		d.read(p, of)
+		d.read(p, p.of)
 	case sealed:
 		d.sealTold(p.of.Lease, e.Outcome == ownership.Committed, e.Cause, e.After)
 	case left:

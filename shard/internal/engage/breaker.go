@@ -134,12 +134,8 @@ func (b *Breaker) answered(res *http.Response, of *page) {
 	b.seen.count(now, cause)
 }
 
-// Judge records the answer to a request, and how long it took.
-func (b *Breaker) Judge(req *http.Request, res *http.Response, took time.Duration) {
-	b.judge(req, res, took, retryAfter(res))
-}
-
-func (b *Breaker) judge(req *http.Request, res *http.Response, took, retryAfter time.Duration) {
+// Judge records the answer to a request, how long it took, and for how long it asks to wait.
+func (b *Breaker) Judge(req *http.Request, res *http.Response, took, retryAfter time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	cause := causeOf(res.StatusCode)

@@ -198,11 +198,11 @@ func identity(act string, obj client.Object) (metav1.Preconditions, error) {
 
 // conditional reports whether the caller's options identify the object.
 func conditional(opts []client.DeleteOption) bool {
-	return tells((&client.DeleteOptions{}).ApplyOptions(opts).Preconditions)
+	return identifies((&client.DeleteOptions{}).ApplyOptions(opts).Preconditions)
 }
 
-// tells reports whether preconditions identify an object.
-func tells(p *metav1.Preconditions) bool {
+// identifies reports whether preconditions identify an object.
+func identifies(p *metav1.Preconditions) bool {
 	return p != nil && (p.UID != nil || p.ResourceVersion != nil)
 }
 
@@ -244,7 +244,7 @@ func (c *fencedSubResource) Create(ctx context.Context, obj, body client.Object,
 
 // identify returns an eviction with preconditions: the caller's own, or those that the object's identity makes.
 func identify(obj client.Object, eviction *policyv1.Eviction) (*policyv1.Eviction, error) {
-	if eviction.DeleteOptions != nil && tells(eviction.DeleteOptions.Preconditions) {
+	if eviction.DeleteOptions != nil && identifies(eviction.DeleteOptions.Preconditions) {
 		return eviction, nil
 	}
 	is, err := identity("evicting", obj)

@@ -91,29 +91,29 @@ type (
 )
 
 func (r legacyRecorder) Event(object runtime.Object, kind, reason, message string) {
-	r.gate.tells()
+	r.gate.eventGiven()
 	r.EventRecorder.Event(object, kind, reason, message)
 }
 
 func (r legacyRecorder) Eventf(object runtime.Object, kind, reason, format string, args ...any) {
-	r.gate.tells()
+	r.gate.eventGiven()
 	r.EventRecorder.Eventf(object, kind, reason, format, args...)
 }
 
 func (r legacyRecorder) AnnotatedEventf(object runtime.Object, annotations map[string]string, kind, reason,
 	format string, args ...any) {
-	r.gate.tells()
+	r.gate.eventGiven()
 	r.EventRecorder.AnnotatedEventf(object, annotations, kind, reason, format, args...)
 }
 
 func (r currentRecorder) Eventf(regarding, related runtime.Object, kind, reason, action, note string, args ...any) {
-	r.gate.tells()
+	r.gate.eventGiven()
 	r.EventRecorder.Eventf(regarding, related, kind, reason, action, note, args...)
 }
 
 func (r currentRecorder) AnnotatedEventf(regarding, related runtime.Object, annotations map[string]string, kind, reason,
 	action, note string, args ...any) {
-	r.gate.tells()
+	r.gate.eventGiven()
 	r.EventRecorder.AnnotatedEventf(regarding, related, annotations, kind, reason, action, note, args...)
 }
 
@@ -131,22 +131,22 @@ type (
 )
 
 func (s legacySink) Create(e *corev1.Event) (*corev1.Event, error) {
-	defer s.gate.wrote()
+	defer s.gate.eventWritten()
 	return refusing(s.EventSink.Create(e))
 }
 
 func (s legacySink) Patch(e *corev1.Event, data []byte) (*corev1.Event, error) {
-	defer s.gate.wrote()
+	defer s.gate.eventWritten()
 	return refusing(s.EventSink.Patch(e, data))
 }
 
 func (s currentSink) Create(ctx context.Context, e *eventsv1.Event) (*eventsv1.Event, error) {
-	defer s.gate.wrote()
+	defer s.gate.eventWritten()
 	return refusing(s.EventSink.Create(ctx, e))
 }
 
 func (s currentSink) Patch(ctx context.Context, e *eventsv1.Event, data []byte) (*eventsv1.Event, error) {
-	defer s.gate.wrote()
+	defer s.gate.eventWritten()
 	return refusing(s.EventSink.Patch(ctx, e, data))
 }
 

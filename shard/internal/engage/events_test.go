@@ -90,13 +90,13 @@ func TestAnEventThatIsNeverWrittenHoldsUpNoMoveForLong(t *testing.T) {
 			gate.Open(2)
 			return time.Since(began)
 		}
-		gate.tells()
+		gate.eventGiven()
 		time.Sleep(eventPatience / 2)
 		if took := drained(); took != eventPatience/2 {
 			t.Errorf("drained after %v", took)
 		}
-		gate.tells()
-		gate.wrote()
+		gate.eventGiven()
+		gate.eventWritten()
 		if took := drained(); took != 0 {
 			t.Errorf("all events are written, and it drained after %v", took)
 		}

@@ -37,8 +37,8 @@ type Gate struct {
 	closing   time.Time     // when draining began
 	lastEnd   time.Time     // when a reconcile or a write last ended
 	astray    time.Time     // when a write was last given up without an answer
-	untold    int           // events that recorders were given, and didn't write yet
-	told      time.Time     // when they were last given one
+	unwritten int           // events that recorders were given, and didn't write yet
+	lastGiven time.Time     // when they were last given one
 	missed    bool          // it was open, and let nothing pass because the lease seemed to have run out
 }
 
@@ -165,22 +165,22 @@ func (g *Gate) wake() {
 	}
 }
 
-// tells counts an event that a recorder is given, and wrote one that was written, or that can't be. Recorders write
-// from goroutines of their own, and drop some events: those don't count for longer than eventPatience.
-func (g *Gate) tells() {
+// eventGiven counts an event that a recorder is given, and eventWritten one that was written, or that can't be.
+// Recorders write from goroutines of their own, and drop some events: those don't count for longer than eventPatience.
+func (g *Gate) eventGiven() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := time.Now()
-	if now.Sub(g.told) > eventPatience {
-		g.untold = 0
+	if now.Sub(g.lastGiven) > eventPatience {
+		g.unwritten = 0
 	}
-	g.untold, g.told = g.untold+1, now
+	g.unwritten, g.lastGiven = g.unwritten+1, now
 }
 
-func (g *Gate) wrote() {
+func (g *Gate) eventWritten() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.untold = max(0, g.untold-1)
+	g.unwritten = max(0, g.unwritten-1)
 	g.wake()
 }
 
@@ -211,11 +211,11 @@ func (g *Gate) Drain(ctx context.Context, patience, grace time.Duration) error {
 		g.await(ctx, grace, noneRuns)
 	}
 	g.mu.Lock()
-	left := eventPatience - time.Since(g.told)
+	left := eventPatience - time.Since(g.lastGiven)
 	g.mu.Unlock()
-	g.await(ctx, left, func() bool { return g.untold == 0 })
+	g.await(ctx, left, func() bool { return g.unwritten == 0 })
 	g.mu.Lock()
-	g.state, g.untold = gateShut, 0
+	g.state, g.unwritten = gateShut, 0
 	g.mu.Unlock()
 	g.await(ctx, writePatience, g.noneWrites)
 	g.end()

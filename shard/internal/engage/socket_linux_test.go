@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tenure-dev/tenure/bench/machine"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
@@ -146,20 +147,14 @@ func BenchmarkIdleRead(b *testing.B) {
 				}
 			}()
 			message := make([]byte, 100)
-			before := used()
+			before := machine.ProcessorTime()
 			for b.Loop() {
 				_, _ = near.Write(message)
 				if _, err := io.ReadFull(near, message); err != nil {
 					b.Fatal(err)
 				}
 			}
-			b.ReportMetric(float64(used()-before)/float64(b.N), "cpu-ns/op")
+			b.ReportMetric(float64(machine.ProcessorTime()-before)/float64(b.N), "cpu-ns/op")
 		})
 	}
-}
-
-func used() time.Duration {
-	var u syscall.Rusage
-	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u) // never fails with these arguments
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

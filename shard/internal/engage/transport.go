@@ -177,7 +177,7 @@ func (b *Breaker) send(ctx context.Context, req *http.Request, base http.RoundTr
 			tellRetryAfter(ctx, b, res)
 			return res, w.end, nil
 		}
-		b.judge(req, res, time.Since(sent), tellRetryAfter(ctx, b, res))
+		b.Judge(req, res, time.Since(sent), tellRetryAfter(ctx, b, res))
 		body.took.Store(0) // what was read until now is judged already
 		return res, func() {
 			w.end()

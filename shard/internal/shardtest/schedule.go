@@ -259,11 +259,9 @@ func (s *Schedule) drawFaults(rng *rand.Rand) {
 	if kinds[Sleep] {
 		kinds[Jump] = false // a wall clock set back while the machine sleeps would hide that it slept
 	}
-	replaces := kinds[Restore] || kinds[Rebuild] || kinds[LoseLeases] || kinds[LoseRecords]
-	if replaces {
+	if kinds[Restore] || kinds[Rebuild] || kinds[LoseLeases] || kinds[LoseRecords] {
 		kinds[Jump] = false // see Schedule.replaced
 	}
-	meddles := kinds[DeleteShard] || kinds[Replace] || replaces
 	s.Stale = true
 	for k := range drawnKinds {
 		if !kinds[k] {
@@ -277,13 +275,13 @@ func (s *Schedule) drawFaults(rng *rand.Rand) {
 			times = 1 // the epoch of a second one made by hand is known only once a coordinator has seen the first
 		}
 		for range times {
-			s.Faults = append(s.Faults, s.drawFault(rng, k, meddles))
+			s.Faults = append(s.Faults, s.drawFault(rng, k))
 		}
 	}
 	slices.SortStableFunc(s.Faults, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
 }
 
-func (s *Schedule) drawFault(rng *rand.Rand, k FaultKind, meddles bool) Fault {
+func (s *Schedule) drawFault(rng *rand.Rand, k FaultKind) Fault {
 	f := Fault{Kind: k, Node: rng.IntN(s.Nodes), At: time.Duration(rng.Int64N(int64(s.Faulty)))}
 	upTo := func(d time.Duration) time.Duration { return time.Duration(rng.Int64N(int64(d))) }
 	rest := s.Faulty - f.At

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tenure-dev/tenure/bench/audit"
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/pkg/replication"
 	"github.com/tenure-dev/tenure/test/lab"
@@ -188,4 +189,10 @@ func onceEach(t *testing.T, f *lab.Fleet, target string, n int) {
 	if len(creates) > n {
 		t.Errorf("%s: copies of %d names were created, want %d", target, len(creates), n)
 	}
+}
+
+// auditLog is what an API server logged about Deployments.
+func auditLog(t *testing.T, f *lab.Fleet, cluster string) []audit.Event {
+	t.Helper()
+	return labtest.Audited(t, f.Planes.Cluster(cluster), (*audit.Event).IsDeployment)
 }

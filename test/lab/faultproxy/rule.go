@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/tenure-dev/tenure/pkg/apipath"
 )
 
 // Fault is what happens to a request.
@@ -93,13 +95,8 @@ func among(list []string, what string) bool { return len(list) == 0 || slices.Co
 // parse reads a request as an API server would.
 func parse(method string, u *url.URL, agent string) request {
 	r := request{agent: agent}
-	parts := strings.Split(strings.Trim(u.Path, "/"), "/")
-	switch {
-	case len(parts) >= 3 && parts[0] == "api": // api/v1/...
-		parts = parts[2:]
-	case len(parts) >= 4 && parts[0] == "apis": // apis/group/version/...
-		parts = parts[3:]
-	default:
+	parts := apipath.Parts(u.Path)
+	if parts == nil {
 		r.verb = strings.ToLower(method)
 		return r
 	}
