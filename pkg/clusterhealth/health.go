@@ -405,7 +405,7 @@ func (h *Health) tell(ctx context.Context, secret *corev1.Secret, f finding) {
 	}
 	h.mu.Lock()
 	was, known := h.states[name]
-	if known && was.usable == now.usable {
+	if known && was.usable == now.usable && !was.since.IsZero() { // one that was forgotten is new
 		now.since = was.since
 	}
 	edited := reason != ReasonUsable && was.version != now.version // whoever did it waits for an answer

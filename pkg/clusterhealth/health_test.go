@@ -534,11 +534,14 @@ func TestAGoodSecretAfterABadOneOfItsNameIsTold(t *testing.T) {
 		events     int
 	}{
 		{"west", "[", 1}, {"west", kubeconfigOf(api.Host), 2}, {"west", kubeconfigOf(api.Host), 2},
-		{"east", kubeconfigOf(api.Host), 2},
+		{"east", kubeconfigOf(api.Host), 2}, {"west", "[", 3}, {"west", "[", 4},
 	} {
 		secret := secretOf(c.name, c.text)
 		must.Succeed(t, home.Create(t.Context(), secret))
 		reconcile(t, h, c.name)
+		if _, since := h.Usable(c.name); since.IsZero() {
+			t.Errorf("%s, %q: it has been so since ever", c.name, c.text)
+		}
 		must.Succeed(t, home.Delete(t.Context(), secret))
 		reconcile(t, h, c.name)
 		if ok, since := h.Usable(c.name); ok || !since.IsZero() {

@@ -832,10 +832,15 @@ func TestASecondNameIsKnownByTheCoordinatorsEvent(t *testing.T) {
 		return e
 	}
 	all, err := Told(t.Context(), homeWith(told("east2", time.Minute, ReasonTwoNames),
-		told("orient", time.Hour, ReasonTwoNames), told("foreign", time.Minute, "ForeignRecord")), "ns")
-	if err != nil || len(all) != 1 || all[0].Cluster != "east2" || all[0].Reason != ReasonTwoNames ||
-		!strings.HasPrefix(all[0].Note, "cluster east2 is cluster east under another name") || !all[0].Told {
+		told("orient", time.Hour, ReasonTwoNames), told("foreign", time.Minute, "ForeignRecord"),
+		told("bad", time.Minute, ReasonTwoNames), // what replicas say of it is more
+		event("bad", "1", clusterhealth.ReasonBadConfig, time.Now())), "ns")
+	if err != nil || len(all) != 2 || all[1].Cluster != "east2" || all[1].Reason != ReasonTwoNames ||
+		!strings.HasPrefix(all[1].Note, "cluster east2 is cluster east under another name") || !all[1].Told {
 		t.Errorf("%+v, %v", all, err)
+	}
+	if all[0].Cluster != "bad" || all[0].Reason != clusterhealth.ReasonBadConfig {
+		t.Errorf("%+v", all[0])
 	}
 }
 

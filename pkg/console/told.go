@@ -41,7 +41,14 @@ func Told(ctx context.Context, home client.Client, namespace string) ([]Answer, 
 	names, err := toldLately(ctx, home, namespace, ofShards, func(e corev1.Event) bool {
 		return e.Reason == ReasonTwoNames
 	})
-	return append(all, names...), err
+	for _, n := range names {
+		if !slices.ContainsFunc(all, func(a Answer) bool {
+			return a.Cluster == n.Cluster && a.Reason != clusterhealth.ReasonUsable // what replicas say is more
+		}) {
+			all = append(all, n)
+		}
+	}
+	return all, err
 }
 
 // Kinds of the objects that events are about.

@@ -411,7 +411,7 @@ func (b *book[T]) nextCluster() *cluster[T] {
 		return nil
 	}
 	free := b.workers - len(b.taken)
-	if b.workers == 0 || free > b.workers/reserve {
+	if b.workers == 0 || free > b.workers/reserve || b.active == 1 {
 		return b.turn.Value.(*cluster[T])
 	}
 	share := max(1, b.workers/b.active)

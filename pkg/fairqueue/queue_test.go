@@ -168,6 +168,12 @@ func TestTheLastWorkersAreForThoseWithLessThanTheirShare(t *testing.T) {
 	}
 }
 
+func TestAClusterThatIsAloneMayHaveAllWorkers(t *testing.T) {
+	q := newQueue(t, 128, 128)
+	fill(q, 1000, "a/ns/%d")
+	wantWorkers(t, q, 128)
+}
+
 func TestASlowNamespaceLeavesWorkersToTheOthersOfItsCluster(t *testing.T) {
 	q := newQueue(t, 64, 8) // and two more
 	fill(q, 100, "c/slow/%02d")

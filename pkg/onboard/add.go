@@ -154,7 +154,7 @@ func (o Onboarder) planAdd(ctx context.Context, home, there client.Client, a Add
 	}
 	p.steps, err = decide(found, want)
 	p.verdict = p.verdict.after(p.steps, p.known.Own)
-	if own := p.known.Own; err == nil && own != nil && (p.verdict.NewToken || p.moved()) {
+	if own := p.known.Own; err == nil && own != nil && (p.verdict.NewToken || Hold(own).Refused == nil && p.moved()) {
 		err = immutable(own)
 	}
 	return p, err

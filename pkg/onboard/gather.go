@@ -83,7 +83,7 @@ func (o Onboarder) known(ctx context.Context, home client.Client) (known, error)
 	if ca, ok := authority(o.Workload); ok && k.Reason == clusterhealth.ReasonUnreachable {
 		k.tryAuthority(ctx, ca)
 	}
-	if k.UID == "" { // then replicas may know
+	if k.Reason == clusterhealth.ReasonRefused { // then only replicas may know whose they were
 		if s, fleet, err := o.records(ctx, home, nil); err == nil {
 			k.UID = displaced(fleet, s.Records.Layouts, o.Name, "")
 		}

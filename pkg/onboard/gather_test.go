@@ -231,6 +231,11 @@ func TestNothingIsBegunForASecretThatCannotTakeNewCredentials(t *testing.T) {
 	}
 	_, err := o.planAdd(t.Context(), home, there, AddOptions{Wish: Wish{Roles: []Role{Ats, Deployments}}})
 	must.Succeed(t, err) // only what it says of the cluster changes
+	must.Succeed(t, home.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "west"}, secret))
+	throughProxy(secret)
+	must.Succeed(t, home.Update(t.Context(), secret))
+	_, err = o.planAdd(t.Context(), home, there, AddOptions{Wish: Wish{Roles: []Role{Ats, Deployments}}})
+	must.Succeed(t, err) // its kubeconfig, which replicas use if they may, stays
 }
 
 // Right after it, tenure cluster check compares the schema.

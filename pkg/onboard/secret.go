@@ -412,7 +412,7 @@ func same(s *corev1.Secret, t target) (field, value string) {
 func (k known) whose(t target) error {
 	secret, held := fmt.Sprintf("Secret %s/%s", k.Own.Namespace, k.Own.Name), Hold(k.Own)
 	uid, by := k.Own.Annotations[UIDAnnotation], "annotation "+UIDAnnotation
-	if uid == "" {
+	if uid == "" && k.Reason == clusterhealth.ReasonUsable { // otherwise k.UID is what replicas go by, which may be older
 		uid, by = k.UID, "the UID of namespace kube-system where it leads"
 	}
 	switch {
