@@ -42,9 +42,11 @@ func eitherQuantile(level float64, by, native, classic string) string {
 }
 
 // grown is by how much counters or histograms grew, where a new one counts in full: a replica that joins has taken its
-// shards before it is scraped for the first time, of which increase sees nothing.
+// shards before it is scraped for the first time, of which increase sees nothing. One that wasn't scraped for a while,
+// up to an hour, isn't new.
 func grown(metric string) string {
-	return fmt.Sprintf("(%[1]s{} unless %[1]s{} offset $__rate_interval) or increase(%[1]s{}[$__rate_interval])", metric)
+	return fmt.Sprintf("(%[1]s{} unless last_over_time(%[1]s{}[1h] offset $__rate_interval)) or "+
+		"increase(%[1]s{}[$__rate_interval])", metric)
 }
 
 // ofMembers keeps what members say: who has lost its lease may know no better.
@@ -54,9 +56,9 @@ func ofMembers(metric string) string {
 
 const (
 	// first is each shard's first epoch in the time that is shown.
-	first = "min by (shard) (min_over_time(tenure_shard_epoch{}[$__range] @ end()))"
+	first = "min by (namespace, job, shard) (min_over_time(tenure_shard_epoch{}[$__range] @ end()))"
 	// moved is how often each shard has changed hands in that time.
-	moved = "(max by (shard) (max_over_time(tenure_shard_epoch{}[$__range] @ end())) - " + first + ")"
+	moved = "(max by (namespace, job, shard) (max_over_time(tenure_shard_epoch{}[$__range] @ end())) - " + first + ")"
 )
 
 // replica names one where its Pod is known, and its address everywhere.
@@ -115,7 +117,7 @@ func overview(b *dashboard.DashboardBuilder) {
 	number(b, "Shards moving", "On their way to another holder; the old one serves them meanwhile.",
 		"max("+ofMembers("tenure_shards_moving")+")", plainly)
 	number(b, "Coordinators", "Live replicas that say they coordinate.",
-		"sum(tenure_coordinator{} * on (namespace, job, instance) tenure_member{}) or vector(0)", fine)
+		"count(tenure_coordinator{} == 1 and on (namespace, job, instance) tenure_member{} == 1) or vector(0)", fine)
 	number(b, "Clusters unusable", "For at least one replica.",
 		"count(count by (cluster) (tenure_cluster_usable{} == 0)) or 0 * count(tenure_cluster_usable{})", bad)
 	b.WithPanel(lines("Shards by replica", "Equal, but for weights.", "none", q("tenure_shards_held{}", replica)))
@@ -150,7 +152,7 @@ func handoffs(b *dashboard.DashboardBuilder) {
 		q("topk(10, max by (cluster) ("+ofMembers("tenure_held_unserved_seconds")+"))", "{{cluster}}")).NoValue("None"))
 	b.WithPanel(lines("Epochs", "Each change of holder is one more, counted from the start of the time that is shown. "+
 		"Shown are the ten shards that moved most: one that climbs and climbs doesn't settle.", "none",
-		q("max by (shard) (tenure_shard_epoch{}) - "+first+" and on (shard) topk(10, "+moved+")", "{{shard}}")))
+		q("max by (namespace, job, shard) (tenure_shard_epoch{}) - "+first+" and topk(10, "+moved+")", "{{shard}}")))
 }
 
 func queues(b *dashboard.DashboardBuilder) {
