@@ -179,6 +179,11 @@ func homeConfig(o *options) (*rest.Config, error) {
 	if err != nil {
 		return nil, usagef("configuration of the home cluster (see --home-kubeconfig): %v", err)
 	}
+	if home.BearerTokenFile != "" && home.CAFile == "" && len(home.CAData) == 0 && !o.namesHome() {
+		// client-go takes the system's authorities then, and never looks at the file again.
+		return nil, fmt.Errorf("configuration of the home cluster: ca.crt beside %s holds no certificate (yet): it is the "+
+			"kubelet's", home.BearerTokenFile)
+	}
 	return home, tune(home)
 }
 

@@ -44,8 +44,8 @@ func newObservability(ctx context.Context, o *options, log logr.Logger) (*observ
 		Settings: settings, Exporter: exporter, Slow: o.traceSlow, Replica: o.replica, Version: version, Log: log,
 		Registerer: metrics.Registry, Epoch: epochOf, Reconciled: s.reconciled,
 	})
-	s.moves.Tell(s.Telemetry.Tell)
 	if s.Tracing() {
+		s.moves.Tell(s.Telemetry.Tell)
 		log.Info("tracing reconciles", "ratio", settings.Ratio, "slow", o.traceSlow.String(), "service", settings.Service)
 	}
 	return s, nil

@@ -5,11 +5,17 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/tenure-dev/tenure/shard"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
@@ -40,5 +46,23 @@ func TestHomeIsNamedByTheFlagOrKUBECONFIG(t *testing.T) {
 	t.Setenv("KUBECONFIG", "file")
 	if !(&options{}).namesHome() {
 		t.Error("the variable names it")
+	}
+}
+
+func TestMovesNameNoTraceWhileTracingIsOff(t *testing.T) {
+	registry := metrics.Registry
+	t.Cleanup(func() { metrics.Registry = registry })
+	for _, endpoint := range []string{"", "http://127.0.0.1:9"} {
+		t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
+		metrics.Registry = prometheus.NewRegistry()
+		obs, err := newObservability(t.Context(), &options{}, logr.Discard())
+		must.Succeed(t, err)
+		metrics.Registry.MustRegister(obs.moves)
+		obs.moves.Activated(shard.Activation{Gap: time.Second})
+		families, err := metrics.Registry.Gather()
+		must.Succeed(t, err)
+		if named := strings.Contains(fmt.Sprint(families), "trace_id"); named != (endpoint != "") {
+			t.Errorf("endpoint %q: a trace is named: %v", endpoint, named)
+		}
 	}
 }

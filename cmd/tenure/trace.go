@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -57,6 +58,9 @@ func newTrace(lookup func(string) (string, bool)) *cobra.Command {
 				return usagef("--since %v: must be above 0, such as 1h for the last hour", o.last)
 			}
 			o.what = args[0]
+			if id, err := trace.TraceIDFromHex(strings.ToLower(o.what)); err == nil {
+				o.what = id.String()
+			}
 			for _, name := range o.useless() {
 				if cmd.Flags().Changed(name) {
 					return usagef("--%s: has no effect on %s; leave it out", name, o.what)

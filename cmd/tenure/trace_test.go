@@ -49,3 +49,16 @@ func TestTracesAreAskedForByWhatTheyAreAbout(t *testing.T) {
 		}
 	}
 }
+
+func TestATraceIsFoundByItsIDInUpperCase(t *testing.T) {
+	asked := ""
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked = r.URL.Path
+		_, _ = w.Write([]byte(`{"data":[]}`))
+	}))
+	defer server.Close()
+	id := strings.Repeat("0123456789abcdef", 2)
+	if _, _, text := tenure(t, "trace", "--jaeger", server.URL, strings.ToUpper(id)); asked != "/api/traces/"+id {
+		t.Errorf("asked for %q: %s", asked, text)
+	}
+}

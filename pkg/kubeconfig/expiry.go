@@ -29,16 +29,25 @@ func Expiry(c *rest.Config) time.Time {
 	return ends
 }
 
-// ExpiryNow is [Expiry], with the token that is in the token file now. It is for a file that a person has to replace.
+// ExpiryNow is [Expiry], with the token and the client certificate that are in their files now. It is for files that a
+// person has to replace.
 func ExpiryNow(c *rest.Config) time.Time {
-	if c.BearerTokenFile == "" {
-		return Expiry(c)
+	now := rest.Config{BearerToken: c.BearerToken, TLSClientConfig: rest.TLSClientConfig{CertData: c.CertData}}
+	if c.BearerTokenFile != "" {
+		token, err := read(c.BearerTokenFile, maxToken)
+		if err != nil {
+			return time.Time{} // requests go on with the token of before
+		}
+		now.BearerToken = strings.TrimSpace(string(token))
 	}
-	token, err := read(c.BearerTokenFile, maxToken)
-	if err != nil {
-		return time.Time{} // requests go on with the token of before
+	if len(c.CertData) == 0 && c.CertFile != "" {
+		certificate, err := read(c.CertFile, maxFile)
+		if err != nil {
+			return time.Time{} // likewise
+		}
+		now.CertData = certificate
 	}
-	return Expiry(&rest.Config{BearerToken: strings.TrimSpace(string(token)), TLSClientConfig: c.TLSClientConfig})
+	return Expiry(&now)
 }
 
 const (

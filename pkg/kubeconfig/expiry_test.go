@@ -76,6 +76,21 @@ func TestATokenFileIsReadAgainForItsEnd(t *testing.T) {
 	}
 }
 
+func TestACertificateFileIsReadAgainForItsEnd(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "client.pem")
+	c := &rest.Config{TLSClientConfig: rest.TLSClientConfig{CertFile: path}}
+	if got := ExpiryNow(c); !got.IsZero() {
+		t.Errorf("without the file: %v", got)
+	}
+	for _, end := range []time.Time{time.Unix(1_900_000_000, 0), time.Unix(2_000_000_000, 0)} {
+		certificate, _ := pairUntil(t, end)
+		must.Succeed(t, os.WriteFile(path, certificate, 0o600))
+		if got := ExpiryNow(c); !got.Equal(end) {
+			t.Errorf("%v, want %v", got, end)
+		}
+	}
+}
+
 func TestTheEndOfCredentialsIsSaidInTime(t *testing.T) {
 	now := time.Unix(1_900_000_000, 0)
 	const day = 24 * time.Hour

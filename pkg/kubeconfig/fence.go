@@ -102,18 +102,22 @@ func (s *secrets) Get(ctx context.Context, key client.ObjectKey, obj client.Obje
 	if !ok || err != nil && !apierrors.IsNotFound(err) {
 		return err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if err != nil || secret.DeletionTimestamp != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
 		s.gone(key)
 		return err
 	}
-	access, refusal := OfSecret(secret, s.policy)
+	access, refusal := OfSecret(secret, s.policy) // this may read files, and their volume may hang
+	var kubeconfig []byte
 	if refusal == nil {
-		kubeconfig, err := access.Kubeconfig()
-		if err != nil {
+		if kubeconfig, err = access.Kubeconfig(); err != nil {
 			return err
 		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if refusal == nil {
 		s.last[key] = &handedOut{kubeconfig: kubeconfig}
 	}
 	last := s.last[key]

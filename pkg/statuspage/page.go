@@ -235,4 +235,7 @@ type View struct {
 	LeftClusters int `json:"leftClusters,omitempty"`
 	// LeftFindings is how many findings aren't.
 	LeftFindings int `json:"leftFindings,omitempty"`
+	// LeftReplicas and LeftMoves are how many replicas and moves under way aren't.
+	LeftReplicas int `json:"leftReplicas,omitempty"`
+	LeftMoves    int `json:"leftMoves,omitempty"`
 }

@@ -253,9 +253,16 @@ func TestOfTooManyClustersThoseWithTroubleAreShown(t *testing.T) {
 	}
 }
 
-func TestAPageHasNoMoreFindingsThanItShows(t *testing.T) {
-	v := View{Fleet: console.Fleet{Findings: make([]console.Finding, maxRows+1)}}
-	if v.cut(); len(v.Fleet.Findings) != maxRows || v.LeftFindings != 1 {
-		t.Errorf("%d findings, %d left out", len(v.Fleet.Findings), v.LeftFindings)
+func TestAPageSaysHowMuchOfALongListItLeavesOut(t *testing.T) {
+	v := View{Fleet: console.Fleet{
+		Findings: make([]console.Finding, maxRows+1), Replicas: make([]console.Replica, maxRows+2),
+		Moves: make([]console.Move, maxRows+3),
+	}}
+	v.cut()
+	if f := v.Fleet; len(f.Findings) != maxRows || len(f.Replicas) != maxRows || len(f.Moves) != maxRows {
+		t.Errorf("%d findings, %d replicas, %d moves", len(f.Findings), len(f.Replicas), len(f.Moves))
+	}
+	if v.LeftFindings != 1 || v.LeftReplicas != 2 || v.LeftMoves != 3 {
+		t.Errorf("left out: %d findings, %d replicas, %d moves", v.LeftFindings, v.LeftReplicas, v.LeftMoves)
 	}
 }

@@ -86,8 +86,10 @@ func (v *View) cut() {
 		v.Left += more
 		f.Shards = f.Shards[:maxShards]
 	}
-	f.Replicas = f.Replicas[:min(len(f.Replicas), maxRows)]
-	f.Moves = f.Moves[:min(len(f.Moves), maxRows)]
+	v.LeftReplicas = max(0, len(f.Replicas)-maxRows)
+	f.Replicas = f.Replicas[:len(f.Replicas)-v.LeftReplicas]
+	v.LeftMoves = max(0, len(f.Moves)-maxRows)
+	f.Moves = f.Moves[:len(f.Moves)-v.LeftMoves] // those that take longest come first
 	v.LeftFindings = max(0, len(f.Findings)-maxRows)
 	f.Findings = f.Findings[:len(f.Findings)-v.LeftFindings] // those that are wrong come first
 }

@@ -142,6 +142,8 @@ func (r *traced) Reconcile(ctx context.Context, req mcreconcile.Request) (result
 			f.epoch = epoch(ctx)
 		}
 		ctx = f.into(ctx)
+	} else if r.telemetry.Tracing() && r.queue.Load() != nil {
+		ctx = trace.ContextWithSpanContext(ctx, unsampled)
 	}
 	returned := false
 	defer func() {

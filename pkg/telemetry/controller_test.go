@@ -436,3 +436,43 @@ func TestSpansThatAReconcilerMakesItselfAreChildrenOfItsTrace(t *testing.T) {
 		t.Error("the span isn't a child of the reconcile")
 	}
 }
+
+func TestSpansThatAReconcilerMakesItselfAreKeptOnlyWithItsTrace(t *testing.T) {
+	for name, slow := range map[string]time.Duration{"may be kept at the end": time.Minute, "can't be kept": 0} {
+		t.Run(name, func(t *testing.T) {
+			half := always()
+			half.Ratio = .5
+			r := newRig(t, Config{Settings: half, Slow: slow})
+			for range 100 {
+				r.queue.Add(testKey)
+				r.reconcile(t, func(ctx context.Context) (reconcile.Result, error) {
+					_, span := r.provider.Tracer("mine").Start(ctx, "my own")
+					span.End()
+					return fine(ctx)
+				})
+			}
+			count := map[string]int{}
+			for _, s := range r.sent(t) {
+				count[s.Name]++
+				if s.Name == "my own" && !s.Parent.IsValid() {
+					t.Fatal("a span is a trace of its own")
+				}
+			}
+			if mine, roots := count["my own"], count["reconcile At"]; mine == 0 || mine != roots {
+				t.Errorf("%d spans of %d reconciles", mine, roots)
+			}
+		})
+	}
+}
+
+func TestSpansThatAReconcilerMakesItselfAreSentThoughItsQueueIsNotObserved(t *testing.T) {
+	r := newRig(t, Config{Settings: always()})
+	other := r.Telemetry.Controller("other", "At").Traced(reconcile.TypedFunc[mcreconcile.Request](
+		func(ctx context.Context, _ mcreconcile.Request) (reconcile.Result, error) {
+			_, span := r.provider.Tracer("mine").Start(ctx, "my own")
+			span.End()
+			return fine(ctx)
+		}))
+	_, _ = other.Reconcile(t.Context(), testKey) // never fails
+	find(t, r.sent(t), "my own")
+}

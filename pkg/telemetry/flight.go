@@ -69,14 +69,15 @@ func flightOf(ctx context.Context) *flight {
 
 func (f *flight) context() trace.SpanContext { return sampledContext(f.traceID, f.root) }
 
-// into puts the flight into a reconcile's context. Spans that the reconciler makes itself become its children.
+// into puts the flight into a reconcile's context. Spans that the reconciler makes itself become its children if it is
+// sampled, else they are dropped.
 func (f *flight) into(ctx context.Context) context.Context {
-	ctx = context.WithValue(ctx, flightKey{}, f)
-	if f.sampled {
-		ctx = trace.ContextWithSpanContext(ctx, f.context())
-	}
-	return ctx
+	parent := f.context().WithTraceFlags(trace.TraceFlags(0).WithSampled(f.sampled))
+	return trace.ContextWithSpanContext(context.WithValue(ctx, flightKey{}, f), parent)
 }
+
+// unsampled is the parent of spans that are to be dropped because their reconcile has no flight.
+var unsampled = trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{1}})
 
 func (f *flight) called(c call) {
 	f.mu.Lock()

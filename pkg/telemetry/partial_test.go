@@ -51,6 +51,7 @@ func TestOnlySpansThatACollectorRejectsCountAsLost(t *testing.T) {
 		"all taken":            {"", 2, 0, ""},
 		"all taken, a warning": {"\x0a\x03\x12\x01w", 2, 0, ""},
 		"one rejected":         {"\x0a\x05\x08\x01\x12\x01w", 1, 1, "rejects some spans"},
+		"in two lines":         {"\x0a\x07\x08\x01\x12\x03w\nw", 1, 1, "rejects some spans"},
 		"all rejected":         {"\x0a\x05\x08\x02\x12\x01w", 0, 2, "can't be delivered"},
 	} {
 		t.Run(name, func(t *testing.T) {

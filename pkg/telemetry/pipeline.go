@@ -164,8 +164,8 @@ func (p *pipeline) send(ctx context.Context, batch []sdktrace.ReadOnlySpan, full
 }
 
 // partly is the error of a collector that took some of the spans, or all of them with a warning. Its type isn't
-// exported (otlptracegrpc/internal.PartialSuccess).
-var partly = regexp.MustCompile(`OTLP partial success: .* \((\d+) spans rejected\)`)
+// exported (otlptracegrpc/internal.PartialSuccess), and its text may have several lines.
+var partly = regexp.MustCompile(`(?s)OTLP partial success: .* \((\d+) spans rejected\)`)
 
 // rejected returns how many of n spans weren't taken, by the error of an export.
 func rejected(err error, n int) int {

@@ -165,7 +165,7 @@ function showMap(view) {
   if (focused && focused.dataset.text) setText(byId("detail"), focused.dataset.text);
 }
 
-function showReplicas(fleet) {
+function showReplicas(fleet, left) {
   byId("replicas").replaceChildren(...(fleet.replicas || []).map((r) => {
     const row = make("tr");
     const name = make("th");
@@ -179,11 +179,12 @@ function showReplicas(fleet) {
       make("td", "n", r.load.toFixed(2)), make("td", "", r.build || ""));
     return row;
   }));
+  if (left) byId("replicas").append(emptyRow(7, left + " more; tenure status -o json has all."));
 }
 
 let lastChange = null;
 
-function showMoves(fleet) {
+function showMoves(fleet, left = 0) {
   const now = Date.parse(fleet.taken), items = [];
   const add = (className, what, when) => {
     const item = make("li", className);
@@ -199,9 +200,10 @@ function showMoves(fleet) {
       age((now - Date.parse(c.at)) / 1000) + " ago");
   }
   byId("moves").replaceChildren(...(items.length ? items.slice(0, MOST_MOVES) : [make("li", "quiet", "None yet.")]));
-  const news = lastChange === null ? [] : recent.filter((c) => c.at > lastChange);
-  if (recent.length) lastChange = recent[0].at > (lastChange || "") ? recent[0].at : lastChange;
-  else lastChange = lastChange || "";
+  left += Math.max(0, (fleet.moves || []).length - MOST_MOVES); // of what is under way, not of what is over
+  if (left) byId("moves").append(make("li", "quiet", left + " more under way; tenure status -o json has all."));
+  const news = lastChange === null ? [] : recent.filter((c) => Date.parse(c.at) > lastChange);
+  lastChange = Math.max(lastChange, ...recent.map((c) => Date.parse(c.at))); // null counts as 0
   if (news.length) setText(byId("said"), plural(news.length, "shard") + " changed hands; the latest, " + news[0].shard + ", went to " + (news[0].to || "nobody"));
 }
 
@@ -244,8 +246,8 @@ function show(view) {
   showHead(view);
   showFindings(view.fleet.findings, view.leftFindings);
   showMap(view);
-  showReplicas(view.fleet);
-  showMoves(view.fleet);
+  showReplicas(view.fleet, view.leftReplicas);
+  showMoves(view.fleet, view.leftMoves);
   showQueues(view.queues);
   showUnusable(view.fleet.clusters, view.leftClusters);
 }

@@ -5,7 +5,9 @@
 //
 //	h := handoff.NewWatcher()
 //	tel := telemetry.New(telemetry.Config{..., Reconciled: h.Reconciled})
-//	h.Tell(tel.Tell)
+//	if tel.Tracing() {
+//		h.Tell(tel.Tell)
+//	}
 //	mgr, err := shard.NewManager(..., shard.Config{..., Observer: h})
 //	metrics.Registry.MustRegister(h, handoff.NewCollector(mgr.Status))
 //

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	dto "github.com/prometheus/client_model/go"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
@@ -166,6 +167,24 @@ func TestAShardThatCouldNotBeServedLeavesNoOrphans(t *testing.T) {
 	last.Lapsed("me", "because")
 	if diff := cmp.Diff([]string{"never served", "claim"}, s.trace(3)); diff != "" {
 		t.Errorf("lapsed (-want +got):\n%s", diff)
+	}
+}
+
+func TestAShardThatIsLostByALapseAndTakenAgainLeavesTwoRoots(t *testing.T) {
+	s := &story{t: t, id: shardID(t, "west/01")}
+	w := s.watcher()
+	s.activated(w, 5, 3)
+	w.Lapsed("me", "because")
+	s.activated(w, 6, 3)
+	s.reconciled(w)
+	if diff := cmp.Diff([]string{"activate"}, s.trace(5)); diff != "" {
+		t.Errorf("lost (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"activate", "first reconcile"}, s.trace(6)); diff != "" {
+		t.Errorf("taken again (-want +got):\n%s", diff)
+	}
+	if w.open.Load() != 0 {
+		t.Error("reconciles still have to ask")
 	}
 }
 
@@ -340,6 +359,24 @@ tenure_watch_mode{cluster="west",mode="server"} 1
 	}
 	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {
 		t.Errorf("lint: %v %v", problems, err)
+	}
+}
+
+func TestTheExemplarOfAGapIsATraceThatIsTold(t *testing.T) {
+	s := &story{t: t, id: shardID(t, "west/01")}
+	for name, w := range map[string]*Watcher{"told": s.watcher(), "tracing is off": NewWatcher()} {
+		s.activated(w, 5, 0)
+		var gap dto.Metric
+		must.Succeed(t, w.gap.WithLabelValues(string(protocol.Planned)).(prometheus.Metric).Write(&gap))
+		examples := len(gap.GetHistogram().GetExemplars())
+		for _, b := range gap.GetHistogram().GetBucket() {
+			if b.GetExemplar() != nil {
+				examples++
+			}
+		}
+		if gap.GetHistogram().GetSampleCount() != 1 || (examples > 0) != (name == "told") {
+			t.Errorf("%s: %v", name, &gap)
+		}
 	}
 }
 

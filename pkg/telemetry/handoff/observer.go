@@ -33,6 +33,7 @@ type Watcher struct {
 
 	mu       sync.Mutex // guards all below
 	tell     func(...telemetry.Span)
+	told     bool                // whether Tell was called
 	served   map[string]tenure   // the last tenure here, by shard name, as all below
 	steps    map[string]*pending // of moves to here or from here
 	arrivals map[string]*arrival // root spans that are open
@@ -50,7 +51,7 @@ type tenure struct {
 	closed time.Time // zero while it lasts
 }
 
-// NewWatcher returns a Watcher. It drops spans until [Watcher.Tell] is called.
+// NewWatcher returns a Watcher. Until [Watcher.Tell] is called it drops spans, and its metrics name no traces.
 func NewWatcher() *Watcher {
 	w := &Watcher{
 		now: time.Now, tell: func(...telemetry.Span) {},
@@ -82,11 +83,11 @@ func NewWatcher() *Watcher {
 	return w
 }
 
-// Tell sets the function that gets the spans. It is called under a lock, so it must return at once.
+// Tell sets the function that gets the spans, if they are sent. It is called under a lock, so it must return at once.
 func (w *Watcher) Tell(tell func(...telemetry.Span)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.tell = tell
+	w.tell, w.told = tell, true
 }
 
 // pending holds steps of one shard until a later step shows which epoch they belong to.
@@ -178,13 +179,16 @@ func (w *Watcher) Activated(a shard.Activation) {
 	}
 	a.Kind = cmp.Or(a.Kind, protocol.Join)
 	w.moves.WithLabelValues(string(a.Kind), "done").Inc()
-	traceID, root := idsOf(string(a.Record), a.Shard, a.Epoch)
-	if a.Gap > 0 {
-		of := trace.NewSpanContext(trace.SpanContextConfig{TraceID: traceID, SpanID: root})
-		telemetry.ObserveWith(w.gap.WithLabelValues(string(a.Kind)), a.Gap.Seconds(), of)
-	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if a.Gap > 0 {
+		var of trace.SpanContext
+		if w.told {
+			traceID, root := idsOf(string(a.Record), a.Shard, a.Epoch)
+			of = trace.NewSpanContext(trace.SpanContextConfig{TraceID: traceID, SpanID: root})
+		}
+		telemetry.ObserveWith(w.gap.WithLabelValues(string(a.Kind)), a.Gap.Seconds(), of)
+	}
 	name := a.Shard.String()
 	w.served[name] = tenure{epoch: a.Epoch}
 	p := w.of(name)
@@ -250,6 +254,9 @@ func (w *Watcher) Lapsed(protocol.Incarnation, string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	clear(w.served)
+	for name, a := range w.arrivals { // their shards may come back under another epoch
+		w.close(name, a, nil)
+	}
 	w.giveUp()
 }
 

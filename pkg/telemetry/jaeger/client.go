@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/tenure-dev/tenure/pkg/text"
 )
 
 // maxAnswer bounds what is read of one answer.
@@ -19,6 +21,9 @@ const maxAnswer = 256 << 20
 
 // ErrNotFound says that Jaeger doesn't have the trace (any more).
 var ErrNotFound = errors.New("no such trace in Jaeger: it was not sampled, not sent yet, or is forgotten")
+
+var errNoJaeger = errors.New("this is no Jaeger, or its API is below another path: --jaeger or TENURE_JAEGER_URL " +
+	"says where it is")
 
 // Client reads from one Jaeger.
 type Client struct {
@@ -120,17 +125,26 @@ func (c *Client) get(ctx context.Context, path string) ([]Trace, error) {
 		if json.NewDecoder(io.LimitReader(res.Body, maxAnswer)).Decode(&a) == nil && len(a.Errors) > 0 {
 			return nil, nil // Jaeger has no such trace
 		}
-		return nil, fmt.Errorf("GET %s: %s: this is no Jaeger, or its API is below another path: --jaeger or "+
-			"TENURE_JAEGER_URL says where it is", req.URL.Path, res.Status)
+		return nil, fmt.Errorf("GET %s: %s: %w", req.URL.Path, res.Status, errNoJaeger)
 	case res.StatusCode != http.StatusOK:
-		text, _ := io.ReadAll(io.LimitReader(res.Body, 300)) // whatever it says is better than nothing
-		return nil, fmt.Errorf("GET %s: %s: %s", req.URL.Path, res.Status, strings.TrimSpace(string(text)))
+		said, _ := io.ReadAll(io.LimitReader(res.Body, 300)) // whatever it says is better than nothing
+		return nil, fmt.Errorf("GET %s: %s: %s", req.URL.Path, res.Status, strings.TrimSpace(string(said)))
 	}
 	var a answer
 	decoder := json.NewDecoder(io.LimitReader(res.Body, maxAnswer))
 	decoder.UseNumber() // an epoch is a large number, and must be read as it was written
-	if err := decoder.Decode(&a); err != nil {
+	err = decoder.Decode(&a)
+	var noJSON *json.SyntaxError // not from an answer that is cut
+	switch {
+	case errors.As(err, &noJSON), errors.Is(err, io.EOF):
+		return nil, fmt.Errorf("GET %s: %w", req.URL.Path, errNoJaeger)
+	case err != nil:
 		return nil, fmt.Errorf("reading Jaeger's answer: %w", err)
+	}
+	for _, e := range a.Errors {
+		if len(a.Data) == 0 && e.Code != http.StatusNotFound {
+			return nil, fmt.Errorf("error %d of Jaeger: %s", e.Code, text.Line(e.Msg, text.Note))
+		}
 	}
 	traces := make([]Trace, 0, len(a.Data))
 	for i := range a.Data {
@@ -142,7 +156,10 @@ func (c *Client) get(ctx context.Context, path string) ([]Trace, error) {
 // answer is what Jaeger sends.
 type answer struct {
 	Data   []wireTrace
-	Errors []struct{ Code int }
+	Errors []struct {
+		Code int
+		Msg  string
+	}
 }
 
 type wireTrace struct {

@@ -113,6 +113,10 @@ func TestWhatIsMissingOrBrokenIsSaid(t *testing.T) {
 		AtLeast: time.Second}); err != nil || len(found) != 0 {
 		t.Errorf("nothing to find: %v %v", found, err)
 	}
+	ask := func(answer string) error {
+		_, err := serve(t, map[string]string{"/api/traces/t1": answer}).Trace(t.Context(), "t1")
+		return err
+	}
 	grafana := httptest.NewServer(http.NotFoundHandler())
 	defer grafana.Close()
 	for name, ask := range map[string]func(c *Client) error{
@@ -123,6 +127,21 @@ func TestWhatIsMissingOrBrokenIsSaid(t *testing.T) {
 			!strings.Contains(err.Error(), "--jaeger") {
 			t.Errorf("%s, at what is no Jaeger: %v", name, err)
 		}
+	}
+	if err := ask(`{"data":null,"errors":[{"code":404,"msg":"trace not found"}]}`); !errors.Is(err, ErrNotFound) {
+		t.Errorf("a trace that isn't there, in an answer that is OK: %v", err)
+	}
+	if err := ask(`{"data":null,"errors":[{"code":500,"msg":"storage\u001b[2J down"}]}`); errors.Is(err, ErrNotFound) ||
+		err == nil || !strings.Contains(err.Error(), "storage\ufffd[2J down") {
+		t.Errorf("an error in an answer that is OK: %v", err)
+	}
+	for _, page := range []string{"", "\n<!doctype html>"} {
+		if err := ask(page); err == nil || !strings.Contains(err.Error(), "--jaeger") {
+			t.Errorf("%q: %v", page, err)
+		}
+	}
+	if err := ask(`{"data":[`); err == nil || strings.Contains(err.Error(), "--jaeger") {
+		t.Errorf("an answer that is cut: %v", err)
 	}
 	gone := &Client{URL: "http://127.0.0.1:9"}
 	if _, err := gone.Find(t.Context(), Query{}); err == nil || !strings.Contains(err.Error(), "TENURE_JAEGER_URL") {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"strings"
 	"sync"
@@ -78,10 +79,11 @@ func (c *Connection) Replace(by *Connection) {
 
 // Redial makes all requests from now on use new connections, unless a program's own transport or dialer decides that. A
 // server that is dead, or cut off, doesn't close its connections, and HTTP/2 would make all requests wait for it for
-// 45 s, though behind a load balancer there may be others. What is under way goes on.
+// 45 s, though behind a load balancer there may be others. What is under way goes on. Where no request has got a
+// connection yet, it does nothing: a server that takes long to connect to would be begun with again and again.
 func (c *Connection) Redial() {
 	old := c.way.Load()
-	if old.again == nil {
+	if old.again == nil || !old.connected.Load() {
 		return
 	}
 	if by, err := old.again(); err == nil && c.way.CompareAndSwap(old, by) {
@@ -162,7 +164,18 @@ type replaceable struct {
 }
 
 func (r *replaceable) RoundTrip(req *http.Request) (*http.Response, error) {
-	return r.Load().RoundTrip(req)
+	w := r.Load()
+	if !w.connected.Load() {
+		req = notingConnection(req, &w.connected)
+	}
+	return w.RoundTrip(req)
+}
+
+// notingConnection returns the request with a context by which connected is set once the request has a connection.
+func notingConnection(req *http.Request, connected *atomic.Bool) *http.Request {
+	return req.WithContext(httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{
+		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
+	}))
 }
 
 // way is a transport of one set of credentials.
@@ -170,6 +183,8 @@ type way struct {
 	http.RoundTripper
 	inner http.RoundTripper    // the one that has connections: a program's own wrapper may not tell what it wraps
 	again func() (*way, error) // makes another with the same credentials and its own connections; may be nil
+	// connected is whether a request has had a connection.
+	connected atomic.Bool
 }
 
 func newWay(config *rest.Config) (*way, error) {

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
@@ -14,9 +15,10 @@ import (
 )
 
 // Redialing returns a client for requests that each have a deadline. If a deadline passes, and the server has
-// answered nothing since that request was sent, the next request uses another connection. A server that is dead, or
-// cut off, doesn't close its connections, and HTTP/2 would make all requests wait for it for 45 s, though behind a
-// load balancer there may be others. Credentials and wrappers of the transport are taken from the configuration.
+// answered nothing since that request was sent over a connection, the next request uses another connection. A server
+// that is dead, or cut off, doesn't close its connections, and HTTP/2 would make all requests wait for it for 45 s,
+// though behind a load balancer there may be others. A connection that isn't there yet is waited for by the next
+// request, too. Credentials and wrappers of the transport are taken from the configuration.
 func Redialing(config *rest.Config) (*http.Client, error) {
 	r := &redialing{make: func() (http.RoundTripper, error) {
 		fresh := rest.CopyConfig(config)
@@ -50,14 +52,15 @@ func (r *redialing) RoundTrip(req *http.Request) (*http.Response, error) {
 	r.mu.Lock()
 	by := r.by
 	r.mu.Unlock()
-	sent := time.Now()
-	res, err := by.RoundTrip(req)
+	sent, connected := time.Now(), &atomic.Bool{}
+	res, err := by.RoundTrip(notingConnection(req, connected))
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
 	case err == nil:
 		r.heard = time.Now()
-	case errors.Is(req.Context().Err(), context.DeadlineExceeded) && r.by == by && r.heard.Before(sent):
+	case errors.Is(req.Context().Err(), context.DeadlineExceeded) && connected.Load() && r.by == by &&
+		r.heard.Before(sent):
 		if fresh, err := r.make(); err == nil { // otherwise the last one may still come to life
 			r.by = fresh
 			utilnet.CloseIdleConnectionsFor(by)

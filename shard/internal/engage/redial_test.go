@@ -22,7 +22,8 @@ import (
 type freezer struct {
 	net.Listener
 	to     string
-	mu     sync.Mutex // guards frozen
+	takes  time.Duration // to connect
+	mu     sync.Mutex    // guards frozen
 	frozen []*atomic.Bool
 	dials  atomic.Int32
 }
@@ -34,6 +35,7 @@ func (f *freezer) run() {
 			return
 		}
 		f.dials.Add(1)
+		time.Sleep(f.takes)
 		to, err := net.Dial("tcp", f.to)
 		if err != nil {
 			_ = from.Close()
@@ -132,5 +134,54 @@ func TestARequestGoesOverAnotherConnectionOnceOneHasDied(t *testing.T) {
 	}
 	if n := between.dials.Load(); n != 2 {
 		t.Errorf("%d connections, want the dead one and another", n)
+	}
+}
+
+// A name server that is dead, or a slow proxy, lets each connection take longer than a request may.
+func TestAConnectionThatTakesLongIsWaitedFor(t *testing.T) {
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"apiVersion":"v1","kind":"Namespace","metadata":{"uid":"u"}}`)
+	}))
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	defer server.Close()
+	for name, client := range map[string]func(*rest.Config) (ask func(context.Context) error, failed func()){
+		"home": func(config *rest.Config) (func(context.Context) error, func()) {
+			c, err := Redialing(config)
+			must.Succeed(t, err)
+			return func(ctx context.Context) error {
+				req, err := http.NewRequestWithContext(ctx, http.MethodGet, config.Host, nil)
+				must.Succeed(t, err)
+				res, err := c.Do(req)
+				if err == nil {
+					_ = res.Body.Close()
+				}
+				return err
+			}, func() {}
+		},
+		"a cluster": func(config *rest.Config) (func(context.Context) error, func()) {
+			c, err := Connect(configured{config: config})
+			must.Succeed(t, err)
+			return func(ctx context.Context) error { _, err := c.Identify(ctx); return err }, c.Redial
+		},
+	} {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		must.Succeed(t, err)
+		defer listener.Close()
+		go (&freezer{Listener: listener, to: server.Listener.Addr().String(), takes: 600 * time.Millisecond}).run()
+		ask, failed := client(&rest.Config{Host: "https://" + listener.Addr().String(),
+			TLSClientConfig: rest.TLSClientConfig{Insecure: true}})
+		for began := time.Now(); ; {
+			ctx, cancel := context.WithTimeout(t.Context(), 250*time.Millisecond)
+			err := ask(ctx)
+			cancel()
+			if err == nil {
+				break
+			}
+			if failed(); time.Since(began) > 20*time.Second {
+				t.Fatalf("%s is never reached: %v", name, err)
+			}
+		}
 	}
 }
