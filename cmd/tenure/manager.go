@@ -175,14 +175,12 @@ func homeConfig(o *options) (*rest.Config, error) {
 		home, err = connection(o.homeKubeconfig, "", "")
 	} else if home, err = rest.InClusterConfig(); errors.Is(err, rest.ErrNotInCluster) {
 		home, err = connection("", "", "")
+	} else if err == nil && home.CAFile == "" { // otherwise the system's authorities would be taken for good
+		return nil, fmt.Errorf("configuration of the home cluster: ca.crt beside %s holds no certificate (yet): it is the "+
+			"kubelet's", home.BearerTokenFile)
 	}
 	if err != nil {
 		return nil, usagef("configuration of the home cluster (see --home-kubeconfig): %v", err)
-	}
-	if home.BearerTokenFile != "" && home.CAFile == "" && len(home.CAData) == 0 && !o.namesHome() {
-		// client-go takes the system's authorities then, and never looks at the file again.
-		return nil, fmt.Errorf("configuration of the home cluster: ca.crt beside %s holds no certificate (yet): it is the "+
-			"kubelet's", home.BearerTokenFile)
 	}
 	return home, tune(home)
 }

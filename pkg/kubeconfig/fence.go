@@ -102,22 +102,18 @@ func (s *secrets) Get(ctx context.Context, key client.ObjectKey, obj client.Obje
 	if !ok || err != nil && !apierrors.IsNotFound(err) {
 		return err
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if err != nil || secret.DeletionTimestamp != nil {
-		s.mu.Lock()
-		defer s.mu.Unlock()
 		s.gone(key)
 		return err
 	}
-	access, refusal := OfSecret(secret, s.policy) // this may read files, and their volume may hang
-	var kubeconfig []byte
+	access, refusal := OfSecret(secret, s.policy)
 	if refusal == nil {
-		if kubeconfig, err = access.Kubeconfig(); err != nil {
+		kubeconfig, err := access.Kubeconfig()
+		if err != nil {
 			return err
 		}
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if refusal == nil {
 		s.last[key] = &handedOut{kubeconfig: kubeconfig}
 	}
 	last := s.last[key]

@@ -143,7 +143,7 @@ func (r *traced) Reconcile(ctx context.Context, req mcreconcile.Request) (result
 		}
 		ctx = f.into(ctx)
 	} else if r.telemetry.Tracing() && r.queue.Load() != nil {
-		ctx = trace.ContextWithSpanContext(ctx, unsampled)
+		ctx = trace.ContextWithSpanContext(ctx, unsampled())
 	}
 	returned := false
 	defer func() {

@@ -76,8 +76,11 @@ func (f *flight) into(ctx context.Context) context.Context {
 	return trace.ContextWithSpanContext(context.WithValue(ctx, flightKey{}, f), parent)
 }
 
-// unsampled is the parent of spans that are to be dropped because their reconcile has no flight.
-var unsampled = trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{1}})
+// unsampled returns a parent of spans that are to be dropped because their reconcile has no flight.
+func unsampled() trace.SpanContext {
+	id := newTraceID()
+	return trace.NewSpanContext(trace.SpanContextConfig{TraceID: id, SpanID: rootOf(id)})
+}
 
 func (f *flight) called(c call) {
 	f.mu.Lock()

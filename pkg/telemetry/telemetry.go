@@ -110,7 +110,8 @@ func (t *Telemetry) resource() *resource.Resource {
 
 // SetSampling changes which reconciles that start from now on are kept: a share of them, from 0 to 1, and those that
 // fail or take longer than slow, unless slow is zero. What was kept before is sent now, not with the next batch. Spans
-// that a program makes itself always follow [Config].Settings.
+// that a program makes itself are kept in a reconcile that the share picked; outside of reconciles they follow
+// [Config].Settings.
 func (t *Telemetry) SetSampling(ratio float64, slow time.Duration) {
 	t.sampling.Store(&sampling{ratio: ratio, slow: slow})
 	if t.pipeline != nil {

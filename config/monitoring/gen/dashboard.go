@@ -33,7 +33,7 @@ func quantile(level float64, histogram, by string) string {
 
 // rareQuantile is quantile for what happens too seldom for rate.
 func rareQuantile(level float64, histogram, by string) string {
-	return eitherQuantile(level, by, grown(histogram), grown(histogram+"_bucket"))
+	return eitherQuantile(level, by, grownNative(histogram), grown(histogram+"_bucket"))
 }
 
 func eitherQuantile(level float64, by, native, classic string) string {
@@ -43,8 +43,14 @@ func eitherQuantile(level float64, by, native, classic string) string {
 
 // grown is by how much counters or histograms grew, where a new one counts in full: a replica that joins has taken its
 // shards before it is scraped for the first time, of which increase sees nothing. One that wasn't scraped for a while,
-// up to an hour, isn't new.
+// up to an hour, isn't new unless it is lower than before.
 func grown(metric string) string {
+	return fmt.Sprintf("(%[1]s{} unless last_over_time(%[1]s{}[1h] offset $__rate_interval) <= %[1]s{}) or "+
+		"increase(%[1]s{}[$__rate_interval])", metric)
+}
+
+// grownNative is grown for native histograms, which can't be compared: one that is back within an hour isn't new.
+func grownNative(metric string) string {
 	return fmt.Sprintf("(%[1]s{} unless last_over_time(%[1]s{}[1h] offset $__rate_interval)) or "+
 		"increase(%[1]s{}[$__rate_interval])", metric)
 }

@@ -79,11 +79,12 @@ func (c *Connection) Replace(by *Connection) {
 
 // Redial makes all requests from now on use new connections, unless a program's own transport or dialer decides that. A
 // server that is dead, or cut off, doesn't close its connections, and HTTP/2 would make all requests wait for it for
-// 45 s, though behind a load balancer there may be others. What is under way goes on. Where no request has got a
-// connection yet, it does nothing: a server that takes long to connect to would be begun with again and again.
+// 45 s, though behind a load balancer there may be others. What is under way goes on. It does nothing while each request
+// has had to wait for a connection and got no answer: a server that takes long to connect to would be begun with again
+// and again.
 func (c *Connection) Redial() {
 	old := c.way.Load()
-	if old.again == nil || !old.connected.Load() {
+	if old.again == nil || !old.used.Load() {
 		return
 	}
 	if by, err := old.again(); err == nil && c.way.CompareAndSwap(old, by) {
@@ -164,17 +165,18 @@ type replaceable struct {
 }
 
 func (r *replaceable) RoundTrip(req *http.Request) (*http.Response, error) {
-	w := r.Load()
-	if !w.connected.Load() {
-		req = notingConnection(req, &w.connected)
-	}
-	return w.RoundTrip(req)
+	return r.Load().RoundTrip(req)
 }
 
-// notingConnection returns the request with a context by which connected is set once the request has a connection.
-func notingConnection(req *http.Request, connected *atomic.Bool) *http.Request {
+// notingReuse returns the request with a context by which reused is set if the request gets a connection that an
+// earlier one has had.
+func notingReuse(req *http.Request, reused *atomic.Bool) *http.Request {
 	return req.WithContext(httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{
-		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
+		GotConn: func(got httptrace.GotConnInfo) {
+			if got.Reused {
+				reused.Store(true)
+			}
+		},
 	}))
 }
 
@@ -183,8 +185,7 @@ type way struct {
 	http.RoundTripper
 	inner http.RoundTripper    // the one that has connections: a program's own wrapper may not tell what it wraps
 	again func() (*way, error) // makes another with the same credentials and its own connections; may be nil
-	// connected is whether a request has had a connection.
-	connected atomic.Bool
+	used  atomic.Bool          // whether a request was answered, or got a connection that an earlier one has had
 }
 
 func newWay(config *rest.Config) (*way, error) {
@@ -202,9 +203,24 @@ func newWay(config *rest.Config) (*way, error) {
 	return w, err
 }
 
+// sending is a function as a transport.
+type sending func(*http.Request) (*http.Response, error)
+
+func (s sending) RoundTrip(req *http.Request) (*http.Response, error) { return s(req) }
+
+// remember is the innermost wrapper, since others may send requests with contexts of their own.
 func (w *way) remember(inner http.RoundTripper) http.RoundTripper {
 	w.inner = inner
-	return inner
+	return sending(func(req *http.Request) (*http.Response, error) {
+		if w.used.Load() {
+			return inner.RoundTrip(req)
+		}
+		res, err := inner.RoundTrip(notingReuse(req, &w.used))
+		if err == nil {
+			w.used.Store(true)
+		}
+		return res, err
+	})
 }
 
 // rest closes connections that are open and idle.

@@ -15,9 +15,9 @@ import (
 )
 
 // Redialing returns a client for requests that each have a deadline. If a deadline passes, and the server has
-// answered nothing since that request was sent over a connection, the next request uses another connection. A server
-// that is dead, or cut off, doesn't close its connections, and HTTP/2 would make all requests wait for it for 45 s,
-// though behind a load balancer there may be others. A connection that isn't there yet is waited for by the next
+// answered nothing since that request was sent over a connection that was there, the next request uses another. A
+// server that is dead, or cut off, doesn't close its connections, and HTTP/2 would make all requests wait for it for
+// 45 s, though behind a load balancer there may be others. A connection that is being made is waited for by the next
 // request, too. Credentials and wrappers of the transport are taken from the configuration.
 func Redialing(config *rest.Config) (*http.Client, error) {
 	r := &redialing{make: func() (http.RoundTripper, error) {
@@ -52,14 +52,14 @@ func (r *redialing) RoundTrip(req *http.Request) (*http.Response, error) {
 	r.mu.Lock()
 	by := r.by
 	r.mu.Unlock()
-	sent, connected := time.Now(), &atomic.Bool{}
-	res, err := by.RoundTrip(notingConnection(req, connected))
+	sent, reused := time.Now(), &atomic.Bool{}
+	res, err := by.RoundTrip(notingReuse(req, reused))
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
 	case err == nil:
 		r.heard = time.Now()
-	case errors.Is(req.Context().Err(), context.DeadlineExceeded) && connected.Load() && r.by == by &&
+	case errors.Is(req.Context().Err(), context.DeadlineExceeded) && reused.Load() && r.by == by &&
 		r.heard.Before(sent):
 		if fresh, err := r.make(); err == nil { // otherwise the last one may still come to life
 			r.by = fresh

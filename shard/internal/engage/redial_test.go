@@ -140,6 +140,7 @@ func TestARequestGoesOverAnotherConnectionOnceOneHasDied(t *testing.T) {
 // A name server that is dead, or a slow proxy, lets each connection take longer than a request may.
 func TestAConnectionThatTakesLongIsWaitedFor(t *testing.T) {
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		time.Sleep(150 * time.Millisecond)
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = io.WriteString(w, `{"apiVersion":"v1","kind":"Namespace","metadata":{"uid":"u"}}`)
 	}))
