@@ -79,9 +79,9 @@ func (c *Connection) Replace(by *Connection) {
 
 // Redial makes all requests from now on use new connections, unless a program's own transport or dialer decides that. A
 // server that is dead, or cut off, doesn't close its connections, and HTTP/2 would make all requests wait for it for
-// 45 s, though behind a load balancer there may be others. What is under way goes on. It does nothing while each request
-// has had to wait for a connection and got no answer: a server that takes long to connect to would be begun with again
-// and again.
+// 45 s, though behind a load balancer there may be others. What is under way goes on. It does nothing while each
+// request has had to wait for a connection and got no answer: a server that takes long to connect to would be begun
+// with again and again.
 func (c *Connection) Redial() {
 	old := c.way.Load()
 	if old.again == nil || !old.used.Load() {
