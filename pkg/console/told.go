@@ -32,7 +32,7 @@ func (s *Snapshot) hear(said []Answer) {
 
 // Told returns what the replicas reported last about each cluster, by their events of the last hour. It leaves out
 // a cluster that never had trouble. It also leaves out trouble that wasn't reported again when it should have been:
-// it is over, or the cluster was removed. Of second names of clusters, the coordinator reports.
+// it is over, or the cluster was removed. That a cluster has two names is reported by the coordinator.
 func Told(ctx context.Context, home client.Client, namespace string) ([]Answer, error) {
 	all, err := toldLately(ctx, home, namespace, ofSecrets, func(corev1.Event) bool { return true })
 	if err != nil {
@@ -41,9 +41,9 @@ func Told(ctx context.Context, home client.Client, namespace string) ([]Answer, 
 	names, err := toldLately(ctx, home, namespace, ofShards, func(e corev1.Event) bool {
 		return e.Reason == ReasonTwoNames
 	})
-	for _, n := range names {
+	for _, n := range names { // trouble that replicas report comes first
 		if !slices.ContainsFunc(all, func(a Answer) bool {
-			return a.Cluster == n.Cluster && a.Reason != clusterhealth.ReasonUsable // what replicas say is more
+			return a.Cluster == n.Cluster && a.Reason != clusterhealth.ReasonUsable
 		}) {
 			all = append(all, n)
 		}

@@ -21,6 +21,18 @@ import (
 	"github.com/tenure-dev/tenure/test/must"
 )
 
+// discovered answers as an API server does that has one kind.
+func discovered(w http.ResponseWriter, r *http.Request, kind metav1.APIResource) {
+	switch r.URL.Path {
+	case "/api":
+		answer(w, http.StatusOK, metav1.APIVersions{Versions: []string{"v1"}})
+	case "/apis":
+		answer(w, http.StatusOK, metav1.APIGroupList{})
+	default:
+		answer(w, http.StatusOK, metav1.APIResourceList{GroupVersion: "v1", APIResources: []metav1.APIResource{kind}})
+	}
+}
+
 // Lists come in pages, and all of the first one may be on its way out.
 func TestSomebodysObjectIsFoundBehindMany(t *testing.T) {
 	soon := metav1.Now()
@@ -34,13 +46,9 @@ func TestSomebodysObjectIsFoundBehindMany(t *testing.T) {
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
-		case "/api":
-			answer(w, http.StatusOK, metav1.APIVersions{Versions: []string{"v1"}})
-		case "/apis":
-			answer(w, http.StatusOK, metav1.APIGroupList{})
-		case "/api/v1":
-			answer(w, http.StatusOK, metav1.APIResourceList{GroupVersion: "v1", APIResources: []metav1.APIResource{{
-				Name: "persistentvolumeclaims", Namespaced: true, Kind: "PersistentVolumeClaim", Verbs: []string{"list"}}}})
+		case "/api", "/apis", "/api/v1":
+			discovered(w, r, metav1.APIResource{Name: "persistentvolumeclaims", Namespaced: true,
+				Kind: "PersistentVolumeClaim", Verbs: []string{"list"}})
 		default:
 			page, found := pages[r.URL.Query().Get("continue")]
 			if !found {
@@ -184,13 +192,8 @@ func TestACheckNamesTheClusterThatCredentialsLeadTo(t *testing.T) {
 func TestAClusterThatCannotBeCleanedUpKeepsItsSecret(t *testing.T) {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
-		case "/api":
-			answer(w, http.StatusOK, metav1.APIVersions{Versions: []string{"v1"}})
-		case "/apis":
-			answer(w, http.StatusOK, metav1.APIGroupList{})
-		case "/api/v1":
-			answer(w, http.StatusOK, metav1.APIResourceList{GroupVersion: "v1", APIResources: []metav1.APIResource{{
-				Name: "namespaces", Kind: kindNamespace, Verbs: []string{"get"}}}})
+		case "/api", "/apis", "/api/v1":
+			discovered(w, r, metav1.APIResource{Name: "namespaces", Kind: kindNamespace, Verbs: []string{"get"}})
 		case "/api/v1/namespaces/kube-system":
 			answer(w, http.StatusOK, system(types.UID(west.UID)))
 		default:

@@ -230,7 +230,7 @@ func TestTheOwnerRenewsATokenThatWasRequestedHereWhenItIsTime(t *testing.T) {
 	}
 	was := Hold(before)
 	if held.Server != was.Server || string(held.target.CA) != string(was.target.CA) ||
-		after.Annotations[UIDAnnotation] != "uid-west" {
+		after.Annotations[kubeconfig.UIDAnnotation] != "uid-west" {
 		t.Error("something else than the token has changed")
 	}
 	f.look()

@@ -26,8 +26,6 @@ import (
 
 // Annotations of a cluster's Secret.
 const (
-	// UIDAnnotation is the UID of the cluster's namespace kube-system, which tells it from all others.
-	UIDAnnotation = kubeconfig.UIDAnnotation
 	// rolesAnnotation and namespacesAnnotation are the [Access] that the cluster was added with, separated by commas.
 	rolesAnnotation      = "tenure.dev/cluster-roles"
 	namespacesAnnotation = "tenure.dev/cluster-namespaces"
@@ -113,7 +111,7 @@ func CheckServer(server string) error {
 // than replicas do. It returns t if there is no such target, if it has the same address, or if it leads to another
 // cluster. unfit is why replicas can't reach the cluster as the admin does, nil if they can.
 func (t target) asBefore(k known, unfit *adminsOnly) (target, error) {
-	if k.Own != nil && t.UID != "" && cmp.Or(k.UID, k.Own.Annotations[UIDAnnotation]) == t.UID {
+	if k.Own != nil && t.UID != "" && cmp.Or(k.UID, k.Own.Annotations[kubeconfig.UIDAnnotation]) == t.UID {
 		before := k.way()
 		before.UID = t.UID
 		refused := Hold(k.Own).Refused != nil
@@ -171,7 +169,7 @@ func newSecret(namespace, name, uid string, a Access) *corev1.Secret {
 func annotate(s *corev1.Secret, uid string, a Access) {
 	metav1.SetMetaDataLabel(&s.ObjectMeta, kubeconfig.Label, "true")
 	if uid != "" {
-		metav1.SetMetaDataAnnotation(&s.ObjectMeta, UIDAnnotation, uid)
+		metav1.SetMetaDataAnnotation(&s.ObjectMeta, kubeconfig.UIDAnnotation, uid)
 	}
 	metav1.SetMetaDataAnnotation(&s.ObjectMeta, rolesAnnotation, text.Join(a.Roles, ","))
 	delete(s.Annotations, namespacesAnnotation)
@@ -272,8 +270,8 @@ type known struct {
 	Others []corev1.Secret
 	// Reason and Note are what the cluster answers to the credentials in Own; see package clusterhealth.
 	Reason, Note string
-	// UID is that of the cluster that the credentials in Own lead to, or else of the one that replicas serve by its name;
-	// "" if neither is known.
+	// UID is that of the cluster that the credentials in Own lead to. If that refuses them, it is of the one that replicas
+	// serve by the name. It is "" if that isn't known, either.
 	UID string
 	// NewCA is the CA of the admin's connection if it verifies the server in Own, and the CA in Own doesn't: Reason and
 	// Note are what that server answered then. Otherwise it is empty.
@@ -396,9 +394,9 @@ func (v verdict) after(steps []step, own *corev1.Secret) verdict {
 
 // same returns the field by which a Secret is known to be the target's, and its value; "" if it isn't.
 func same(s *corev1.Secret, t target) (field, value string) {
-	if uid := s.Annotations[UIDAnnotation]; uid != "" {
+	if uid := s.Annotations[kubeconfig.UIDAnnotation]; uid != "" {
 		if uid == t.UID {
-			return "annotation " + UIDAnnotation, uid
+			return "annotation " + kubeconfig.UIDAnnotation, uid
 		}
 		return "", ""
 	}
@@ -411,7 +409,7 @@ func same(s *corev1.Secret, t target) (field, value string) {
 // whose returns an error if the Secret of the cluster's name is another cluster's.
 func (k known) whose(t target) error {
 	secret, held := fmt.Sprintf("Secret %s/%s", k.Own.Namespace, k.Own.Name), Hold(k.Own)
-	uid, by := k.Own.Annotations[UIDAnnotation], "annotation "+UIDAnnotation
+	uid, by := k.Own.Annotations[kubeconfig.UIDAnnotation], "annotation "+kubeconfig.UIDAnnotation
 	if uid == "" && k.Reason == clusterhealth.ReasonUsable { // otherwise k.UID is what replicas go by, which may be older
 		uid, by = k.UID, "the UID of namespace kube-system where it leads"
 	}
@@ -425,7 +423,7 @@ func (k known) whose(t target) error {
 		return fmt.Errorf("%s doesn't say which cluster it is of: %w", secret, held.Refused)
 	case !sameServer(held.Server, t.Server):
 		return fmt.Errorf("%s: clusters[].cluster.server is %s, not %s, and no annotation %s says that it is the same "+
-			"cluster", secret, held.Server, t.Server, UIDAnnotation)
+			"cluster", secret, held.Server, t.Server, kubeconfig.UIDAnnotation)
 	}
 	return nil
 }

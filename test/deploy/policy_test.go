@@ -20,6 +20,7 @@ import (
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 	"github.com/tenure-dev/tenure/pkg/onboard"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/test/lab"
@@ -196,10 +197,10 @@ func secretAttempts() []attempt {
 		{"somebody's kubeconfig", refusal, patching(byHand, `{"data":{"kubeconfig":"Yg=="}}`)},
 		{"somebody's kubeconfig, and that it is its own", refusal, annotating(byHand, onboard.SumAnnotation, "1")},
 		{"another key", refusal, patching(added, `{"data":{"kubeconfig":"Yw==","x":"Yg=="}}`)},
-		{"another annotation", refusal, annotating(added, onboard.UIDAnnotation, "other")},
+		{"another annotation", refusal, annotating(added, kubeconfig.UIDAnnotation, "other")},
 		{"a new annotation", refusal, annotating(added, "x", "y")},
 		{"an empty annotation for another", refusal, patching(added,
-			fmt.Sprintf(`{"metadata":{"annotations":{%q:null,"x":""}}}`, onboard.UIDAnnotation))},
+			fmt.Sprintf(`{"metadata":{"annotations":{%q:null,"x":""}}}`, kubeconfig.UIDAnnotation))},
 		{"another label", refusal, labelling(added, "x", "y")},
 		{"a finalizer", refusal, patching(added, `{"metadata":{"finalizers":["x.example/stay"]}}`)},
 		{"that it stays as it is", refusal, patching(added, `{"immutable":true}`)},
@@ -214,7 +215,7 @@ func clusterSecret(name, sum string) *corev1.Secret {
 		Data: map[string][]byte{"kubeconfig": []byte("a")},
 	}
 	if sum != "" {
-		s.Annotations = map[string]string{onboard.SumAnnotation: sum, onboard.UIDAnnotation: "u"}
+		s.Annotations = map[string]string{onboard.SumAnnotation: sum, kubeconfig.UIDAnnotation: "u"}
 	}
 	return s
 }

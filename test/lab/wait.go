@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// pollEvery is short: what is waited for is mostly there at once, and tests pay for every wait. What isn't is looked at
-// more rarely, but not less often than every pollAtLeast.
+// pollEvery is short: what is waited for is mostly there at once, and tests pay for every wait. The longer it takes,
+// the longer are the pauses between looks, up to pollAtLeast.
 const pollEvery, pollAtLeast = 50 * time.Millisecond, 2 * time.Second
 
 // Eventually repeats what fails until it doesn't. When time is up or the context ends, the error says so and what was
-// seen last. Looking takes a third of the time, since it takes part of the machine, and makes a wait a twentieth
-// longer.
+// seen last. At most a third of the time is spent on looks, which take part of the machine. The last pause makes a wait
+// a twentieth longer at most, or twice as long as a look takes.
 func Eventually(ctx context.Context, within time.Duration, try func() error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("not within %v", within))
 	defer cancel()

@@ -137,15 +137,19 @@ func Audited(t testing.TB, plane *localplane.Plane, keep func(*audit.Event) bool
 	return kept
 }
 
-// more reads what was added to the log since. It needs a file for that.
+// more reads what was added to the log since, by way of a file: package audit reads files.
 func (l *auditLog) more(path, added string) error {
 	whole, err := os.Open(path)
 	if err != nil {
 		return err
 	}
 	defer whole.Close()
-	if info, err := whole.Stat(); err != nil || info.Size() < l.offset {
-		return fmt.Errorf("%s is shorter than what was read of it: was it rotated? (%v)", path, err)
+	info, err := whole.Stat()
+	if err != nil {
+		return err
+	}
+	if info.Size() < l.offset {
+		return fmt.Errorf("%s is shorter than what was read of it: was it rotated?", path)
 	}
 	text, err := io.ReadAll(io.NewSectionReader(whole, l.offset, 1<<40))
 	text = text[:bytes.LastIndexByte(text, '\n')+1] // an event is in the log as a whole before its request is answered
