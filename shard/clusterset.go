@@ -24,7 +24,7 @@ type clusterSet struct {
 	primary func(keyspace.ClusterName) []client.Object // the kinds that credentials should be able to list
 
 	mu       sync.Mutex // guards all below
-	clusters map[keyspace.ClusterName]*site
+	clusters map[keyspace.ClusterName]*entry
 	// last is the number of the last connection. A real cluster has that of the first connection to it.
 	last    uint64
 	traffic map[keyspace.ClusterName]*engage.Traffic // also of a few removed clusters: see maxGone
@@ -47,8 +47,8 @@ type realCluster struct {
 	expires         time.Time // when the credentials do, zero where that isn't known
 }
 
-// site is a cluster by its name.
-type site struct {
+// entry is what the set has of one cluster.
+type entry struct {
 	realCluster        // in use
 	offer       *offer // what the provider gave last, nil if that is in use
 	given       uint64 // the connection that the provider gave last, in use or not
@@ -64,7 +64,7 @@ type offer struct {
 func newClusterSet(log logr.Logger, grace time.Duration, limits kubeconfig.Limits) *clusterSet {
 	return &clusterSet{
 		log: log, grace: grace, limits: limits, own: map[keyspace.ClusterName]kubeconfig.Limits{},
-		clusters: map[keyspace.ClusterName]*site{},
+		clusters: map[keyspace.ClusterName]*entry{},
 		traffic:  map[keyspace.ClusterName]*engage.Traffic{},
 		changed:  func() {},
 		primary:  func(keyspace.ClusterName) []client.Object { return nil },
@@ -89,7 +89,7 @@ func (cs *clusterSet) add(ctx context.Context, name keyspace.ClusterName, cl clu
 	if known {
 		s.offer, s.given, s.refused = &offer{c, ctx}, connection, ""
 	} else {
-		cs.clusters[name] = &site{realCluster: c, given: connection}
+		cs.clusters[name] = &entry{realCluster: c, given: connection}
 		cs.trafficOf(name).Breaker.Reset()
 	}
 	cs.mu.Unlock()

@@ -117,7 +117,7 @@ func (e *entrance) report(ctx context.Context, misfits []member.Misfit, err erro
 	}
 	for _, m := range misfits {
 		now = append(now, m.Why)
-		e.warner.warnAbout(ctx, about(m), joinRefused, m.Why, time.Now())
+		e.warner.warnAbout(ctx, about(m), joinRefused, m.Why, "", time.Now())
 	}
 	if !slices.Equal(now, e.reported) {
 		for _, why := range now {

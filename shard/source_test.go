@@ -317,7 +317,7 @@ func TestWhatReachesIntoOtherClustersIsEnqueuedWhenAnotherNameCountsForOne(t *te
 		must.Succeed(t, m.For(&corev1.ConfigMap{}, nil).Start(t.Context(), q))
 		e.gate.Open(1)
 		known := newClusterSet(logr.Discard(), 0, kubeconfig.Limits{})
-		known.clusters = map[keyspace.ClusterName]*site{"north": {}, "south": {}}
+		known.clusters = map[keyspace.ClusterName]*entry{"north": {}, "south": {}}
 		g := &engager{roster: m.node.roster, clusters: known, spawn: func(f func()) { f() }}
 		enqueued := func(what string, want int) {
 			t.Helper()

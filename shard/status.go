@@ -197,6 +197,7 @@ func (r *report) survey(ctx context.Context, records client.Reader, cfg Config, 
 			Record: keyspace.LayoutName(cfg.Fleet, served), Reason: "ClusterHasTwoNames",
 			Note: fmt.Sprintf("cluster %s is cluster %s under another name, and is served under that: find out which Secret is "+
 				"right, and remove the other", name, served),
+			Cause: string(name),
 		})
 	}
 	r.warner.warnAll(ctx, slices.Concat(odd, gone), now)
@@ -204,6 +205,6 @@ func (r *report) survey(ctx context.Context, records client.Reader, cfg Config, 
 	misfits := append(member.MisfitsAmong(all.Leases, r.kinds), tooOld(all)...)
 	r.calm = r.calm && len(odd)+len(misfits) == 0
 	for _, m := range misfits {
-		r.warner.warnAbout(ctx, about(m), misfitReplica, m.Why, now)
+		r.warner.warnAbout(ctx, about(m), misfitReplica, m.Why, "", now)
 	}
 }

@@ -207,14 +207,17 @@ func TestRecordsThatAreOddAlikeAreToldOfByAFewEvents(t *testing.T) {
 	for i := range 10_000 {
 		odd = append(odd, inspect.Odd{Record: fmt.Sprintf("west.p%04d", i), Reason: "RecordDeleted", Note: "it was deleted"})
 	}
+	for _, name := range []string{"b", "c"} {
+		odd = append(odd, inspect.Odd{Record: "west.layout", Reason: "ClusterHasTwoNames", Note: name, Cause: name})
+	}
 	for range 3 { // surveys, which find them in any order
 		rand.Shuffle(len(odd), func(i, j int) { odd[i], odd[j] = odd[j], odd[i] })
 		warner.warnAll(t.Context(), slices.Clone(odd), now)
 		now = now.Add(5 * time.Second)
 	}
 	events := &eventsv1.EventList{}
-	if err := c.List(t.Context(), events); err != nil || len(events.Items) != warnAtOnce+1 {
-		t.Fatalf("%d events tell of it (%v), want %d", len(events.Items), err, warnAtOnce+1)
+	if err := c.List(t.Context(), events); err != nil || len(events.Items) != warnAtOnce+3 {
+		t.Fatalf("%d events tell of it (%v), want %d", len(events.Items), err, warnAtOnce+3)
 	}
 	rest := slices.ContainsFunc(events.Items, func(e eventsv1.Event) bool {
 		return e.Note == "it was deleted; 9980 more records are like it"

@@ -45,7 +45,7 @@ const warnAtOnce = 20
 // are.
 func (w *warner) warnAll(ctx context.Context, all []inspect.Odd, now time.Time) {
 	slices.SortFunc(all, func(a, b inspect.Odd) int { // so that the same records are reported each time
-		return cmp.Or(cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Record, b.Record))
+		return cmp.Or(cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Record, b.Record), cmp.Compare(a.Cause, b.Cause))
 	})
 	for len(all) > 0 {
 		alike := slices.IndexFunc(all, func(o inspect.Odd) bool { return o.Reason != all[0].Reason })
@@ -66,16 +66,18 @@ func (w *warner) warnAll(ctx context.Context, all []inspect.Odd, now time.Time) 
 func (w *warner) warn(ctx context.Context, o inspect.Odd, now time.Time) {
 	w.warnAbout(ctx, corev1.ObjectReference{
 		APIVersion: tenurev1alpha1.GroupVersion.String(), Kind: "Shard", Name: o.Record, UID: o.UID,
-	}, o.Reason, o.Note, now)
+	}, o.Reason, o.Note, o.Cause, now)
 }
 
-// warnAbout makes an event about an object in the namespace of the records, unless it was made lately.
-func (w *warner) warnAbout(ctx context.Context, about corev1.ObjectReference, reason, note string, now time.Time) {
+// warnAbout makes an event about an object in the namespace of the records, unless it was made lately. cause
+// distinguishes events about the object that have the same reason.
+func (w *warner) warnAbout(ctx context.Context, about corev1.ObjectReference, reason, note, cause string,
+	now time.Time) {
 	about.Namespace = w.namespace
 	e := event.Named(&eventsv1.Event{
 		ReportingController: "tenure", ReportingInstance: w.replica, Action: "Survey", Reason: reason,
 		Type: corev1.EventTypeWarning, Regarding: about, Note: note,
-	}, "", warnEvery, now)
+	}, cause, warnEvery, now)
 	if now.Sub(w.warned[e.Name]) < 2*warnEvery {
 		return
 	}

@@ -30,6 +30,7 @@ type Odd struct {
 	UID    types.UID // of the object
 	Reason string    // as the reason of an event: one of the constants above, or of package shard
 	Note   string    // what is wrong, and the remedy
+	Cause  string    // tells it from others of the same record and reason; "" if there can be only one
 }
 
 // Sort returns the shard records that count, the odd ones of all shards and layouts, and the shards that layouts list
