@@ -254,6 +254,9 @@ func (o *options) validate() error {
 		return fmt.Errorf("--cluster-removal-grace %v: must be above 0; a short one, such as 1ms, acts on removals at once",
 			o.removalGrace)
 	}
+	if o.logLevel < slog.LevelDebug || o.logLevel > slog.LevelError { // client-go logs bodies at lower ones, with tokens
+		return fmt.Errorf("--log-level %v: must be debug, info, warn or error", o.logLevel)
+	}
 	if o.traceSlow < 0 {
 		return fmt.Errorf("--trace-slow %v: must not be negative", o.traceSlow)
 	}

@@ -103,6 +103,8 @@ func TestABadCommandLineIsOneClearLineAndExitCodeTwo(t *testing.T) {
 			want: "--at-requests: cpu=10m (the default) is above cpu=0 of --at-limits (see"},
 		"a negative limit": {args: []string{"--at-limits=cpu=-1"}, want: "--at-limits: cpu=-1 is negative"},
 		"no such level":    {args: []string{"--log-level=trace"}, want: "must be debug, info, warn or error"},
+		"a level of bodies": {args: []string{"--log-level=debug-4"},
+			want: "--log-level DEBUG-4: must be debug, info, warn or error"},
 		"no choice": {args: []string{"--replica=r1", "--sharding"},
 			want: "flag needs an argument: --sharding: must be on or off"},
 		"no replica": {args: []string{"--replica="}, want: `--replica "": must not be empty`},

@@ -138,6 +138,8 @@ func TestTheSchemaRefusesWhatIsNoValue(t *testing.T) {
 		"another Pod":               {"args": []any{"--pod="}},
 		"an argument that is none":  {"args": []any{"lease-duration=5s"}},
 		"a variable without a name": {"env": []any{map[string]any{"value": "b"}}},
+		"a variable for --replica":  {"env": []any{map[string]any{"name": "TENURE_REPLICA", "value": "r1"}}},
+		"a part of --pod":           {"env": []any{map[string]any{"name": "POD_UID", "value": "1"}}},
 		"a limit of CPU":            {"memory": map[string]any{"cpu": "1"}},
 		"a limit of Go's":           {"memory": map[string]any{"go": "920MiB"}},
 		"no quantity":               {"requests": map[string]any{"memory": "much"}},
