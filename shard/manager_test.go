@@ -230,6 +230,7 @@ func TestAClusterNameThatNoRecordCanHaveIsRefused(t *testing.T) {
 	long := strings.Repeat("x", 254)
 	for name, says := range map[string]string{
 		"west": "", "team/west": "", long[1:]: "", "": "the empty name", long: "at most 253 bytes", "\xff": "valid UTF-8",
+		"a\nb": "no control", "a\x7fb": "no control", "west (eu)": "",
 	} {
 		cl, err := cluster.New(&rest.Config{Host: "127.0.0.1:1"})
 		must.Succeed(t, err)

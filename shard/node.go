@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/go-logr/logr"
@@ -101,6 +102,9 @@ func checkName(name multicluster.ClusterName) error {
 	case len(name) > maxClusterName || !utf8.ValidString(string(name)):
 		return fmt.Errorf("the name must be valid UTF-8 of at most %d bytes, or no record could have it: shorten it in the "+
 			"provider", maxClusterName)
+	case strings.ContainsFunc(string(name), unicode.IsControl):
+		return errors.New("the name must have no control characters, since the User-Agent of requests has it: choose " +
+			"another in the provider")
 	}
 	return nil
 }

@@ -174,7 +174,7 @@ func (r *report) survey(ctx context.Context, records client.Reader, cfg Config, 
 	}
 	now := time.Now()
 	counting, odd, missing := all.Sort()
-	unserved, moving := unservedAndMoving(counting, peers, r.unserved, r.moving, now)
+	unserved, moving := unservedAndMoving(all.Fleet, counting, peers, r.unserved, r.moving, now)
 	for _, id := range missing {
 		unserved[id] = since(r.unserved, id, now)
 	}

@@ -82,7 +82,7 @@ func tooOld(records inspect.Records) (misfits []member.Misfit) {
 
 // unservedAndMoving returns which shards are unserved and which have an unfinished move, each with the time since when.
 // It leaves the maps of the last survey as they are, since readers may hold them.
-func unservedAndMoving(shards []*tenurev1alpha1.Shard, peers map[protocol.Incarnation]peer,
+func unservedAndMoving(fleet keyspace.Fleet, shards []*tenurev1alpha1.Shard, peers map[protocol.Incarnation]peer,
 	unservedBefore, movingBefore map[keyspace.ShardID]time.Time,
 	now time.Time) (unserved, moving map[keyspace.ShardID]time.Time) {
 	unserved, moving = map[keyspace.ShardID]time.Time{}, map[keyspace.ShardID]time.Time{}
@@ -92,7 +92,7 @@ func unservedAndMoving(shards []*tenurev1alpha1.Shard, peers map[protocol.Incarn
 		if !orphan && (s.Spec.Assignee == "" || s.Spec.Assignee == holder) {
 			continue // as almost all are: it needn't be parsed
 		}
-		said, err := inspect.ReadShard(s)
+		said, err := inspect.ReadShard(fleet, s)
 		switch {
 		case err != nil:
 		case orphan:

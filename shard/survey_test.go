@@ -55,7 +55,7 @@ func TestALookTellsWhatIsUnservedAndWhatMovesAndSinceWhen(t *testing.T) {
 	for i := range shards {
 		all = append(all, &shards[i])
 	}
-	unserved, moving := unservedAndMoving(all, map[protocol.Incarnation]peer{"a": {alive: true}, "b": {alive: true}},
+	unserved, moving := unservedAndMoving("", all, map[protocol.Incarnation]peer{"a": {alive: true}, "b": {alive: true}},
 		map[keyspace.ShardID]time.Time{id("west/10"): began, id("west/00"): began}, nil, now)
 	if diff := cmp.Diff(map[keyspace.ShardID]time.Time{id("west/10"): began, id("west/11"): now}, unserved); diff != "" {
 		t.Errorf("unserved (-want +got):\n%s", diff)

@@ -120,7 +120,7 @@ func look(s Snapshot) *survey {
 	var counting []*tenurev1alpha1.Shard
 	counting, v.odd, _ = s.Records.Sort()
 	for _, raw := range counting {
-		said, err := inspect.ReadShard(raw)
+		said, err := inspect.ReadShard(s.Records.Fleet, raw)
 		if err != nil {
 			if !slices.ContainsFunc(v.odd, func(o inspect.Odd) bool { return o.Record == raw.Name }) {
 				v.odd = append(v.odd, inspect.Odd{Record: raw.Name, Reason: inspect.Unreadable, Note: err.Error()})

@@ -30,7 +30,7 @@ func ExampleRead() {
 		panic(err)
 	}
 	for i := range records.Shards {
-		s, err := inspect.ReadShard(&records.Shards[i])
+		s, err := inspect.ReadShard("", &records.Shards[i])
 		fmt.Println(s.ID, s.Holder, s.Epoch, err)
 	}
 	// Output: west/01 r1-7fk2qd 7 <nil>

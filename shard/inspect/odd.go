@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
@@ -14,7 +15,7 @@ import (
 
 // Reasons for which [Records.Sort] calls a record odd. Events and metrics use the same names.
 const (
-	// Unreadable: it can't be parsed, or its name isn't that of its shard or layout.
+	// Unreadable: it can't be parsed, its name isn't that of its shard or layout, or an annotation of it makes no sense.
 	Unreadable = "UnreadableRecord"
 	// Foreign: the layout of its cluster doesn't list it. No replica will claim it.
 	Foreign = "ForeignRecord"
@@ -44,7 +45,7 @@ func (r Records) Sort() (counting []*tenurev1alpha1.Shard, odd []Odd, missing []
 		odd = append(odd, Odd{Record: s.Name, UID: s.UID, Reason: reason, Note: fmt.Sprintf(format, args...)})
 	}
 	for i := range r.Layouts {
-		l, err := record.Layout(fleetOf(&r.Layouts[i]), &r.Layouts[i])
+		l, err := record.Layout(r.Fleet, &r.Layouts[i])
 		if err != nil {
 			note(&r.Layouts[i], Unreadable, "%v", err)
 			continue
@@ -54,20 +55,21 @@ func (r Records) Sort() (counting []*tenurev1alpha1.Shard, odd []Odd, missing []
 	unlisted := map[keyspace.ClusterName][]keyspace.ShardID{} // of clusters that have no layout
 	for i := range r.Shards {
 		s := &r.Shards[i]
-		id, err := record.ID(fleetOf(s), s)
+		id, err := record.ID(r.Fleet, s)
 		if err != nil {
 			note(s, Unreadable, "%v", err)
 			continue
 		}
 		recorded[id] = true
-		if _, err := record.Floor(s); err != nil { // it still counts: replicas keep its last readable version
+		if _, err := record.Floor(s); err != nil { // it counts, and this as none
 			note(s, Unreadable, "%v", err)
 		}
 		retired := s.Status.Phase == tenurev1alpha1.ShardRetired
 		l, divided := layouts[id.Cluster]
 		switch {
-		case !divided && retired, divided && max(1, id.Generation) < l.Generation && (retired || s.Status.Holder == ""):
-			// Left from an earlier layout.
+		case !divided && retired:
+		case divided && max(1, id.Generation) < l.Generation && (retired || s.Status.Holder == "" || r.acts(s.Status.Holder)):
+			// Left from an earlier layout, or about to be given up.
 		case divided && !l.Lists(id):
 			note(s, Foreign, "record %s: the layout of cluster %s doesn't list it, so nobody serves it; delete it",
 				s.Name, id.Cluster)
@@ -95,6 +97,9 @@ func (r Records) Sort() (counting []*tenurev1alpha1.Shard, odd []Odd, missing []
 	return counting, odd, missing
 }
 
-func fleetOf(s *tenurev1alpha1.Shard) keyspace.Fleet {
-	return keyspace.Fleet(s.Labels[tenurev1alpha1.FleetLabel])
+// acts reports whether an incarnation may act: it has a Lease that isn't sealed.
+func (r Records) acts(id string) bool {
+	return slices.ContainsFunc(r.Leases, func(l coordinationv1.Lease) bool {
+		return l.Name == id && l.Annotations[tenurev1alpha1.SealedAnnotation] == ""
+	})
 }

@@ -20,6 +20,7 @@ import (
 
 // Records are the coordination records of a fleet, as the home cluster has them.
 type Records struct {
+	Fleet  keyspace.Fleet
 	Shards []tenurev1alpha1.Shard
 	// Layouts list the shards that each cluster is divided into.
 	Layouts []tenurev1alpha1.Shard
@@ -38,7 +39,7 @@ func Read(ctx context.Context, from client.Reader, namespace string, fleet keysp
 	if err != nil {
 		return Records{}, err
 	}
-	r := Records{Leases: leases, Shards: shards.Items[:0]} // in place, since there may be tens of thousands
+	r := Records{Fleet: fleet, Leases: leases, Shards: shards.Items[:0]} // in place, since there may be tens of thousands
 	for _, s := range shards.Items {
 		switch {
 		case record.OfAnother(fleet, &s):
@@ -107,10 +108,10 @@ type Shard struct {
 	Pin string
 }
 
-// ReadShard parses a Shard record. It returns an error for a layout, and for a record that isn't a valid record of
-// the shard that it names.
-func ReadShard(shard *tenurev1alpha1.Shard) (Shard, error) {
-	seen, err := record.Seen(fleetOf(shard), shard)
+// ReadShard parses a fleet's Shard record. It returns an error for a layout, and for a record that isn't a valid record
+// of the shard that it names.
+func ReadShard(fleet keyspace.Fleet, shard *tenurev1alpha1.Shard) (Shard, error) {
+	seen, err := record.Seen(fleet, shard)
 	if err != nil {
 		return Shard{}, err
 	}

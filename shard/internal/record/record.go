@@ -164,10 +164,7 @@ func Seen(fleet keyspace.Fleet, shard *tenurev1alpha1.Shard) (ownership.Input, e
 	if err != nil {
 		return nil, fmt.Errorf("record %s: %w", shard.Name, err)
 	}
-	floor, err := Floor(shard)
-	if err != nil {
-		return nil, err
-	}
+	floor, _ := Floor(shard) // a mistyped one counts as none: else nobody could take the shard over
 	return ownership.ShardSeen{Shard: ownership.Shard{
 		ID:       id,
 		Assignee: ownership.Incarnation(shard.Spec.Assignee),

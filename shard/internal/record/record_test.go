@@ -215,21 +215,26 @@ func TestARecordThatMakesNoSenseIsRefused(t *testing.T) {
 		"another shard's name":      func(s *tenurev1alpha1.Shard) { s.Name = "west.p00" },
 		"a prefix of other figures": func(s *tenurev1alpha1.Shard) { s.Spec.Prefix = "012" },
 		"a version of other kind":   func(s *tenurev1alpha1.Shard) { s.ResourceVersion = "v5" },
-		"a floor that epochs would overflow above": func(s *tenurev1alpha1.Shard) {
-			s.Annotations[tenurev1alpha1.FloorAnnotation] = "9223372036854775807"
-		},
-		"a floor below which there is nothing": func(s *tenurev1alpha1.Shard) {
-			s.Annotations[tenurev1alpha1.FloorAnnotation] = "-9223372036854775808"
-		},
 		"a layout": func(s *tenurev1alpha1.Shard) {
 			s.Spec.Layout = &tenurev1alpha1.ShardLayout{Generation: 1, Prefixes: []string{""}}
 		},
-		"a floor of other kind": func(s *tenurev1alpha1.Shard) { s.Annotations[tenurev1alpha1.FloorAnnotation] = "high" },
 	} {
 		shard := good()
 		spoil(shard)
 		if in, err := Seen("", shard); err == nil || in != nil {
 			t.Errorf("%s: it is read as %+v", name, in)
+		}
+	}
+	want.Floor = 0
+	for name, floor := range map[string]string{
+		"of other kind": "high", "beside a space": "3 ", "that epochs would overflow above": "9223372036854775807",
+		"below which there is nothing": "-9223372036854775808",
+	} {
+		shard := good()
+		shard.Annotations[tenurev1alpha1.FloorAnnotation] = floor
+		in, err := Seen("", shard)
+		if diff := cmp.Diff(ownership.Input(ownership.ShardSeen{Shard: want}), in, ids); err != nil || diff != "" {
+			t.Errorf("a floor %s counts as none, and nobody else can take the shard over (%v):\n%s", name, err, diff)
 		}
 	}
 }
@@ -246,9 +251,8 @@ func TestAListSaysWhichRecordsAreThereAndCannotBeRead(t *testing.T) {
 			Cluster: cluster, Generation: 1, Layout: &tenurev1alpha1.ShardLayout{Generation: 1, Prefixes: prefixes},
 		}
 	}
-	spoilt := shard("west.p0", "u1", tenurev1alpha1.ShardSpec{Cluster: "west", Prefix: "0"})
-	spoilt.Annotations = map[string]string{tenurev1alpha1.FloorAnnotation: "4_811"}
-	c := fake.NewClientBuilder().WithScheme(newScheme(t)).WithObjects(spoilt,
+	c := fake.NewClientBuilder().WithScheme(newScheme(t)).WithObjects(
+		shard("west.p0", "u1", tenurev1alpha1.ShardSpec{Cluster: "west", Prefix: "00"}),
 		shard(west.RecordName(""), "u2", tenurev1alpha1.ShardSpec{Cluster: "west", Prefix: west.Prefix.String()}),
 		shard("east.layout", "u3", layout("east", "0")), // which leaves half of the slots out
 		shard("west.layout", "u4", layout("west", "0", "1")),
