@@ -3,6 +3,7 @@ package shard
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/tenure-dev/tenure/pkg/fairqueue"
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
@@ -29,7 +30,11 @@ func (n *node) say() string {
 		backlogs = n.cfg.Backlogs()
 	}
 	backlogs = append(backlogs, n.roster.putOff(nil)...)
-	return inspect.EncodeViews(viewsOf(n.clusterStatus(), backlogs))
+	var stuck map[keyspace.ShardID]time.Time
+	if st := n.status.Load(); st != nil {
+		stuck = st.Stuck
+	}
+	return inspect.EncodeViews(viewsOf(n.clusterStatus(), stuck, backlogs, time.Now()))
 }
 
 // putOff returns the keys of a controller that are put off, for each shard that has any; nil for all controllers.
@@ -42,10 +47,10 @@ func (r *roster) putOff(of *guard) (all []fairqueue.Backlog) {
 	return all
 }
 
-// viewsOf combines how clusters answer with the keys that wait for them. There is a backlog for each queue and
-// cluster, and for each shard whose keys are put off.
-func viewsOf(clusters map[keyspace.ClusterName]ClusterStatus,
-	backlogs []fairqueue.Backlog) (all []inspect.ClusterView) {
+// viewsOf combines how clusters answer with the shards of them that can't be served, with the time since when, and with
+// the keys that wait for them. There is a backlog for each queue and cluster, and for each shard whose keys are put off.
+func viewsOf(clusters map[keyspace.ClusterName]ClusterStatus, stuck map[keyspace.ShardID]time.Time,
+	backlogs []fairqueue.Backlog, now time.Time) (all []inspect.ClusterView) {
 	at := map[keyspace.ClusterName]int{}
 	for name, c := range clusters {
 		if !c.Known {
@@ -58,6 +63,12 @@ func viewsOf(clusters map[keyspace.ClusterName]ClusterStatus,
 		}
 		at[name] = len(all)
 		all = append(all, v)
+	}
+	for id, since := range stuck {
+		if i, known := at[id.Cluster]; known && now.Sub(since) >= inspect.LongStuck {
+			all[i].Stuck++
+			all[i].StuckSeconds = max(all[i].StuckSeconds, now.Sub(since).Seconds())
+		}
 	}
 	for _, b := range backlogs {
 		i, known := at[keyspace.ClusterName(b.Cluster)]

@@ -117,8 +117,8 @@ func (v *survey) findUnserved() []Finding {
 	return found
 }
 
-// findUnfit reports replicas that say they can't serve a cluster. A shard that such a replica holds waits until it
-// can, or until another replica says that it can.
+// findUnfit reports replicas that say they can't serve a cluster, or some shards that they hold. Such a shard waits
+// until its holder can serve it, or until another replica says that it can.
 func (v *survey) findUnfit() (found []Finding) {
 	type tenancy struct {
 		cluster keyspace.ClusterName
@@ -132,11 +132,15 @@ func (v *survey) findUnfit() (found []Finding) {
 		var cant, holding []string
 		stuck := 0
 		for _, r := range v.replicas {
-			if !r.Acts() || r.Unfit.Of(c.Name) != plan.Unfit || c.Removed {
-				continue
-			}
-			cant = append(cant, string(r.Incarnation))
 			held := shards[tenancy{c.Name, r.Incarnation}]
+			switch {
+			case !r.Acts() || c.Removed:
+				continue
+			case r.Unfit.Of(c.Name) == plan.Unfit:
+				cant = append(cant, string(r.Incarnation))
+			default:
+				held = min(held, r.stuck(c.Name))
+			}
 			if held > 0 {
 				holding = append(holding, string(r.Incarnation))
 			}
@@ -236,11 +240,11 @@ func (v *survey) findHoles() (found []Finding) {
 			found = append(found, Finding{Wrong, AlertUnheld, fmt.Sprintf(what, list(names, "")), do})
 		}
 	}
-	const coordinator = "the coordinator makes what is missing; look at its log"
 	add(bare, "registered, but not divided into shards yet: %s",
-		coordinator+", and for events ClusterHasTwoNames: a second name of a cluster stays so")
-	add(partly, "no record covers a part of: %s",
-		coordinator+" (a deleted record comes back after two and a half lease durations)")
+		"a coordinator that has just started waits for two and a half lease durations; else look at its log, and for events "+
+			"ClusterHasTwoNames: a second name of a cluster stays so")
+	add(partly, "no record covers a part of: %s", "the coordinator makes what is missing, after two and a half lease "+
+		"durations where a record was deleted; look at its log")
 	add(twice, "records overlap, and no layout says which of them count: %s", "delete the records that were made by hand")
 	return found
 }

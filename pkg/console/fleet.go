@@ -82,6 +82,16 @@ type Replica struct {
 // Acts reports whether the replica may be holding shards and working.
 func (r Replica) Acts() bool { return r.State == Live || r.State == Leaving }
 
+// stuck counts the shards of a cluster that it holds and says it can't serve.
+func (r Replica) stuck(cluster keyspace.ClusterName) int {
+	for _, said := range r.Clusters {
+		if said.Cluster == cluster {
+			return said.Stuck
+		}
+	}
+	return 0
+}
+
 // Cluster is one workload cluster.
 type Cluster struct {
 	Name keyspace.ClusterName `json:"name"`
@@ -93,6 +103,8 @@ type Cluster struct {
 	// reports anything.
 	State protocol.ClusterState `json:"state,omitempty"`
 	Cause string                `json:"cause,omitempty"`
+	// Stuck counts the shards that live replicas hold and say they can't serve.
+	Stuck int `json:"stuck,omitempty"`
 	// Waits sums up what replicas report about its keys and writes; nil if none reports anything.
 	Waits *inspect.ClusterView `json:"waits,omitempty"`
 	// Unfit is whether a live replica says that it can't serve it.
@@ -138,7 +150,7 @@ func (c Cluster) Fails() bool {
 
 // Served reports whether replicas hold all of it, and none complains of it.
 func (c Cluster) Served() bool {
-	return c.Shards > 0 && c.Held == c.Shards && c.State == "" && !c.Unfit && !c.Removed
+	return c.Shards > 0 && c.Held == c.Shards && c.Stuck == 0 && c.State == "" && !c.Unfit && !c.Removed
 }
 
 // Trouble orders clusters: 2 is one that doesn't answer, 1 one that isn't served in full or answers badly, 0 means that
@@ -147,7 +159,7 @@ func (c Cluster) Trouble() int {
 	switch {
 	case c.Fails():
 		return 2
-	case c.Held < c.Shards && !c.Removed, c.State != "":
+	case c.Held < c.Shards && !c.Removed, c.Stuck > 0, c.State != "":
 		return 1
 	}
 	return 0

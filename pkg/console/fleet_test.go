@@ -28,6 +28,7 @@ import (
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/pkg/clusterhealth"
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
+	"github.com/tenure-dev/tenure/shard/inspect"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/shard/protocol"
 	"github.com/tenure-dev/tenure/test/must"
@@ -166,6 +167,12 @@ func said(f Fleet) []string {
 	return all
 }
 
+// stick makes r1 say that it can't serve some shards of west.
+func stick(s *Snapshot, shards int) {
+	s.Records.Leases[1].Annotations["tenure.dev/clusters"] = inspect.EncodeViews([]inspect.ClusterView{
+		{Cluster: "west", State: protocol.ClusterClosed, Stuck: shards, StuckSeconds: 92}})
+}
+
 func TestTheFleetIsJudgedByItsRecords(t *testing.T) {
 	cases := map[string]struct {
 		change func(*Snapshot)
@@ -182,6 +189,14 @@ func TestTheFleetIsJudgedByItsRecords(t *testing.T) {
 				"wrong: 2 shards of cluster west held by replicas that can't serve it: r1-aaaaaa",
 				"note: the planner would move 4 shards",
 			},
+		},
+		"a holder can't fill its caches of some of what it holds": {
+			change: func(s *Snapshot) { stick(s, 1) },
+			want:   []string{"wrong: 1 shard of cluster west held by replicas that can't serve it: r1-aaaaaa"},
+		},
+		"a holder says that it can't fill more than it holds": {
+			change: func(s *Snapshot) { stick(s, 9) },
+			want:   []string{"wrong: 2 shards of cluster west held by replicas that can't serve it: r1-aaaaaa"},
 		},
 		"a replica can't serve what others hold": {
 			change: func(s *Snapshot) {

@@ -11,6 +11,7 @@ func (c *Cluster) hear(said inspect.ClusterView) {
 		(c.State == "" || inspect.Worse(said.State, c.State) < 0) {
 		c.State, c.Cause = said.State, said.Cause
 	}
+	c.Stuck += said.Stuck
 	if c.Waits == nil {
 		c.Waits = &inspect.ClusterView{Cluster: c.Name}
 	}

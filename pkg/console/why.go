@@ -194,15 +194,29 @@ func (w *why) holder(v *survey, e *entry) {
 	default:
 		w.link("lease", "%s, renewed %s ago of %s%s", r.State, age(r.RenewedAgo), age(r.LeaseDuration), byWhom(*r))
 		w.holds = r.Name
-		w.waiting(r)
+		w.waiting(v, r)
 	}
 }
 
-// waiting adds links about how the cluster answers the holder, and about what waits for it there.
-func (w *why) waiting(r *Replica) {
+// waiting adds links about how the cluster answers the holder, and about what the holder can't serve there or waits for
+// it.
+func (w *why) waiting(v *survey, r *Replica) {
 	for _, said := range r.Clusters {
 		if said.Cluster != w.Cluster {
 			continue
+		}
+		if said.Stuck > 0 {
+			held := 0
+			for _, e := range v.entries {
+				if e.Holder == r.Incarnation && e.ID.Cluster == w.Cluster {
+					held++
+				}
+			}
+			l := w.link("service", "%s can't serve %d of the %s that it holds there, for %s", r.Name, min(held, said.Stuck),
+				count(held, "shard"), age(Seconds(said.StuckSeconds)))
+			if said.Stuck >= held { // which ones isn't said
+				l.wrong("the holder can't fill its caches, or can't use the cluster", "see "+AlertNotServed+" in the runbook")
+			}
 		}
 		if inspect.Worse(said.State, protocol.ClusterClosed) < 0 {
 			l := w.link("answers", "%s at %s: %s", said.State, r.Name, said.Cause)

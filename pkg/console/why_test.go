@@ -84,6 +84,14 @@ func TestWhyFollowsTheChainAndNamesTheBrokenLink(t *testing.T) {
 			},
 			verdict: "holder: nobody holds west/01", broken: []string{"holder: nobody holds west/01", "due: it is overdue"},
 		},
+		"the holder can't fill its caches": {
+			change:  func(q *Question) { stick(&q.Snapshot, 2) },
+			verdict: "r1 has it; service: the holder can't fill its caches, or can't use the cluster",
+			broken:  []string{"service: the holder can't fill its caches, or can't use the cluster"},
+		},
+		"the holder can't fill its caches of another shard, or of this one": {
+			change: func(q *Question) { stick(&q.Snapshot, 1) }, verdict: "r1 has it; its time comes in 60s",
+		},
 		"the holder is quiet": {
 			change:  func(q *Question) { q.Snapshot.Records.Leases[1] = lease("r1", time.Minute) },
 			verdict: "lease: the holder is dead, or can't write to the home cluster",

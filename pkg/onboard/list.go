@@ -84,7 +84,7 @@ func entries(f console.Fleet, secrets []corev1.Secret) []Entry {
 			e.State = "expires soon"
 		case e.Service.Complete:
 			e.State, e.OK = "served", true
-		case e.Service.Held > 0:
+		case e.Service.Held > e.Service.Stuck:
 			e.State = "served in part"
 		default:
 			e.State = "not served"

@@ -25,6 +25,8 @@ type Service struct {
 	Live     int `json:"liveReplicas"`
 	// Unfit are live replicas that can't serve the cluster, by their own word.
 	Unfit []string `json:"unfit,omitempty"`
+	// Stuck counts the shards that live replicas hold and say they can't serve.
+	Stuck int `json:"stuck,omitempty"`
 	// Trouble is why work in the cluster waits, by the word of replicas; "" if it doesn't.
 	Trouble string `json:"trouble,omitempty"`
 	// Complete reports whether the shards cover the whole cluster, and all are held by replicas that can serve it.
@@ -42,8 +44,11 @@ func serving(f console.Fleet, name string) Service {
 		}
 	}
 	for _, c := range f.Clusters {
-		if string(c.Name) == name && (c.State == protocol.ClusterOpen || c.State == protocol.ClusterHalfOpen) {
-			s.Trouble = c.Cause
+		if string(c.Name) == name {
+			s.Stuck = c.Stuck
+			if c.State == protocol.ClusterOpen || c.State == protocol.ClusterHalfOpen {
+				s.Trouble = c.Cause
+			}
 		}
 	}
 	holders, covered := map[protocol.Incarnation]bool{}, 0
@@ -64,7 +69,7 @@ func serving(f console.Fleet, name string) Service {
 		}
 	}
 	s.Replicas = len(holders)
-	s.Complete = s.Shards > 0 && s.Held == s.Shards && covered == 1<<keyspace.MaxBits
+	s.Complete = s.Shards > 0 && s.Held == s.Shards && s.Stuck == 0 && covered == 1<<keyspace.MaxBits
 	return s
 }
 
@@ -97,6 +102,9 @@ func (s Service) String() string {
 	if len(s.Unfit) > 0 {
 		text += "; can't serve it, by their own word: " + few(s.Unfit)
 	}
+	if s.Stuck > 0 {
+		text += fmt.Sprintf("; the holders of %d can't serve them now", s.Stuck)
+	}
 	if s.Trouble != "" {
 		text += "; nothing is served (" + s.Trouble + ")"
 	}
@@ -128,7 +136,8 @@ func obstacle(f console.Fleet, name string, told []console.Answer) string {
 			said += "; these replicas say that they can't serve it: " + few(s.Unfit)
 		}
 		return "the coordinator hasn't divided the cluster into shards" + said +
-			": see whether replicas reach its server (--server), and the coordinator's log"
+			": a coordinator that has just started waits for two and a half lease durations; else see whether replicas reach " +
+			"its server (--server), and the coordinator's log"
 	}
 	var open []string
 	for _, sh := range f.Shards {
@@ -136,9 +145,11 @@ func obstacle(f console.Fleet, name string, told []console.Answer) string {
 			open = append(open, sh.ID.String())
 		}
 	}
-	return fmt.Sprintf("of its shards %s%s; not served: %s: see whether replicas reach its server (--server), tenure "+
-		"cluster check %s, and the replicas' logs",
-		s, said, few(open), name)
+	if len(open) > 0 {
+		said += "; not served: " + few(open)
+	}
+	return fmt.Sprintf("of its shards %s%s: see whether replicas reach its server (--server), tenure cluster check %s, and "+
+		"the replicas' logs", s, said, name)
 }
 
 // few joins the first names, and counts the others.

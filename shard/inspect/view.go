@@ -18,6 +18,10 @@ type ClusterView struct {
 	// Cause is why State isn't closed, as in shard.ClusterStatus.
 	State protocol.ClusterState `json:"state"`
 	Cause string                `json:"cause,omitempty"`
+	// Stuck counts the shards that the replica has held for [LongStuck] and can't serve, since its caches of them aren't
+	// filled or it can't use the cluster. StuckSeconds is for how long it has held the first of them so.
+	Stuck        int     `json:"stuck,omitempty"`
+	StuckSeconds float64 `json:"stuckSeconds,omitempty"`
 	// Running counts the keys that workers have. Ready counts those that wait for a worker or for the cluster.
 	Running int `json:"running,omitempty"`
 	Ready   int `json:"ready,omitempty"`
@@ -45,6 +49,9 @@ const (
 	MaxViews, maxDetailed, MaxWaiting = 24, 8, 5
 	// longWait is the shortest wait that is reported.
 	longWait = time.Second
+	// LongStuck is for how long a shard that is held isn't served before it is reported. After a crash, caches are filled
+	// within seconds.
+	LongStuck = 10 * time.Second
 	// maxSaid is the longest annotation that is read, in bytes.
 	maxSaid = 16 << 10
 )
@@ -59,16 +66,17 @@ func Worse(a, b protocol.ClusterState) int {
 }
 
 // EncodeViews returns the annotation that describes, in a replica's Lease, the clusters that don't answer as they
-// should or whose keys or writes wait. The worst clusters come first. It returns "" if all is well.
+// should, that aren't served, or whose keys or writes wait. The worst clusters come first. It returns "" if all is well.
 func EncodeViews(all []ClusterView) string {
 	all = slices.DeleteFunc(slices.Clone(all), func(v ClusterView) bool {
-		return Worse(v.State, protocol.ClusterClosed) == 0 && v.WaitSeconds < longWait.Seconds() && v.WaitingWrites == 0
+		return Worse(v.State, protocol.ClusterClosed) == 0 && v.WaitSeconds < longWait.Seconds() && v.WaitingWrites == 0 &&
+			v.Stuck == 0
 	})
 	if len(all) == 0 {
 		return ""
 	}
 	slices.SortFunc(all, func(a, b ClusterView) int {
-		return cmp.Or(Worse(a.State, b.State), cmp.Compare(b.WaitSeconds, a.WaitSeconds), cmp.Compare(a.Cluster, b.Cluster))
+		return cmp.Or(Worse(a.State, b.State), cmp.Compare(b.Stuck, a.Stuck), cmp.Compare(b.WaitSeconds, a.WaitSeconds), cmp.Compare(a.Cluster, b.Cluster))
 	})
 	all = all[:min(len(all), MaxViews)]
 	for i := range all {
@@ -92,6 +100,7 @@ func decodeViews(said string) (all []ClusterView) {
 	for i := range all {
 		v := &all[i]
 		v.State = protocol.ClusterState(text.Line(string(v.State), 16))
+		v.Stuck = max(0, v.Stuck)
 		v.Cause, v.Limits = text.Line(v.Cause, 32), text.Line(v.Limits, 100)
 		v.Namespaces = v.Namespaces[:min(len(v.Namespaces), MaxWaiting)]
 	}
