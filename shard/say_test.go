@@ -33,8 +33,8 @@ func TestViewsJoinAnswersAndBacklogs(t *testing.T) {
 	}, now)
 	want := []inspect.ClusterView{
 		{Cluster: "east", State: "closed"},
-		{Cluster: "west", State: "open", Cause: "throttling", Stuck: 2, StuckSeconds: 12, Running: 3, Ready: 6, Writes: 2, WaitingWrites: 3,
-			Limits: "2 writes at a time", WaitSeconds: 2,
+		{Cluster: "west", State: "open", Cause: "throttling", Stuck: 2, StuckSeconds: 12, Running: 3, Ready: 6,
+			Writes: 2, WaitingWrites: 3, Limits: "2 writes at a time", WaitSeconds: 2,
 			Namespaces: []inspect.Waiting{{Namespace: "bank", Keys: 1, WaitSeconds: 2},
 				{Namespace: "shop", Keys: 5, WaitSeconds: 1}}},
 	}

@@ -136,8 +136,8 @@ func obstacle(f console.Fleet, name string, told []console.Answer) string {
 			said += "; these replicas say that they can't serve it: " + few(s.Unfit)
 		}
 		return "the coordinator hasn't divided the cluster into shards" + said +
-			": a coordinator that has just started waits for two and a half lease durations; else see whether replicas reach " +
-			"its server (--server), and the coordinator's log"
+			": a coordinator that has just started waits for two and a half lease durations; else see whether replicas " +
+			"reach its server (--server), and the coordinator's log"
 	}
 	var open []string
 	for _, sh := range f.Shards {

@@ -66,7 +66,8 @@ func Worse(a, b protocol.ClusterState) int {
 }
 
 // EncodeViews returns the annotation that describes, in a replica's Lease, the clusters that don't answer as they
-// should, that aren't served, or whose keys or writes wait. The worst clusters come first. It returns "" if all is well.
+// should, that it can't serve, or whose keys or writes wait. The worst clusters come first. It returns "" if all is
+// well.
 func EncodeViews(all []ClusterView) string {
 	all = slices.DeleteFunc(slices.Clone(all), func(v ClusterView) bool {
 		return Worse(v.State, protocol.ClusterClosed) == 0 && v.WaitSeconds < longWait.Seconds() && v.WaitingWrites == 0 &&
@@ -76,7 +77,8 @@ func EncodeViews(all []ClusterView) string {
 		return ""
 	}
 	slices.SortFunc(all, func(a, b ClusterView) int {
-		return cmp.Or(Worse(a.State, b.State), cmp.Compare(b.Stuck, a.Stuck), cmp.Compare(b.WaitSeconds, a.WaitSeconds), cmp.Compare(a.Cluster, b.Cluster))
+		return cmp.Or(Worse(a.State, b.State), cmp.Compare(b.Stuck, a.Stuck), cmp.Compare(b.WaitSeconds, a.WaitSeconds),
+			cmp.Compare(a.Cluster, b.Cluster))
 	})
 	all = all[:min(len(all), MaxViews)]
 	for i := range all {
