@@ -148,8 +148,8 @@ func obstacle(f console.Fleet, name string, told []console.Answer) string {
 	if len(open) > 0 {
 		said += "; not served: " + few(open)
 	}
-	return fmt.Sprintf("of its shards %s%s: see whether replicas reach its server (--server), tenure cluster check %s, and "+
-		"the replicas' logs", s, said, name)
+	return fmt.Sprintf("of its shards %s%s: see whether replicas reach its server (--server), tenure cluster check %s, "+
+		"and the replicas' logs", s, said, name)
 }
 
 // few joins the first names, and counts the others.

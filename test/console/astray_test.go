@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 	"github.com/tenure-dev/tenure/test/lab"
@@ -61,5 +62,21 @@ func TestCredentialsOfAnotherClusterAreFoundAndReplaced(t *testing.T) {
 		return code == 1 && strings.Contains(flat, "east2 is cluster east under another name")
 	})
 	says(0, "cluster remove east2", "Secret tenure-system/east2")
+	says(0, "status", "healthy")
+
+	for _, name := range []string{"tenure-ats-watch", "tenure-ats-run"} {
+		binding := &rbacv1.ClusterRoleBinding{}
+		binding.Name = name
+		must.Succeed(t, f.Client("east").Delete(t.Context(), binding))
+	}
+	f.leave("r0")
+	f.start("r0", "--cluster-removal-grace=1s")
+	f.await("the replica says that it can't fill its caches of east", func() bool {
+		out, code := f.ask("status")
+		return code == 1 && strings.Contains(strings.Join(strings.Fields(out), " "),
+			"of cluster east held by replicas that can't serve it: r0-")
+	})
+	says(1, "cluster list", "not served")
+	says(0, "cluster add east"+ofEast, "served")
 	says(0, "status", "healthy")
 }
