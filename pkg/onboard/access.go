@@ -126,6 +126,8 @@ const (
 	kindRole           = "Role"
 	kindClusterBinding = "ClusterRoleBinding"
 	kindBinding        = "RoleBinding"
+	kindPolicy         = "ValidatingAdmissionPolicy"
+	kindPolicyBinding  = "ValidatingAdmissionPolicyBinding"
 )
 
 // objects returns the objects that a workload cluster needs, in the order in which they can be created.

@@ -42,9 +42,11 @@ const (
 func carryOut(ctx context.Context, c client.Client, steps []step) (made []step, err error) {
 	for i, s := range steps {
 		switch s.Action {
-		case created, updated:
+		case created:
 			err = c.Apply(ctx, client.ApplyConfigurationFromUnstructured(s.Object), client.FieldOwner(fieldManager),
 				client.ForceOwnership)
+		case updated: // to apply it would leave what another manager has added
+			err = c.Update(ctx, s.Object, client.FieldOwner(fieldManager))
 		case deleted:
 			err = client.IgnoreNotFound(c.Delete(ctx, s.Object, client.Preconditions{UID: new(s.Object.GetUID())}))
 		}
@@ -249,6 +251,10 @@ func (o Onboarder) awaitService(ctx context.Context, home client.Client, within 
 			said = nil // the error then says less
 		}
 		err = fmt.Errorf("cluster %s is registered, but not served: %s (%w)", o.Name, obstacle(fleet, o.Name, said), err)
+		if s.Live == 0 {
+			err = fmt.Errorf("%w; if it is the wrong namespace, tenure cluster remove %s --namespace %s, without "+
+				"--kubeconfig, takes it back", err, o.Name, o.Namespace)
+		}
 	}
 	return serving(fleet, o.Name), err
 }

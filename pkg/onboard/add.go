@@ -320,7 +320,7 @@ var groups = []struct {
 	{"API of Ats", []string{kindCRD}},
 	{"service account " + accountName, []string{kindAccount}},
 	{"roles and bindings", []string{kindClusterRole, kindRole, kindClusterBinding, kindBinding}},
-	{"policies", []string{"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}},
+	{"policies", []string{kindPolicy, kindPolicyBinding}},
 }
 
 // summarize says in a few lines what becomes of many objects.

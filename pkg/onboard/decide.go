@@ -105,13 +105,37 @@ func decideOne(live, want *unstructured.Unstructured) (step, error) {
 			idOf(want), was, is)
 	}
 	keepUsers(want, live)
-	if covers(live.Object, want.Object) {
+	next := replaced(live, want)
+	if covers(next.Object, live.Object) && covers(live.Object, next.Object) {
 		return step{live, unchanged, ""}, nil
 	}
-	if ours(live) {
-		mark(want)
+	return step{next, updated, ""}, nil
+}
+
+// replaced returns a live object that says what is wanted, and no more. Further labels and annotations stay. So does
+// what Kubernetes itself keeps in a namespace and in a service account.
+func replaced(live, want *unstructured.Unstructured) *unstructured.Unstructured {
+	next := live.DeepCopy()
+	maps.DeleteFunc(next.Object, func(key string, _ any) bool {
+		return live.GetKind() != kindNamespace && live.GetKind() != kindAccount && key != "metadata" && key != "status"
+	})
+	for key, value := range want.Object {
+		if key != "metadata" {
+			next.Object[key] = value
+		}
 	}
-	return step{want, updated, ""}, nil
+	next.SetLabels(with(live.GetLabels(), want.GetLabels()))
+	next.SetAnnotations(with(live.GetAnnotations(), want.GetAnnotations()))
+	return next
+}
+
+// with returns all entries, and those of more in the place of others with the same key.
+func with(all, more map[string]string) map[string]string {
+	if all == nil {
+		return more
+	}
+	maps.Copy(all, more)
+	return all
 }
 
 // keepUsers adds to what is wanted the users that somebody has added to ours: subjects of a binding, and names in
@@ -159,16 +183,16 @@ func fleetVariable(policy *unstructured.Unstructured) map[string]any {
 }
 
 func mark(o *unstructured.Unstructured) {
-	labels := o.GetLabels()
-	if labels == nil {
-		labels = map[string]string{}
-	}
-	labels[madeByLabel] = madeBy
-	o.SetLabels(labels)
+	o.SetLabels(with(o.GetLabels(), map[string]string{madeByLabel: madeBy}))
 }
 
-// covers reports whether live has all that is wanted. Further entries of a map in live, such as defaults, make no
-// difference. Lists must have the same length.
+// defaults are what API servers put into the specs of policies and CustomResourceDefinitions that don't say it.
+var defaults = map[string]any{
+	"failurePolicy": "Fail", "matchPolicy": "Equivalent", "scope": "*", "conversion": map[string]any{"strategy": "None"},
+}
+
+// covers reports whether live has all that is wanted. Further entries of a map in live make no difference, nor do
+// [defaults] that it lacks. Lists must have the same length.
 func covers(live, want any) bool { return missing("", live, want) == "" }
 
 // missing returns the path of the first thing that isn't as it is wanted, "" if everything is.
@@ -180,6 +204,9 @@ func missing(path string, live, want any) string {
 			return path
 		}
 		for _, key := range slices.Sorted(maps.Keys(want)) {
+			if _, there := l[key]; !there && equality.Semantic.DeepEqual(want[key], defaults[key]) {
+				continue
+			}
 			if at := missing(path+"."+key, l[key], want[key]); at != "" {
 				return at
 			}

@@ -30,6 +30,10 @@ import (
 // lookTimeout bounds one question to a workload cluster with the replicas' credentials.
 const lookTimeout = 5 * time.Second
 
+// inhabitantsTimeout bounds the search for inhabitants of a namespace: a cluster could answer each page of a list with
+// a further one. It is enough for 1,500 kinds, since client-go sends five requests a second.
+const inhabitantsTimeout = 5 * time.Minute
+
 // Onboarder works on one cluster of a fleet, as the user who asks.
 type Onboarder struct {
 	// Home is the connection to the home cluster, Namespace that of the fleet there, and Fleet its name.
@@ -246,6 +250,8 @@ func (w Wish) namespacesExist(ctx context.Context, c client.Client, names []stri
 // inhabitants lists what is in a namespace, some objects of each kind. It leaves out events, what Kubernetes puts into
 // each namespace, what goes with the cluster, and what is being deleted.
 func inhabitants(ctx context.Context, config *rest.Config, namespace string) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, inhabitantsTimeout)
+	defer cancel()
 	config = rest.CopyConfig(config)
 	config.WarningHandlerWithContext = rest.NoWarnings{} // of deprecated kinds, which are looked at, too
 	kinds, err := discovery.NewDiscoveryClientForConfig(config)

@@ -1,23 +1,29 @@
 package onboard
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/pkg/clusterhealth"
 	"github.com/tenure-dev/tenure/pkg/console"
+	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
@@ -64,6 +70,34 @@ func TestSomebodysObjectIsFoundBehindMany(t *testing.T) {
 	if !slices.Equal(names, []string{"persistentvolumeclaims/theirs"}) {
 		t.Errorf("found %q", names)
 	}
+}
+
+// forEver answers each page of each list with a further one.
+type forEver struct{ asked int }
+
+func (f *forEver) RoundTrip(r *http.Request) (*http.Response, error) {
+	w := httptest.NewRecorder()
+	if strings.Contains(r.URL.Path, "/namespaces/") {
+		list := metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{Continue: "on"}}
+		if f.asked++; f.asked > 10_000 {
+			list.Continue = "" // so that the test ends
+		}
+		list.TypeMeta = metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadataList"}
+		answer(w, http.StatusOK, list)
+	} else {
+		discovered(w, r, metav1.APIResource{Name: "pods", Namespaced: true, Kind: "Pod", Verbs: []string{"list"}})
+	}
+	return w.Result(), nil
+}
+
+func TestAListWithoutEndEndsTheSearch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		_, err := inhabitants(t.Context(), &rest.Config{Host: "http://west", Transport: &forEver{}}, accountNamespace)
+		if took := time.Since(began); err == nil || took > inhabitantsTimeout {
+			t.Errorf("after %v: %v", took, err)
+		}
+	})
 }
 
 // A cluster of a folder's file has no Secret that could be compared.
@@ -210,6 +244,56 @@ func TestAClusterThatCannotBeCleanedUpKeepsItsSecret(t *testing.T) {
 		if there != nil || err == nil || !strings.Contains(err.Error(), says) ||
 			!strings.Contains(err.Error(), "without --kubeconfig and --context the fleet lets go") {
 			t.Error(err)
+		}
+	}
+}
+
+// Secrets don't show a cluster of a folder's file, nor one of another namespace.
+func TestAClusterThatIsServedElsewhereIsNotCleanedUp(t *testing.T) {
+	const as = "serve this cluster as "
+	own := known{Own: secretOf(t, "west", west, time.Now())}
+	before := []tenurev1alpha1.Shard{layoutOf("west", west.UID)}
+	for what, c := range map[string]struct {
+		namespace, fleet, name, uid, holder string
+		known                               known
+		layouts                             []tenurev1alpha1.Shard
+		barred                              bool
+		want                                string // "" for no error
+	}{
+		"by a file, with a Secret": {"ns", "", "east", west.UID, "r0-a", own, nil, false, "namespace ns " + as + "east"},
+		"by a file, renamed":       {"ns", "", "east", west.UID, "r0-a", known{}, before, false, as + "east"},
+		"by another fleet":         {"ns", "blue", "east", west.UID, "r0-a", own, nil, true, as + "east"},
+		"from another namespace":   {"prod", "", "west", west.UID, "r0-a", own, nil, false, "prod " + as + "west"},
+		"from where none may look": {"prod", "", "west", west.UID, "r0-a", own, nil, true, ""},
+		"elsewhere before":         {"prod", "", "west", west.UID, "", own, nil, false, ""},
+		"by its name":              {"ns", "", "west", west.UID, "r0-a", own, nil, false, ""},
+		"by its name, once":        {"ns", "", "west", west.UID, "", known{}, before, false, ""},
+		"another":                  {"ns", "", "east", "uid-east", "r0-a", own, nil, false, ""},
+		"never, nor another":       {"ns", "", "east", "uid-east", "", known{}, nil, false, "no record says that this fleet"},
+	} {
+		labels := map[string]string{tenurev1alpha1.FleetLabel: c.fleet}
+		layout, record, lease := layoutOf(c.name, c.uid), recordOf(c.holder), leaseOf("1h", time.Now())
+		id := keyspace.ShardID{Cluster: keyspace.ClusterName(c.name), Prefix: keyspace.Partition(0)[0]}
+		layout.Name, record.Name, record.Spec.Cluster = "layout", id.RecordName(keyspace.Fleet(c.fleet)), c.name
+		home := homeWith(t)
+		for _, o := range []client.Object{&layout, record, lease} {
+			o.SetNamespace(c.namespace)
+			if c.fleet != "" {
+				o.SetLabels(with(o.GetLabels(), labels))
+			}
+			must.Succeed(t, home.Create(t.Context(), o))
+		}
+		home = interceptor.NewClient(home, interceptor.Funcs{List: func(ctx context.Context, to client.WithWatch,
+			list client.ObjectList, opts ...client.ListOption) error {
+			if c.barred && len(opts) == 0 {
+				return apierrors.NewForbidden(schema.GroupResource{}, "", nil)
+			}
+			return to.List(ctx, list, opts...)
+		}})
+		o := Onboarder{Home: &rest.Config{}, Namespace: "ns", Name: "west", Workload: &rest.Config{Host: west.Server}}
+		err := o.mayClean(t.Context(), home, homeWith(t, system(types.UID(west.UID))), c.known, c.layouts)
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("served %s: %v, want %q", what, err, c.want)
 		}
 	}
 }

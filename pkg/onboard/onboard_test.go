@@ -151,11 +151,30 @@ func asServed(o *unstructured.Unstructured, made bool) *unstructured.Unstructure
 	o = o.DeepCopy()
 	o.SetUID("u")
 	o.SetResourceVersion("7")
+	o.SetAnnotations(with(o.GetAnnotations(), map[string]string{"somebodys": "own"}))
 	if made {
 		mark(o)
 	}
-	if spec, ok := o.Object["spec"].(map[string]any); ok {
-		spec["defaulted"] = "x"
+	o.Object["status"] = map[string]any{"observedGeneration": int64(1)}
+	spec, _ := o.Object["spec"].(map[string]any)
+	switch o.GetKind() {
+	case kindNamespace:
+		o.Object["spec"] = map[string]any{"finalizers": []any{"kubernetes"}}
+	case kindAccount:
+		o.Object["imagePullSecrets"] = []any{map[string]any{"name": "registry"}} // a platform adds it
+	case kindCRD:
+		spec["conversion"] = map[string]any{"strategy": "None"}
+	case kindPolicy:
+		match := spec["matchConstraints"].(map[string]any)
+		match["matchPolicy"] = "Equivalent"
+		for _, selector := range []string{"namespaceSelector", "objectSelector"} {
+			if match[selector] == nil {
+				match[selector] = map[string]any{}
+			}
+		}
+		for _, rule := range match["resourceRules"].([]any) {
+			rule.(map[string]any)["scope"] = "*"
+		}
 	}
 	return o
 }
@@ -207,6 +226,11 @@ func TestWhatIsThereDecidesWhatIsDone(t *testing.T) {
 			o.Object["rules"] = rules[1:]
 		}
 	}
+	lessAsked := func(o *unstructured.Unstructured) {
+		if o.GetName() == "tenure-at-status" && o.GetKind() == kindPolicy {
+			delete(o.Object["spec"].(map[string]any), "variables")
+		}
+	}
 	alsoReplica := func(o *unstructured.Unstructured) {
 		if subjects, ok := o.Object["subjects"].([]any); ok {
 			o.Object["subjects"] = append(subjects, map[string]any{"kind": "User", "name": "replica@elsewhere"})
@@ -226,11 +250,12 @@ func TestWhatIsThereDecidesWhatIsDone(t *testing.T) {
 		live []*unstructured.Unstructured
 		want map[action]int
 	}{
-		"nothing":                           {nil, map[action]int{created: n}},
-		"all of it, by this":                {served(true, want, nil), map[action]int{unchanged: n}},
-		"all of it, by kubectl":             {served(false, want, nil), map[action]int{unchanged: n}},
-		"a role that lost a rule, by this":  {served(true, want, lessRights), map[action]int{unchanged: n - 1, updated: 1}},
-		"a user was added to ours, by this": {served(true, want, alsoReplica), map[action]int{unchanged: n}},
+		"nothing":                             {nil, map[action]int{created: n}},
+		"all of it, by this":                  {served(true, want, nil), map[action]int{unchanged: n}},
+		"all of it, by kubectl":               {served(false, want, nil), map[action]int{unchanged: n}},
+		"a role that lost a rule, by this":    {served(true, want, lessRights), map[action]int{unchanged: n - 1, updated: 1}},
+		"a policy without variables, by this": {served(true, want, lessAsked), map[action]int{unchanged: n - 1, updated: 1}},
+		"a user was added to ours, by this":   {served(true, want, alsoReplica), map[action]int{unchanged: n}},
 		"ours was replaced, by this": {served(true, want, anotherReplica),
 			map[action]int{unchanged: n - 2, updated: 2}},
 		"more than wanted, by this": {served(true, wide, nil),
@@ -255,6 +280,75 @@ func TestWhatIsThereDecidesWhatIsDone(t *testing.T) {
 		}
 		if diff := cmp.Diff(c.want, got); diff != "" {
 			t.Errorf("%s (- want, + got):\n%s", name, diff)
+		}
+	}
+}
+
+// Fewer rights, or a policy that is asked less often: neither lacks anything that the manifests have.
+func TestWhatSomebodyAddedToAnObjectIsTakenAway(t *testing.T) {
+	want := objectsOf(t, Access{Roles: Roles})
+	text := func(s ...string) (all []any) {
+		for _, s := range s {
+			all = append(all, s)
+		}
+		return all
+	}
+	never := []any{map[string]any{"name": "never", "expression": "false"}}
+	for what, c := range map[string]struct {
+		kind string
+		add  func(o map[string]any)
+	}{
+		"names": {kindClusterRole, func(o map[string]any) {
+			o["rules"].([]any)[0].(map[string]any)["resourceNames"] = text("one")
+		}},
+		"rules of other roles": {kindClusterRole, func(o map[string]any) {
+			o["aggregationRule"] = map[string]any{"clusterRoleSelectors": []any{map[string]any{}}}
+		}},
+		"conditions":  {kindPolicy, func(o map[string]any) { o["spec"].(map[string]any)["matchConditions"] = never }},
+		"not to fail": {kindPolicy, func(o map[string]any) { o["spec"].(map[string]any)["failurePolicy"] = "Ignore" }},
+		"exceptions": {kindPolicy, func(o map[string]any) {
+			match := o["spec"].(map[string]any)["matchConstraints"].(map[string]any)
+			match["excludeResourceRules"] = match["resourceRules"]
+		}},
+		"no subresources": {kindPolicy, func(o map[string]any) {
+			match := o["spec"].(map[string]any)["matchConstraints"].(map[string]any)
+			match["resourceRules"].([]any)[0].(map[string]any)["scope"] = "Cluster"
+		}},
+		"parameters": {kindPolicyBinding, func(o map[string]any) {
+			o["spec"].(map[string]any)["paramRef"] = map[string]any{"name": "none", "parameterNotFoundAction": "Allow"}
+		}},
+		"a schema": {kindCRD, func(o map[string]any) { o["spec"].(map[string]any)["preserveUnknownFields"] = true }},
+	} {
+		var there []client.Object
+		var changed, meant *unstructured.Unstructured
+		for _, w := range want {
+			o := asServed(w, true)
+			if o.GetKind() == c.kind && changed == nil {
+				o.SetLabels(with(o.GetLabels(), map[string]string{"somebodys": "own"}))
+				changed, meant = o, o.DeepCopy()
+				maps.Copy(meant.Object, w.DeepCopy().Object) // the fake API server gives no defaults
+				meant.Object["metadata"] = o.DeepCopy().Object["metadata"]
+				c.add(o.Object)
+			}
+			there = append(there, o)
+		}
+		cluster := fake.NewClientBuilder().WithScheme(runtime.NewScheme()).WithObjects(there...).Build()
+		for _, updates := range []int{1, 0} {
+			found, err := live(t.Context(), cluster, want)
+			must.Succeed(t, err)
+			steps, err := decide(found, want)
+			must.Succeed(t, err)
+			made, err := carryOut(t.Context(), cluster, steps)
+			must.Succeed(t, err)
+			made = slices.DeleteFunc(made, func(s step) bool { return s.Action == unchanged })
+			if len(made) != updates {
+				t.Errorf("%s: %d objects were changed, want %d", what, len(made), updates)
+			}
+		}
+		must.Succeed(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(changed), changed))
+		changed.SetResourceVersion(meant.GetResourceVersion())
+		if diff := cmp.Diff(meant.Object, changed.Object); diff != "" {
+			t.Errorf("%s (- want, + got):\n%s", what, diff)
 		}
 	}
 }
@@ -742,6 +836,11 @@ func TestAClusterIsServedWhenItsShardsCoverItAndLiveReplicasHoldThem(t *testing.
 	if got := serving(f, "west"); !strings.HasSuffix(got.String(), "; nothing is served (throttling)") {
 		t.Errorf("%s", got)
 	}
+	f.Replicas[0].Unfit, f.Clusters[1] = "", console.Cluster{Name: "west", Stuck: 4}
+	if got := serving(f, "west"); got.Complete || strings.Contains(obstacle(f, "west", nil), "not served") ||
+		!strings.HasSuffix(got.String(), "; the holders of 4 can't serve them now") {
+		t.Errorf("%+v, %s", got, obstacle(f, "west", nil))
+	}
 	if got := serving(f, "east"); got.Trouble != "" {
 		t.Errorf("limits count as %q", got.Trouble)
 	}
@@ -1155,6 +1254,17 @@ func TestTheWaitForServiceReadsRecordsOnly(t *testing.T) {
 	o := Onboarder{Home: &rest.Config{Host: "127.0.0.1:1"}, Namespace: "ns", Name: "west"} // nothing else can be asked
 	if s, err := o.awaitService(t.Context(), home, 0, intent{}); err != nil || !s.Complete {
 		t.Errorf("%+v, %v", s, err)
+	}
+}
+
+func TestAClusterOfAWrongNamespaceIsTakenBackWithoutItsKubeconfig(t *testing.T) {
+	o := Onboarder{Home: &rest.Config{}, Namespace: "ns", Name: "west"}
+	const want = "tenure cluster remove west --namespace ns, without --kubeconfig, takes it back"
+	for alive, home := range map[bool]client.Client{false: homeWith(t), true: homeWith(t, leaseOf("1h", time.Now()))} {
+		_, err := o.awaitService(t.Context(), home, 0, intent{})
+		if err == nil || strings.HasSuffix(err.Error(), want) == alive {
+			t.Errorf("a replica is alive: %v; %v", alive, err)
+		}
 	}
 }
 

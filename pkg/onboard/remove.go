@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -73,7 +74,7 @@ func (o Onboarder) toClean(ctx context.Context, home client.Client, known known,
 	if there, err = o.workload(); err != nil {
 		return nil, "", err
 	}
-	if err := o.mayClean(ctx, there, known, layouts); err != nil {
+	if err := o.mayClean(ctx, home, there, known, layouts); err != nil {
 		return nil, "", err
 	}
 	if _, err := live(ctx, there, nil); err != nil { // without the right to read it all, nothing is begun
@@ -187,10 +188,10 @@ func (o Onboarder) alive(ctx context.Context, home client.Reader, within time.Du
 	}
 }
 
-// mayClean refuses to clean up in a cluster that isn't the one to remove, or that is served under another name.
-// Without a Secret, the fleet's layout must name the cluster: a mistyped name must not take another fleet's account
-// away.
-func (o Onboarder) mayClean(ctx context.Context, there client.Client, known known,
+// mayClean refuses to clean up in a cluster that isn't the one to remove, or that is served under another name or from
+// another namespace. Without a Secret, the fleet's layout must name the cluster: a mistyped name must not take another
+// fleet's account away.
+func (o Onboarder) mayClean(ctx context.Context, home, there client.Client, known known,
 	layouts []tenurev1alpha1.Shard) error {
 	this := target{Server: o.Workload.Host}
 	var err error
@@ -203,6 +204,9 @@ func (o Onboarder) mayClean(ctx context.Context, there client.Client, known know
 				field, value, o.Name)
 		}
 	}
+	if err := o.servedElsewhere(ctx, home, this.UID); err != nil {
+		return err
+	}
 	if known.Own != nil {
 		if err := known.whose(this); err != nil {
 			return fmt.Errorf("--kubeconfig isn't of this cluster, so nothing was done: %w", err)
@@ -214,6 +218,41 @@ func (o Onboarder) mayClean(ctx context.Context, there client.Client, known know
 			"done there. If --namespace, --fleet and the home cluster are right, tenure cluster add %s --wait 0 with the same "+
 			"--kubeconfig first, and then this again; or delete by hand what has the label %s=%s",
 			o.unknown(known), this.Server, o.Name, madeByLabel, madeBy)
+	}
+	return nil
+}
+
+// servedElsewhere returns an error if replicas serve the cluster of that UID under another name, or from another
+// namespace of home. Secrets don't show that: the cluster may be of a folder's file. It looks at all fleets of the
+// namespace, and at those of other namespaces if the user may list their records.
+func (o Onboarder) servedElsewhere(ctx context.Context, home client.Client, uid string) error {
+	records := &tenurev1alpha1.ShardList{}
+	err := home.List(ctx, records)
+	if apierrors.IsForbidden(err) {
+		err = home.List(ctx, records, client.InNamespace(o.Namespace))
+	}
+	if err != nil {
+		return fmt.Errorf("listing the Shard records of the home cluster: %w: %s", err, letsGo)
+	}
+	for _, s := range records.Items {
+		if s.Spec.Layout == nil || s.Spec.Layout.ClusterUID != uid {
+			continue
+		}
+		of, name := o, o.Name
+		if of.Namespace, of.Fleet = s.Namespace, keyspace.Fleet(s.Labels[tenurev1alpha1.FleetLabel]); of.Namespace !=
+			o.Namespace {
+			name = "" // no name is the right one there
+		}
+		snapshot, fleet, err := of.records(ctx, home, nil)
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, letsGo)
+		}
+		if other := servedAs(fleet, snapshot.Records.Layouts, name, uid); other != "" {
+			return fmt.Errorf("--kubeconfig: replicas in namespace %s serve this cluster as %s, by its layout in home, and "+
+				"would lose their rights there, so nothing was done. Leave out --kubeconfig and --context to take away %s in "+
+				"namespace %s alone; if you have just taken the other away, try again when its shards are let go of (tenure "+
+				"status)", of.Namespace, other, o.Name, o.Namespace)
+		}
 	}
 	return nil
 }

@@ -77,6 +77,6 @@ func TestCredentialsOfAnotherClusterAreFoundAndReplaced(t *testing.T) {
 			"of cluster east held by replicas that can't serve it: r0-")
 	})
 	says(1, "cluster list", "not served")
-	says(0, "cluster add east"+ofEast, "served")
+	says(0, "cluster add east"+ofEast, "2 created", "8 of 8 held by")
 	says(0, "status", "healthy")
 }

@@ -19,7 +19,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
@@ -97,23 +96,28 @@ func TestAClusterIsAddedAndRemovedByOneCommandEach(t *testing.T) {
 		t.Errorf("what kubectl installed is not what this would install:\n%s", out)
 	}
 
-	// A right that replicas need only where an At asks to be deleted.
-	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "tenure-ats-run"}}
-	if err := f.west.Patch(t.Context(), role, client.RawPatch("application/json-patch+json",
-		[]byte(`[{"op":"remove","path":"/rules/1"}]`))); err != nil {
-		t.Fatal(err)
-	}
+	// A right that replicas need only where an At asks to be deleted, one that is narrowed, and a policy that is switched
+	// off.
+	west := f.Planes.Cluster("west")
+	labtest.Kubectl(t, west, "patch", "clusterrole", "tenure-ats-run", "--type=json",
+		`-p=[{"op":"remove","path":"/rules/1"},{"op":"add","path":"/rules/0/resourceNames","value":["one"]}]`)
+	labtest.Kubectl(t, west, "patch", "validatingadmissionpolicy", "tenure-at-status", "--type=merge",
+		`-p={"spec":{"matchConditions":[{"name":"never","expression":"false"}]}}`)
 	f.await("the missing right is found", func() bool {
 		out, code := f.ask("cluster", "check", "west")
 		return code == 1 && strings.Contains(out, "delete ats.cnat.programming-kubernetes.info") &&
 			strings.Contains(out, "are missing")
 	})
-	run(0, append([]string{"add", "west"}, admin...), "roles and bindings 1 updated",
+	run(0, append([]string{"add", "west"}, admin...), "roles and bindings 1 updated", "policies 1 updated",
 		"the cluster is now for ats, in namespace default")
 	f.await("the right is back", func() bool { _, code := f.ask("cluster", "check", "west"); return code == 0 })
 	wider := append([]string{"add", "west", "--namespaces=*"}, admin...)
 	run(0, wider, "roles and bindings 1 created,", "1 deleted", "RoleBinding default/tenure-ats-run")
 	run(0, wider, "nothing had to be changed")
+	out = labtest.Kubectl(t, west, "get", "validatingadmissionpolicies", "-o", "yaml")
+	if strings.Contains(out, "never") {
+		t.Errorf("a policy is still switched off:\n%s", out)
+	}
 	f.await("the right is back", func() bool { _, code := f.ask("cluster", "check", "west"); return code == 0 })
 	// A run that can't note in home what is wanted changes nothing: the next one would take it back.
 	reader, err := f.Planes.Cluster(lab.Home).UserKubeconfig("reader", "readers")
@@ -143,8 +147,7 @@ func TestAClusterIsAddedAndRemovedByOneCommandEach(t *testing.T) {
 	// Of another fleet's cluster, or under a mistyped name, nothing is deleted.
 	run(1, append([]string{"remove", "wset"}, admin...), "this is cluster west (its Secret has annotation")
 	run(1, append([]string{"remove", "west", "--namespace", "default"}, admin...),
-		"no cluster is registered in namespace default",
-		"no record says that this fleet served the cluster at https://127.0.0.1:")
+		"replicas in namespace tenure-system serve this cluster as west", "nothing was done")
 	run(0, []string{"check", "west"})
 
 	f.renewed()
