@@ -127,7 +127,7 @@ schema: tenure.dev/bench/scenario/v1
 name: turning
 summary: tracing nothing, some and all in turns
 fleet: {clusters: 1, replicas: 1, workers: 4, shardsPerCluster: 1, tracingTurns: 1s}
-load: {arrivals: closed, clients: 8, count: 2400}
+load: {arrivals: closed, clients: 8, count: 1200}
 `
 
 func TestARunInTurns(t *testing.T) {

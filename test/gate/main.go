@@ -57,7 +57,7 @@ type pace struct {
 // On a slow machine two suites of fleets would be too much at a time: each gives its API servers as much to do as a
 // machine of half the speed can.
 var (
-	usual = pace{atOnce: 3, stretch: 1, budget: budget}
+	usual = pace{atOnce: 4, stretch: 1, budget: budget}
 	slow  = pace{atOnce: 1, stretch: 2, budget: slowBudget}
 )
 

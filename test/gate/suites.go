@@ -30,12 +30,15 @@ func suites(ctx context.Context) ([][]suite, error) {
 		return suite{name: name, budget: budget, steps: []step{goTest("", slices.Concat(raced, []string{"-p=1"}, found)...)}}
 	}
 	chaos := servers("chaos", 9*time.Minute, "./test/chaos")
-	sharding := servers("sharding", 20*time.Minute, "./test/integration/sharding")
+	// The tests of sharding take longest. They are two suites: those whose names have the word, and the others.
+	sharding := servers("sharding", 14*time.Minute, "./test/integration/sharding")
+	clusters := suite{name: "clusters", budget: sharding.budget, steps: []step{sharding.with("-run=Cluster")}}
+	sharding.steps = []step{sharding.with("-skip=Cluster")}
 	integration := servers("integration", 10*time.Minute, "./test/integration")
 	replication := servers("replication", 7*time.Minute, "./test/integration/replication")
 	labs := servers("lab", 8*time.Minute, "./test/lab/...")
-	console := servers("console", 12*time.Minute, "./test/console", "./test/library", "./test/deploy",
-		"./shard/internal/engage/cycles")
+	console := servers("console", 10*time.Minute, "./test/console")
+	library := servers("library", 6*time.Minute, "./test/library", "./test/deploy", "./shard/internal/engage/cycles")
 	// The oldest Kubernetes that is supported takes what is installed, and the fleet serves Ats there.
 	oldest := suite{name: "oldest", budget: 8 * time.Minute, steps: []step{
 		goTest("", slices.Concat(raced, []string{"-p=1", "./test/deploy"})...),
@@ -53,13 +56,19 @@ func suites(ctx context.Context) ([][]suite, error) {
 	// -short, or by themselves.
 	simulator, err := packages(ctx, "./shard/internal/shardtest/...")
 	missing, taken = errors.Join(missing, err), append(taken, simulator...)
+	// Statistics are sums in one goroutine: the race detector has nothing to find there.
+	sums, err := packages(ctx, "./bench/stats")
+	missing, taken = errors.Join(missing, err), append(taken, sums...)
 	if missing != nil {
 		return nil, missing
 	}
 	cases := suite{name: "cases", budget: 16 * time.Minute, steps: []step{
-		goTest("", slices.Concat([]string{"-shuffle=on", "./pkg/replication"}, simulator)...),
+		goTest("", slices.Concat([]string{"-shuffle=on", "./pkg/replication", "./pkg/at"}, sums, simulator)...),
 		goTest("", append(raced, simulator[0])...),
 	}}
+	for i := range cases.steps { // they hold little and throw much away: collecting garbage takes a quarter of their time
+		cases.steps[i].env = []string{"GOGC=400"}
+	}
 	pure := slices.DeleteFunc(everything, func(p string) bool { return slices.Contains(taken, p) })
 	return [][]suite{
 		{build},
@@ -69,11 +78,6 @@ func suites(ctx context.Context) ([][]suite, error) {
 			}},
 			cases,
 			{name: "lint", budget: 10 * time.Minute, steps: []step{makes("lint")}},
-		},
-		{sharding, console, integration, labs, replication, oldest},
-		{chaos},
-		{bench},
-		{
 			{name: "modules", budget: 4 * time.Minute, steps: []step{
 				goTest("test/apiserver", "./..."), goTest("cmd/release", "-count=1", "./..."),
 				goTest("test/chart", "-count=1", "./..."),
@@ -86,9 +90,19 @@ func suites(ctx context.Context) ([][]suite, error) {
 				goTest("", "-run=^$", "-bench=.", "-benchtime=1x", "./shard/keyspace", "./shard/plan",
 					"./shard/internal/engage", "./pkg/fairqueue", "./pkg/telemetry", "./bench/algorithms", "./bench/audit"),
 			}},
-			{name: "rights", budget: 2 * time.Minute, steps: []step{command("go", "run", "./test/lab/rights/cmd", usedRights)}},
 		},
+		{sharding, clusters, integration, labs, console, oldest, library, replication},
+		{chaos},
+		{bench},
+		{{name: "rights", budget: 2 * time.Minute, steps: []step{command("go", "run", "./test/lab/rights/cmd", usedRights)}}},
 	}, nil
+}
+
+// with returns the suite's first command, go test, with another flag.
+func (s suite) with(flag string) step {
+	first := s.steps[0]
+	first.args = slices.Insert(slices.Clone(first.args), 2, flag)
+	return first
 }
 
 // typesOnOldest are the tests of Ats that run on the oldest Kubernetes. Package deploy has those of records.

@@ -126,7 +126,7 @@ func TestOneBadTargetOfTenIsPutOffWithoutShardingToo(t *testing.T) {
 // TestNineTargetsConvergeAsWithoutABadOne compares how long an edit of all sources takes to reach nine of ten clusters,
 // while the tenth is well, and while it isn't.
 func TestNineTargetsConvergeAsWithoutABadOne(t *testing.T) {
-	f := startTen(t, lab.Options{}, "r1", "r2")
+	f := startTen(t, lab.Options{Bare: true}, "r1", "r2")
 	f.make(t)
 	f.edit(t, "calm:0") // the first patch of a copy by a new process costs more than later ones
 	f.within(t, "convergence of all", 0, "calm:0")
