@@ -106,6 +106,10 @@ func (s *fakeServer) RoundTrip(req *http.Request) (*http.Response, error) {
 	if strings.HasSuffix(req.URL.Path, "/pods") && s.keepsPods.Load() {
 		code = http.StatusForbidden
 	}
+	if code == http.StatusOK && req.URL.Query().Has("watch") { // nothing ever happens
+		<-req.Context().Done()
+		return nil, req.Context().Err()
+	}
 	body := &corev1.Namespace{}
 	body.APIVersion, body.Kind, body.Name, body.UID = "v1", "Namespace", "kube-system", s.uid
 	header := http.Header{"Content-Type": {"application/json"}, "By": {s.name}}
@@ -116,7 +120,7 @@ func (s *fakeServer) RoundTrip(req *http.Request) (*http.Response, error) {
 	case code == http.StatusOK && req.URL.Path == "/api/v1":
 		text = []byte(`{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"pods","namespaced":true,"kind":"Pod"}]}`)
 	case code == http.StatusOK && strings.HasSuffix(req.URL.Path, "/pods"):
-		text = []byte(`{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","items":[]}`)
+		text = []byte(`{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"1"},"items":[]}`)
 	case code == http.StatusOK:
 	case proxy:
 		header.Set("Content-Type", "text/plain")

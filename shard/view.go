@@ -102,11 +102,17 @@ func (v *view) warm(ctx context.Context, o opening) bool {
 	return retry(ctx, warmPause, warmPauseMost, func() bool {
 		err := v.tryWarm(ctx, o)
 		if err != nil {
-			o.failed(ctx, "shard can't be warmed yet; will try again", err)
+			o.failed(ctx, notWarm, err)
 		}
 		return err == nil
 	})
 }
+
+// Log lines about caches that aren't filled.
+const (
+	notWarm = "shard can't be warmed yet; will try again"
+	notOver = "shard can't change over to the other server yet; will try again"
+)
 
 // failed logs that an attempt failed, unless its context has ended: of a cluster's shards one a minute.
 func (o opening) failed(ctx context.Context, what string, err error) {
@@ -148,7 +154,7 @@ func (v *view) tryWarm(ctx context.Context, o opening) error {
 		v.mu.Unlock()
 		o.told(real.clusterNo)
 	}
-	if err := warmOver(ctx, opened, o, real.connection); err != nil {
+	if err := warmOver(ctx, opened, o, real.connection, notWarm); err != nil {
 		return err
 	}
 	v.mu.Lock()
@@ -237,12 +243,12 @@ func (v *view) change(ctx context.Context, o opening) (done bool) {
 	opened, end, leave, err := begin(ctx, real, traffic, o)
 	if err == nil {
 		defer leave()
-		if err = warmOver(ctx, opened, o, real.connection); err != nil {
+		if err = warmOver(ctx, opened, o, real.connection, notOver); err != nil {
 			end()
 		}
 	}
 	if err != nil {
-		o.failed(ctx, "shard can't change over to the other server yet; will try again", err)
+		o.failed(ctx, notOver, err)
 		return false
 	}
 	v.mu.Lock()
@@ -271,13 +277,20 @@ func (o opening) takeTurn(ctx context.Context) (give func(), err error) {
 // stillAsked is how often a warm-up checks that its connection is still the present one.
 const stillAsked = time.Second
 
-// warmOver syncs the caches. It fails with errMoved if the cluster is reached over another connection
-// meanwhile.
-func warmOver(ctx context.Context, opened *engage.Cluster, o opening, connection uint64) error {
+// slowFill is after how long, and how often, it is logged which caches aren't filled. A healthy cluster's are filled
+// sooner, also if a list fails once, since it is repeated within five seconds. After three lease durations the shard
+// may go to another replica: that would be too late for the first line.
+const slowFill = 10 * time.Second
+
+// warmOver syncs the caches. It fails with errMoved if the cluster is reached over another connection meanwhile.
+// Lists that fail are repeated until they succeed, so their errors are logged here. slow is what the line says.
+func warmOver(ctx context.Context, opened *engage.Cluster, o opening, connection uint64, slow string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ticker := time.NewTicker(stillAsked)
 	defer ticker.Stop()
+	slowly := time.NewTicker(slowFill)
+	defer slowly.Stop()
 	synced := make(chan error, 1)
 	go func() { synced <- opened.Warm(ctx) }()
 	for {
@@ -287,6 +300,10 @@ func warmOver(ctx context.Context, opened *engage.Cluster, o opening, connection
 		case <-ticker.C:
 			if now, _ := o.find(); now.connection != connection {
 				return errMoved
+			}
+		case <-slowly.C:
+			if err := opened.Unsynced(); err != nil {
+				o.failed(ctx, slow, err)
 			}
 		}
 	}

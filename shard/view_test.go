@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +14,8 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
 	"github.com/tenure-dev/tenure/pkg/budget"
 	"github.com/tenure-dev/tenure/shard/internal/engage"
@@ -21,6 +24,11 @@ import (
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/test/must"
 )
+
+func TestMain(m *testing.M) {
+	utilruntime.ErrorHandlers = nil // one of them sleeps by a clock that bubbles don't share
+	os.Exit(m.Run())
+}
 
 // The servers of many clusters change at once, and one of the new ones never answers a list.
 func TestAShardWhoseCachesAreNeverFilledDoesNotKeepOthersFromChangingOver(t *testing.T) {
@@ -53,7 +61,12 @@ func TestAShardWhoseCachesAreNeverFilledDoesNotKeepOthersFromChangingOver(t *tes
 
 // throng is a shard of west whose replica is short of memory, and whose turn to fill caches somebody else has.
 func throng(t *testing.T) (o opening, west *offering, leave func()) {
-	west = offered(t)
+	return throngOf(t, &fakeServer{name: "1", uid: "w"})
+}
+
+// throngOf is one over a server.
+func throngOf(t *testing.T, server *fakeServer) (o opening, west *offering, leave func()) {
+	west = offeredBy(t, server, &corev1.Pod{})
 	gate := engage.NewGate(t.Context(), keyspace.ShardID{Cluster: "west"}, "agent", "a-1", func() bool { return true })
 	short := memory.NewRoom(func() memory.Use { return memory.Use{Bytes: 95, Limit: 100} }, logr.Discard())
 	leave, err := short.Enter(t.Context())
@@ -63,26 +76,68 @@ func throng(t *testing.T) (o opening, west *offering, leave func()) {
 		find:  func() (realCluster, *engage.Traffic) { return west.get("west") }}, west, leave
 }
 
+// tries are the ways to fill caches, by what is logged if they can't be filled.
+var tries = map[string]func(*view, context.Context, opening){
+	"shard can't be warmed yet": func(v *view, ctx context.Context, o opening) { v.warm(ctx, o) },
+	"shard can't change over to the other server yet": func(v *view, ctx context.Context, o opening) {
+		now, _ := o.find()
+		v.warmed, v.clusterNo, v.connection, v.end = true, now.clusterNo, now.connection-1, func() {}
+		v.follow(ctx, o)
+	},
+}
+
+// logTo returns a log whose lines are collected. Read them when nothing writes any more.
+func logTo(lines *[]string) logr.Logger {
+	var mu sync.Mutex
+	return funcr.New(func(_, args string) {
+		mu.Lock()
+		defer mu.Unlock()
+		*lines = append(*lines, args)
+	}, funcr.Options{})
+}
+
+// Lists that fail are repeated for ever, so no attempt ends where a kind may not be listed.
+func TestItIsLoggedWhichCachesAreNotFilledForLong(t *testing.T) {
+	for what, try := range tries {
+		for refused, want := range map[time.Duration]int{0: 0, 3 * time.Second: 0, time.Hour: 2} {
+			synctest.Test(t, func(t *testing.T) {
+				server := &fakeServer{name: "1", uid: "w"}
+				server.keepsPods.Store(true)
+				time.AfterFunc(refused, func() { server.keepsPods.Store(false) })
+				o, _, leave := throngOf(t, server)
+				leave()
+				var lines []string
+				o.log, o.cluster, o.told, o.changed = logTo(&lines), "west", func(uint64) {}, func() {}
+				pods := &metav1.PartialObjectMetadata{}
+				pods.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
+				o.opts.Kinds, o.turns = []engage.Kind{{Object: pods}}, &turnstile.Turnstile{}
+				ctx, cancel := context.WithTimeout(t.Context(), 75*time.Second)
+				defer cancel()
+				go try(&view{}, ctx, o)
+				<-ctx.Done()
+				synctest.Wait()
+				var of []string
+				for _, line := range lines {
+					if strings.Contains(line, what) && strings.Contains(line, "informer of Pod isn't synced: no") {
+						of = append(of, line)
+					}
+				}
+				if len(of) != want {
+					t.Errorf("%s, refused for %v: %d lines in 75 s, want %d: %q", what, refused, len(of), want, lines)
+				}
+			})
+		}
+	}
+}
+
 // A cluster may have hundreds of shards, and each tries every few seconds.
 func TestOfAClusterWhoseCachesCannotBeFilledOneLineAMinuteIsLogged(t *testing.T) {
-	for what, try := range map[string]func(*view, context.Context, opening){
-		"shard can't be warmed yet": func(v *view, ctx context.Context, o opening) { v.warm(ctx, o) },
-		"shard can't change over to the other server yet": func(v *view, ctx context.Context, o opening) {
-			now, _ := o.find()
-			v.warmed, v.clusterNo, v.connection = true, now.clusterNo, now.connection-1
-			v.follow(ctx, o)
-		},
-	} {
+	for what, try := range tries {
 		synctest.Test(t, func(t *testing.T) {
 			o, _, leave := throng(t)
 			defer leave()
-			var mu sync.Mutex
 			var lines []string
-			o.log = funcr.New(func(_, args string) {
-				mu.Lock()
-				defer mu.Unlock()
-				lines = append(lines, args)
-			}, funcr.Options{})
+			o.log = logTo(&lines)
 			o.opts.Kinds = []engage.Kind{{Object: &corev1.ConfigMap{}}} // which the cluster doesn't serve
 			o.turns, o.told = &turnstile.Turnstile{}, func(uint64) {}
 			ctx, cancel := context.WithTimeout(t.Context(), 150*time.Second)

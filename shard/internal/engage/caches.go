@@ -62,9 +62,26 @@ func (f form) example(scheme *runtime.Scheme) (runtime.Object, error) {
 // informing is the informer of one kind.
 type informing struct {
 	*informer.Store
+	filter  *filter
 	from    toolscache.ListerWatcher
 	example runtime.Object
 	cancel  context.CancelFunc // stops it; nil before it runs
+}
+
+// lacks says that the cache isn't synced, and why its last list failed if it did. It returns "" if the cache is synced,
+// or if its cluster forbids the lists and need not allow them. Watches don't matter: none begins before a list is in.
+func (i *informing) lacks() string {
+	if i.HasSynced() {
+		return ""
+	}
+	why := "its first list isn't in yet"
+	if err := i.filter.lastList.Load(); err != nil && *err != nil {
+		if i.filter.mayRefuse(*err) {
+			return ""
+		}
+		why = (*err).Error()
+	}
+	return fmt.Sprintf("%s isn't synced: %s", i.HasSyncedChecker().Name(), why)
 }
 
 // caches holds a shard's caches: of its declared kinds, and of other kinds for which an informer is requested. It is

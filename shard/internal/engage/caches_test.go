@@ -59,7 +59,13 @@ func serveTwo(w http.ResponseWriter, r *http.Request) {
 // openPart opens a shard of cluster west. Nothing is started.
 func openPart(t *testing.T, prefix keyspace.Prefix, kinds ...Kind) *Cluster {
 	t.Helper()
-	s := httptest.NewServer(http.HandlerFunc(serveTwo))
+	return openAt(t, serveTwo, prefix, kinds...)
+}
+
+// openAt opens one over a server.
+func openAt(t *testing.T, server http.HandlerFunc, prefix keyspace.Prefix, kinds ...Kind) *Cluster {
+	t.Helper()
+	s := httptest.NewServer(server)
 	t.Cleanup(func() {
 		s.CloseClientConnections()
 		s.Close()
@@ -86,6 +92,15 @@ func metadataOf(kind string) *metav1.PartialObjectMetadata {
 func openTwo(t *testing.T) *Cluster {
 	t.Helper()
 	c := openPart(t, keyspace.Prefix{}, Kind{Object: &corev1.ConfigMap{}}, Kind{Object: metadataOf("Secret")})
+	ctx := run(t, c)
+	warm, over := context.WithTimeout(ctx, time.Minute)
+	defer over()
+	must.Succeed(t, c.Warm(warm))
+	return c
+}
+
+// run starts a shard, until the test ends.
+func run(t *testing.T, c *Cluster) context.Context {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- c.Start(ctx) }()
@@ -95,10 +110,44 @@ func openTwo(t *testing.T) *Cluster {
 			t.Error(err)
 		}
 	})
-	warm, over := context.WithTimeout(ctx, time.Minute)
-	defer over()
-	must.Succeed(t, c.Warm(warm))
-	return c
+	return ctx
+}
+
+func TestAKindIsNamedThatIsNotSyncedAndWhy(t *testing.T) {
+	refuses := func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/api/v1/secrets" {
+			serveTwo(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusForbidden)
+		fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","message":"not you","code":403}`)
+	}
+	for what, c := range map[string]struct {
+		optional bool
+		want     string
+	}{
+		"refused":               {false, "informer of Secret isn't synced: not you"},
+		"refused, as it may be": {true, "<nil>"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			part := openAt(t, refuses, keyspace.Prefix{}, Kind{Object: &corev1.ConfigMap{}},
+				Kind{Object: metadataOf("Secret"), Optional: c.optional})
+			first := "informer of ConfigMap isn't synced: its first list isn't in yet; " +
+				"informer of Secret isn't synced: its first list isn't in yet"
+			if got := fmt.Sprint(part.Unsynced()); got != first {
+				t.Errorf("before the first lists: %s", got)
+			}
+			run(t, part)
+			began := time.Now()
+			for fmt.Sprint(part.Unsynced()) != c.want {
+				if time.Since(began) > forbiddenPause/2 {
+					t.Fatalf("got %v, want %s", part.Unsynced(), c.want)
+				}
+				time.Sleep(time.Millisecond)
+			}
+		})
+	}
 }
 
 // shown collects what an informer shows until both objects have come.

@@ -2,8 +2,10 @@ package engage
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -67,7 +69,7 @@ type Cluster struct {
 	http   *http.Client
 	codecs serializer.CodecFactory
 	caches *caches
-	stores []*informer.Store // of the declared kinds, in their order
+	stores []*informing // of the declared kinds, in their order
 	lean   leanKinds
 	client client.Client
 	live   client.Client
@@ -140,7 +142,7 @@ func (c *Cluster) newCaches(opts Options) error {
 		if err != nil {
 			return fmt.Errorf("kind %T: %w", k.Object, err)
 		}
-		c.stores = append(c.stores, i.Store)
+		c.stores = append(c.stores, i)
 	}
 	for _, i := range opts.Indexes {
 		if err := c.caches.IndexField(context.Background(), i.Object, i.Field, i.Extract); err != nil {
@@ -176,7 +178,7 @@ func (c *Cluster) informing(f form) (*informing, error) {
 		Kind: f.GroupVersionKind, Namespaced: mapping.Scope.Name() == meta.RESTScopeNameNamespace, Take: filter.take,
 		Pack: c.declared[f.GroupVersionKind].Pack, Finished: c.declared[f.GroupVersionKind].Finished,
 	})
-	return &informing{Store: store, from: filter.wrap(from), example: example}, nil
+	return &informing{Store: store, filter: filter, from: filter.wrap(from), example: example}, nil
 }
 
 // Start fills the shard's caches until the context ends; then event recorders stop too.
@@ -194,6 +196,21 @@ func (c *Cluster) Warm(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// Unsynced names the declared kinds for which Warm waits, and says why; nil if there are none. A kind that the cluster
+// forbids, and need not allow, is left out.
+func (c *Cluster) Unsynced() error {
+	var all []string
+	for _, s := range c.stores {
+		if lacks := s.lacks(); lacks != "" {
+			all = append(all, lacks)
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return errors.New(strings.Join(all, "; "))
 }
 
 // Objects returns how many objects of primary kinds the caches hold.

@@ -60,6 +60,8 @@ type filter struct {
 	pack          func(client.Object) informer.Packed // listed objects; nil packs none
 	// transform is applied to objects before they are kept; nil for none.
 	transform toolscache.TransformFunc
+	// lastList has the error with which the last list ended, nil for none. It is nil before the first list has ended.
+	lastList atomic.Pointer[error]
 }
 
 // fieldSelector leaves out objects that are finished for good.

@@ -34,7 +34,8 @@ func (f *filter) wrap(inner toolscache.ListerWatcher) toolscache.ListerWatcher {
 		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 			watched.forget()
 			list, err := f.list(ctx, lw, opts)
-			if f.optional && apierrors.IsForbidden(err) && !cas.ByProxy(err) {
+			f.lastList.Store(&err)
+			if f.mayRefuse(err) {
 				_ = sleep(ctx, wait.Jitter(forbiddenPause, 0.5)) // whether it ends early or not, the error counts
 			}
 			return list, err
@@ -44,6 +45,11 @@ func (f *filter) wrap(inner toolscache.ListerWatcher) toolscache.ListerWatcher {
 			return watchServer(ctx, lw, opts, watched, LastPause, func(error) {})
 		},
 	}}
+}
+
+// mayRefuse reports whether a list failed because the cluster forbids it, and need not allow it.
+func (f *filter) mayRefuse(err error) bool {
+	return f.optional && apierrors.IsForbidden(err) && !cas.ByProxy(err)
 }
 
 // forbiddenPause is how long a list is left alone that its cluster need not allow, and doesn't.
