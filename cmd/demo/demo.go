@@ -91,7 +91,6 @@ func play(ctx context.Context, s *settings, f *lab.Fleet, b *board) error {
 	if s.stay {
 		fmt.Println("Everything stays up: look around. Ctrl-C ends it.")
 		<-ctx.Done()
-		fmt.Println("\nStopping.")
 		if cause := context.Cause(ctx); !errors.Is(cause, errInterrupted) {
 			return cause
 		}
@@ -237,7 +236,7 @@ func (st *story) until(ctx context.Context, limit time.Duration, what string, se
 		}
 		err := lab.Sleep(ctx, stepEvery)
 		if errors.Is(err, errTimeUp) {
-			return fmt.Errorf("waited %s until %s: %s", limit.Round(time.Second), what, plainLine(now))
+			return fmt.Errorf("not within %s: %s (last seen: %s)", limit.Round(time.Second), what, plainLine(now))
 		}
 		if err != nil {
 			return err

@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/term"
@@ -42,7 +44,10 @@ func show(ctx context.Context, b *board, terminal bool) {
 	}
 }
 
-// draw keeps one table up to date. The last state stays on the screen.
+// drawing is held while the table is drawn, and while a line is written below it.
+var drawing sync.Mutex
+
+// draw keeps one table up to date. The last state stays on the screen; after an interrupt, the last one before it.
 func draw(ctx context.Context, b *board) {
 	fmt.Print("\x1b[?25l")       // the cursor would flicker
 	defer fmt.Print("\x1b[?25h") // and is wanted afterwards
@@ -54,7 +59,11 @@ func draw(ctx context.Context, b *board) {
 			columns, rows = 80, 24
 		}
 		lines := screen(b.snapshot(), columns, rows)
-		fmt.Print(redraw(lines, min(drawn, rows-1)))
+		drawing.Lock()
+		if !errors.Is(context.Cause(ctx), errInterrupted) {
+			fmt.Print(redraw(lines, min(drawn, rows-1)))
+		}
+		drawing.Unlock()
 		drawn = len(lines)
 		if over {
 			return

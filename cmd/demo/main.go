@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -40,7 +41,7 @@ func realMain() int {
 		// Libraries would write over the table; what matters is in the replicas' own logs.
 		klog.SetLogger(logr.Discard())
 		log.SetLogger(logr.Discard())
-		ctx, stop := interruptible()
+		ctx, stop := interruptible(os.Stdout)
 		defer stop()
 		return run(ctx, s)
 	}).Execute()
@@ -58,17 +59,22 @@ func realMain() int {
 	return exitFailed
 }
 
-// interruptible returns a context that the first signal ends. A second signal ends the process at once, and with it
-// its children. But if the second signal is SIGHUP, from a terminal that is closed, it is ignored.
-func interruptible() (context.Context, func()) {
+// interruptible returns a context that the first signal ends. It says so at once where progress is shown, since what
+// was started may take seconds to end. A second signal ends the process at once, and with it its children. But if the
+// second signal is SIGHUP, from a terminal that is closed, it is ignored. So is SIGPIPE: Ctrl-C may have ended the
+// reader of our output, too, and what was started must still be stopped and removed.
+func interruptible(progress io.Writer) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	go func() {
 		<-signals
 		signal.Reset(syscall.SIGINT, syscall.SIGTERM)
-		signal.Ignore(syscall.SIGHUP)
+		signal.Ignore(syscall.SIGHUP, syscall.SIGPIPE)
 		cancel(errInterrupted)
+		drawing.Lock() // a table that is drawn after this would overwrite the line, so none is
+		defer drawing.Unlock()
+		fmt.Fprintln(progress, "\ndemo: stopping")
 	}()
 	return ctx, func() { cancel(nil) }
 }

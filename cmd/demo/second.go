@@ -99,7 +99,8 @@ func (st *story) freeze(ctx context.Context, sources []*appsv1.Deployment) (err 
 	shows := func(source *appsv1.Deployment) bool {
 		return source.Spec.Template.Spec.Containers[0].Image == nextImage && showsAway(source, frozenIn)
 	}
-	err = st.until(ctx, replicateWithin, "the others are through, and the conditions show "+frozenIn,
+	away := "the other clusters are through, and the conditions show that " + frozenIn + " is away"
+	err = st.until(ctx, replicateWithin, away,
 		func(now snapshot) bool {
 			for _, c := range now.clusters {
 				if c.name != frozenIn && c.copies != len(sources) {

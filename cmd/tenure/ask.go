@@ -242,6 +242,9 @@ func (q *question) gatherer(askClusters bool) (console.Gatherer, error) {
 func connection(kubeconfig, context, contextFlag string) (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = kubeconfig
+	if err := readable(rules); err != nil {
+		return nil, err
+	}
 	all, err := rules.Load()
 	if err != nil {
 		return nil, err

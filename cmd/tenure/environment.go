@@ -58,7 +58,7 @@ func readEnvironment(fs *pflag.FlagSet) error {
 		}
 		if err := f.Value.Set(from[1]); err != nil {
 			errs = append(errs, fmt.Errorf("invalid value %q for environment variable %s: %w%s", from[1], from[0], err,
-				wanted(f)))
+				wantedInstead(f, from[1])))
 		}
 	})
 	return errors.Join(errs...)

@@ -14,10 +14,12 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"regexp"
 	"runtime"
 	"runtime/debug"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
@@ -58,7 +60,9 @@ func run(ctx context.Context, args []string, lookup func(string) (string, bool),
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	refuseShells(root)
+	unwritten := watchHelp(root)
 	cmd, err := root.ExecuteContextC(ctx)
+	err = cmp.Or(err, *unwritten)
 	var usage *console.UsageError
 	switch {
 	case err == nil:
@@ -84,7 +88,7 @@ func newRoot(lookup func(string) (string, bool),
 		bad, missing := (*pflag.InvalidValueError)(nil), (*pflag.ValueRequiredError)(nil)
 		switch {
 		case errors.As(err, &bad):
-			err = fmt.Errorf("%w%s", err, wanted(bad.GetFlag()))
+			err = fmt.Errorf("%w%s", err, wantedInstead(bad.GetFlag(), bad.GetValue()))
 		case errors.As(err, &missing):
 			err = fmt.Errorf("%w%s", err, cmp.Or(oneOf(missing.GetFlag()), wanted(missing.GetFlag())))
 		}
@@ -129,6 +133,30 @@ func refuseShells(root *cobra.Command) {
 	for _, shell := range completion.Commands() {
 		shell.Args = noArguments("")
 	}
+}
+
+// watchHelp returns what becomes the error of writing a help text, which cobra ignores.
+func watchHelp(root *cobra.Command) *error {
+	var unwritten error
+	help := root.HelpFunc()
+	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		to, said := cmd.OutOrStdout(), &strings.Builder{}
+		cmd.SetOut(said)
+		help(cmd, args)
+		_, unwritten = io.WriteString(to, said.String())
+	})
+	return &unwritten
+}
+
+// digits are the numbers in the text of a duration.
+var digits = regexp.MustCompile("[0-9]+")
+
+// wantedInstead says what a flag takes in place of a value that it refuses.
+func wantedInstead(f *pflag.Flag, value string) string {
+	if _, err := time.ParseDuration(digits.ReplaceAllString(value, "1")); err == nil && f.Value.Type() == "duration" {
+		return ": it is too long: give at most 2562047h" // what time.Duration holds
+	}
+	return wanted(f)
 }
 
 // stamp says what was built: version, commit and its time, Go and platform.

@@ -130,8 +130,11 @@ func TestABadCommandLineIsOneClearLineAndExitCodeTwo(t *testing.T) {
 			want: "--kubeconfig-servers: names no server"},
 		"no number, by environment": {env: map[string]string{"TENURE_WORKERS": ""},
 			want: `invalid value "" for environment variable TENURE_WORKERS: strconv.ParseInt: parsing "": invalid syntax`},
-		"no unit":        {args: []string{"--lease-duration=10"}, want: "give a number and a unit, such as 90s"},
-		"a day":          {args: []string{"--at-active-deadline=30d"}, want: "give a number and a unit, such as 90s"},
+		"no unit":      {args: []string{"--lease-duration=10"}, want: "give a number and a unit, such as 90s"},
+		"a day":        {args: []string{"--at-active-deadline=30d"}, want: "give a number and a unit, such as 90s"},
+		"11,000 years": {args: []string{"--lease-duration=99999999h"}, want: `"99999999h": it is too long: give at most`},
+		"11,000 years, by environment": {env: map[string]string{"TENURE_DRAIN_TIMEOUT": "99999999h30m"},
+			want: `"99999999h30m": it is too long: give at most`},
 		"no truth value": {args: []string{"--metrics-secure=ja"}, want: "give true or false"},
 		"a user, and no restriction": {args: []string{"--at-security=none", "--at-run-as-user=1000"},
 			want: "--at-run-as-user 1000: only with --at-security=restricted"},
@@ -292,6 +295,22 @@ func TestHelpListsEveryFlagWithItsVariable(t *testing.T) {
 		"TENURE_METRICS_BIND_ADDRESS"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("help doesn't mention %s", want)
+		}
+	}
+}
+
+func TestAnAnswerThatCannotBeWrittenIsAFailureThatIsReported(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip(err) // not Linux
+	}
+	defer full.Close()
+	for _, args := range []string{"help", "help cluster add", "--help", "status --help", "version", "completion",
+		"completion bash"} {
+		var errs strings.Builder
+		code := run(t.Context(), strings.Fields(args), noEnv, full, &errs)
+		if code != exitFailed || !strings.Contains(errs.String(), "no space left on device") {
+			t.Errorf("tenure %s: exit code %d, %q", args, code, errs.String())
 		}
 	}
 }
