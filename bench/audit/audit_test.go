@@ -43,6 +43,17 @@ func TestAPatchTellsWhatItReplaces(t *testing.T) {
 	}
 }
 
+func TestADryRunIsOneByItsParameter(t *testing.T) {
+	for query, want := range map[string]bool{
+		"": false, "dryRun=All": true, "fieldManager=a&dryRun=All": true, "labelSelector=dryRun=x": false,
+	} {
+		e, err := decode([]byte(strings.Replace(text, "dryRun=", query, 1)))
+		if err != nil || e.DryRun != want {
+			t.Errorf("%q: %v, %v, want %v", query, e.DryRun, err, want)
+		}
+	}
+}
+
 func TestTheStatusOfADeploymentTellsWhoseItIs(t *testing.T) {
 	e, err := decode([]byte(strings.NewReplacer("dryRun=", "", "cnat.programming-kubernetes.info", AppsGroup,
 		`"resource":"ats"`, `"resource":"deployments","subresource":"status"`, `"requestObject"`,

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -45,9 +46,18 @@ func decode(text []byte) (Event, error) {
 		UserAgent: l.UserAgent, User: l.User.Username, Code: l.ResponseStatus.Code, Message: l.ResponseStatus.Message,
 		Decision: l.Annotations.Decision, Reason: l.Annotations.Reason,
 		Received: l.RequestReceivedTimestamp.UnixMicro(), Completed: l.StageTimestamp.UnixMicro(),
-		DryRun: strings.Contains(l.RequestURI, "dryRun="), Request: l.RequestObject, Response: l.ResponseObject,
+		DryRun: dryRun(l.RequestURI), Request: l.RequestObject, Response: l.ResponseObject,
 	}
 	return e, e.bodies()
+}
+
+// dryRun reports whether a request's URI asks for a dry run.
+func dryRun(uri string) bool {
+	if !strings.Contains(uri, "dryRun=") { // nearly always
+		return false
+	}
+	u, err := url.Parse(uri)
+	return err == nil && u.Query().Has("dryRun")
 }
 
 // number parses a resourceVersion; 0 if it isn't a number.

@@ -29,21 +29,13 @@ func Judge(r *report.Report, file string) error {
 		return fmt.Errorf("the report is of scenario %q, and %s of %q", r.Scenario, file, s.Name)
 	}
 	var known []Miss
-	if asItComes(s, r.Config) {
+	if s.SameSettings(r.Config) {
 		if known, err = Misses(); err != nil {
 			return err
 		}
 	}
 	r.Checks, err = Check(r, s.Thresholds, known)
 	return err
-}
-
-// asItComes says whether a run's settings are those of the scenario, but for its seed.
-func asItComes(s, ran scenario.Scenario) bool {
-	for _, c := range []*scenario.Scenario{&s, &ran} {
-		c.Summary, c.Sizes, c.Thresholds, c.Publish = "", nil, nil, nil
-	}
-	return s.SameButSeed(ran)
 }
 
 // Check judges a report by thresholds; those of other sizes than the report's are left out.

@@ -208,7 +208,7 @@ func TestKnownMissesAreThoseOfAScenarioAsItComes(t *testing.T) {
 		must.Succeed(t, err)
 		ran, err := scenario.Read("at-burst", c.settings)
 		must.Succeed(t, err)
-		if got := asItComes(s, ran); got != c.want {
+		if got := s.SameSettings(ran); got != c.want {
 			t.Errorf("%s: got %v, want %v", name, got, c.want)
 		}
 	}

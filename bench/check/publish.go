@@ -20,13 +20,14 @@ func isCounted(figure string) bool {
 		slices.Contains(counted, figure[strings.LastIndexByte(figure, '.')+1:])
 }
 
-// Publishable returns every reason against publishing figures of these runs, or nil.
+// Publishable returns every reason against publishing figures of each of these runs, or nil. [compare.Pool] refuses
+// those that don't belong together.
 func Publishable(reports []*report.Report) error {
 	var errs []error
-	for i, r := range reports {
+	for _, r := range reports {
 		refuse := func(wrong bool, format string, args ...any) {
 			if wrong {
-				errs = append(errs, fmt.Errorf("report %d of %s: %s", i+1, r.Scenario, fmt.Sprintf(format, args...)))
+				errs = append(errs, fmt.Errorf("%s: %s", r.File, fmt.Sprintf(format, args...)))
 			}
 		}
 		e := r.Environment
@@ -43,15 +44,9 @@ func Publishable(reports []*report.Report) error {
 		if slices.Contains(scenario.Names(), r.Scenario) {
 			today, err := scenario.Read(r.Scenario, settings(r.Command))
 			refuse(err != nil, "its settings can't be read again: %v", err)
-			same := asItComes(today, r.Config) && slices.Equal(today.Publish, r.Config.Publish)
+			same := today.SameSettings(r.Config) && slices.Equal(today.Publish, r.Config.Publish)
 			refuse(err == nil && !same, "its settings aren't those of `%s` now: run it again", r.Command)
 		}
-		first := reports[0].Environment
-		refuse(e.Tenure != first.Tenure, "is of another commit than the first")
-		refuse(!e.SameMachine(first), "was taken on another machine than the first")
-		refuse(slices.ContainsFunc(reports[:i], func(o *report.Report) bool {
-			return o.Config.Load.Seed == r.Config.Load.Seed
-		}), "has the seed %d of another one: is it the same run?", r.Config.Load.Seed)
 	}
 	return errors.Join(errs...)
 }

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -34,7 +35,7 @@ func TestFiguresArePublishedOfAWitnessedRunOnAQuietMachineWithTheirIntervals(t *
 		var out []*report.Report
 		for i := range 4 {
 			r := publishable()
-			r.Config.Load.Seed = uint64(i)
+			r.File, r.Config.Load.Seed = fmt.Sprintf("%d.json", i), uint64(i)
 			change(i, r)
 			out = append(out, r)
 		}
@@ -88,7 +89,7 @@ func TestFiguresArePublishedOfAWitnessedRunOnAQuietMachineWithTheirIntervals(t *
 			if i == 2 {
 				r.Environment.Others = new(0.5)
 			}
-		}), "report 3 of own: other programs"},
+		}), "2.json: other programs"},
 		"four runs, one with other settings": {four(func(i int, r *report.Report) { r.Config.Load.Count = i }),
 			"different settings"},
 		"four times one run":     {four(func(_ int, r *report.Report) { r.Config.Load.Seed = 0 }), "the same run"},

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"reflect"
+	"maps"
 	"slices"
 	"text/tabwriter"
 
@@ -69,25 +69,37 @@ func Compare(a, b *report.Report) (*Comparison, error) {
 	if a.Environment.Tenure == b.Environment.Tenure {
 		c.Notices = append(c.Notices, "their revisions are the same")
 	}
-	if a.Config.Size != b.Config.Size || !reflect.DeepEqual(a.Config.Fleet, b.Config.Fleet) ||
-		!reflect.DeepEqual(a.Config.Load, b.Config.Load) {
-		c.Notices = append(c.Notices, "their fleets or loads differ")
+	if !a.Config.SameSettings(b.Config) {
+		c.Notices = append(c.Notices, "their settings differ")
 	}
 	if !a.Environment.SameMachine(b.Environment) {
 		c.Notices = append(c.Notices, "they were taken on different machines")
 	}
 	c.Notices = append(c.Notices, "they were not taken in turns: what the machine did meanwhile is in the ratios")
-	slices.Sort(c.Notices)
-	for _, figure := range report.Figured(a.Results.Rounds) {
+	for _, figure := range figured(a, b) {
 		x, y := report.Column(a.Results.Rounds, figure), report.Column(b.Results.Rounds, figure)
 		if ratio, ok := stats.CompareUnpaired(y, x); ok {
 			c.Rows = append(c.Rows, Row{figure, mean(x), mean(y), ratio})
+		} else {
+			c.Notices = append(c.Notices, figure+" is left out: a round lacks it, or has 0")
 		}
 	}
+	slices.Sort(c.Notices)
 	if len(c.Rows) == 0 {
 		return nil, errors.New("they have no figure in common")
 	}
 	return c, nil
+}
+
+// figured returns the figures that any round of two reports has, sorted.
+func figured(a, b *report.Report) []string {
+	all := map[string]bool{}
+	for _, r := range slices.Concat(a.Results.Rounds, b.Results.Rounds) {
+		for figure := range r.Figures {
+			all[figure] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(all))
 }
 
 func mean(values []float64) (m float64) {

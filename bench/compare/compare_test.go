@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/tenure-dev/tenure/bench/report"
+	"github.com/tenure-dev/tenure/bench/scenario"
 	"github.com/tenure-dev/tenure/bench/stats"
 	"github.com/tenure-dev/tenure/test/must"
 )
@@ -66,7 +67,15 @@ func TestWhatStandsAgainstAComparisonIsSaid(t *testing.T) {
 	}{
 		"nothing":       {func(*report.Report) {}, nil},
 		"not valid":     {func(r *report.Report) { r.Valid = false }, []string{"B is not valid"}},
-		"another fleet": {func(r *report.Report) { r.Config.Fleet.Replicas = 7 }, []string{"their fleets or loads differ"}},
+		"another fleet": {func(r *report.Report) { r.Config.Fleet.Replicas = 7 }, []string{"their settings differ"}},
+		"other steps": {func(r *report.Report) { r.Config.Steps = []scenario.Step{{Do: scenario.Join}} },
+			[]string{"their settings differ"}},
+		"another seed":     {func(r *report.Report) { r.Config.Load.Seed = 7 }, nil},
+		"other thresholds": {func(r *report.Report) { r.Config.Thresholds = []scenario.Threshold{{}} }, nil},
+		"a round of nothing": {func(r *report.Report) { r.Results.Rounds[1].Figures["work_ms.p50"] = 0 },
+			[]string{"work_ms.p50 is left out"}},
+		"a round without throughput": {func(r *report.Report) { delete(r.Results.Rounds[2].Figures, "throughput_per_s") },
+			[]string{"throughput_per_s is left out"}},
 		"another machine": {func(r *report.Report) { r.Environment.CPUs = 64 },
 			[]string{"they were taken on different machines"}},
 		"a busy machine":        {func(r *report.Report) { r.Environment.Others = new(0.2) }, []string{"B was taken on a b"}},
@@ -79,6 +88,9 @@ func TestWhatStandsAgainstAComparisonIsSaid(t *testing.T) {
 		a, b := reportOf(1, 2, 3), reportOf(1, 2, 3)
 		a.Environment = report.Environment{Tenure: "0123456789abcdef", Others: new(0.1)}
 		b.Environment = report.Environment{Tenure: "fedcba9876543210", Others: new(0.1)}
+		for _, r := range slices.Concat(a.Results.Rounds, b.Results.Rounds) {
+			r.Figures["work_ms.p50"] = 1
+		}
 		c.change(b)
 		got, err := Compare(a, b)
 		must.Succeed(t, err)
@@ -108,6 +120,9 @@ func turned(speed float64, lost int) *report.Report {
 
 func TestSeveralRunsAreOnePool(t *testing.T) {
 	runs := []*report.Report{turned(100, 0), turned(51, 1), turned(200, 0), turned(130, 2)}
+	for i := range runs {
+		runs[i].Config.Load.Seed = uint64(i)
+	}
 	runs[1].Results.QueueLatency = &stats.Quantiles{P50: 3}
 	for i, settled := range []float64{5, 24, 6, 7} {
 		runs[i].Results.Noises = map[string]report.Noisy{"silent": {OwnSettled: &settled}}
@@ -149,27 +164,31 @@ func TestSeveralRunsAreOnePool(t *testing.T) {
 }
 
 func TestRunsThatDifferAreNoPool(t *testing.T) {
-	changed := func(change func(*report.Report)) *report.Report {
-		r := turned(100, 0)
-		change(r)
-		return r
-	}
-	for name, second := range map[string]*report.Report{
-		"other size":     changed(func(r *report.Report) { r.Config.Size = "small" }),
-		"other settings": changed(func(r *report.Report) { r.Config.Fleet.Replicas = 7 }),
-		"other scenario": reportOf(1, 2, 3),
-		"not valid":      changed(func(r *report.Report) { r.Valid = false }),
-		"no results":     changed(func(r *report.Report) { r.Results = nil }),
+	for name, c := range map[string]struct {
+		change func(*report.Report)
+		want   string // in the error
+	}{
+		"other size": {func(r *report.Report) { r.Config.Size = "small" }, `b: is of size "small", a of ""`},
+		"other settings": {func(r *report.Report) { r.Config.Fleet.Replicas = 7 },
+			"b: was taken with different settings than a"},
+		"other scenario":  {func(r *report.Report) { r.Scenario = "crash" }, "b: is of scenario crash, a of tracing"},
+		"another commit":  {func(r *report.Report) { r.Environment.Tenure = "x" }, "b: is of another commit than a"},
+		"another machine": {func(r *report.Report) { r.Environment.CPUs = 64 }, "b: was taken on another machine than a"},
+		"the same run": {func(r *report.Report) { r.Config.Load.Seed = 0 },
+			"b: has the seed 0, as a: is it the same run?"},
+		"not valid":    {func(r *report.Report) { r.Valid = false }, "b: is not valid"},
+		"no results":   {func(r *report.Report) { r.Results = nil }, "b: has no results"},
+		"another seed": {func(*report.Report) {}, ""},
 	} {
-		if _, err := Pool([]*report.Report{turned(100, 0), second}); err == nil {
-			t.Errorf("%s: pooled", name)
+		first, second := turned(100, 0), turned(100, 0)
+		first.File, second.File, second.Config.Load.Seed = "a", "b", 9
+		c.change(second)
+		if _, err := Pool([]*report.Report{first, second}); (err == nil) != (c.want == "") ||
+			err != nil && !strings.HasPrefix(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}
 	if _, err := Pool(nil); err == nil {
 		t.Error("nothing was pooled")
-	}
-	if _, err := Pool([]*report.Report{turned(100, 0),
-		changed(func(r *report.Report) { r.Config.Load.Seed = 9 })}); err != nil {
-		t.Errorf("another seed: %v", err)
 	}
 }

@@ -16,26 +16,39 @@ import (
 	"github.com/tenure-dev/tenure/bench/stats"
 )
 
-// Pool makes one report of several runs of one scenario, which may differ in their seed. Rounds and turns are
-// compared within their own run, and runs are resampled whole. A figure that each run has once becomes the mean
-// over the runs. Counts are added up, and of maxima the largest is kept.
+// Pool makes one report of several runs of one scenario, with a seed each, of one commit on one machine. Rounds and
+// turns are compared within their own run, and runs are resampled whole. A figure that each run has once becomes the
+// mean over the runs. Counts are added up, and of maxima the largest is kept.
 func Pool(reports []*report.Report) (*report.Report, error) {
 	if len(reports) == 0 {
 		return nil, errors.New("no reports")
 	}
 	first := reports[0]
-	for _, r := range reports {
+	for i, r := range reports {
+		twin := slices.IndexFunc(reports[:i], func(o *report.Report) bool {
+			return o.Config.Load.Seed == r.Config.Load.Seed
+		})
+		var err error
 		switch {
 		case r.Scenario != first.Scenario:
-			return nil, fmt.Errorf("one is of scenario %s, another of %s", first.Scenario, r.Scenario)
+			err = fmt.Errorf("is of scenario %s, %s of %s", r.Scenario, first.File, first.Scenario)
 		case r.Config.Size != first.Config.Size:
-			return nil, fmt.Errorf("one is of size %q, another of %q", first.Config.Size, r.Config.Size)
+			err = fmt.Errorf("is of size %q, %s of %q", r.Config.Size, first.File, first.Config.Size)
 		case !first.Config.SameButSeed(r.Config):
-			return nil, fmt.Errorf("reports of scenario %s were taken with different settings", r.Scenario)
+			err = fmt.Errorf("was taken with different settings than %s", first.File)
+		case r.Environment.Tenure != first.Environment.Tenure:
+			err = fmt.Errorf("is of another commit than %s", first.File)
+		case !r.Environment.SameMachine(first.Environment):
+			err = fmt.Errorf("was taken on another machine than %s", first.File)
+		case twin >= 0:
+			err = fmt.Errorf("has the seed %d, as %s: is it the same run?", r.Config.Load.Seed, reports[twin].File)
 		case !r.Valid:
-			return nil, fmt.Errorf("a report of scenario %s is not valid: %v", r.Scenario, r.Reasons)
+			err = fmt.Errorf("is not valid: %v", r.Reasons)
 		case r.Results == nil:
-			return nil, fmt.Errorf("a report of scenario %s has no results", r.Scenario)
+			err = errors.New("has no results")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", r.File, err)
 		}
 	}
 	if len(reports) == 1 {

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 
 	"github.com/tenure-dev/tenure/bench/scenario"
 	"github.com/tenure-dev/tenure/bench/stats"
@@ -122,8 +123,17 @@ func ofAllowed(rounds []Round, of func(p99 float64) float64) []Round {
 	return out
 }
 
-// Intervals returns the intervals of the fleet's own figures, over its rounds.
-func Intervals(r *Report, rng *rand.Rand) map[string]stats.Ratio {
+// Derived computes a run's ratios and intervals from its rounds. They are the same however often they are computed.
+// turns is the name that AllRatios takes.
+func Derived(r *Report, turns string) (ratios, intervals map[string]stats.Ratio) {
+	rng := rand.New(rand.NewPCG(r.Config.Load.Seed, 42))
+	ratios, intervals = AllRatios([]*Report{r}, turns, rng), intervalsOf(r, rng)
+	maps.Copy(intervals, sweepIntervals(r))
+	return ratios, intervals
+}
+
+// intervalsOf returns the intervals of the fleet's own figures, over its rounds.
+func intervalsOf(r *Report, rng *rand.Rand) map[string]stats.Ratio {
 	out := map[string]stats.Ratio{}
 	if len(r.Config.Load.Rates) > 0 {
 		return out // each round is of another rate
@@ -131,6 +141,33 @@ func Intervals(r *Report, rng *rand.Rand) map[string]stats.Ratio {
 	for _, figure := range Figured(r.Results.Rounds) {
 		if mean, ok := stats.Mean(Column(r.Results.Rounds, figure), rng); ok && mean.Low != nil {
 			out["results."+figure] = mean
+		}
+	}
+	return out
+}
+
+// sweepIntervals are those of a sweep's efficiencies and watch bytes, where there are enough rounds. The fleets of a
+// sweep run one after the other, so rounds are not paired.
+func sweepIntervals(p *Report) map[string]stats.Ratio {
+	out := map[string]stats.Ratio{}
+	if len(p.Sweep) < 2 {
+		return out
+	}
+	base := p.Sweep[0]
+	for _, point := range p.Sweep[1:] {
+		add := func(path, figure string, over float64) {
+			column := func(at SweepPoint) []float64 { return Column(at.Results.Rounds, figure) }
+			if r, ok := stats.CompareUnpaired(column(point), column(base)); ok && r.Low != nil {
+				out[path+"."+strconv.Itoa(point.Replicas)] = stats.Ratio{Value: r.Value / over, Low: new(*r.Low / over),
+					High: new(*r.High / over), Rounds: r.Rounds}
+			}
+		}
+		if more := float64(point.Replicas) / float64(base.Replicas); p.ScaleOut != nil {
+			add("scale_out.efficiency", "reconciles_per_s", more)
+			add("scale_out.makespan_efficiency", "throughput_per_s", more)
+		}
+		if p.WatchCost != nil {
+			add("watch_cost.sum_over_one", "watch_bytes_per_object", 1)
 		}
 	}
 	return out

@@ -62,3 +62,23 @@ func TestANoiseThatWasNotMeasuredIsNotCompared(t *testing.T) {
 		}
 	}
 }
+
+func TestAnEfficiencyHasAnIntervalWhereThereAreRounds(t *testing.T) {
+	point := func(n int, rates ...float64) SweepPoint {
+		res := &Results{}
+		for _, rate := range rates {
+			res.Rounds = append(res.Rounds, Round{Figures: map[string]float64{"reconciles_per_s": rate}})
+		}
+		return SweepPoint{Replicas: n, Results: res}
+	}
+	p := &Report{ScaleOut: &ScaleOut{},
+		Sweep: []SweepPoint{point(1, 50, 51, 49, 50), point(4, 180, 182, 178, 181)}}
+	got := sweepIntervals(p)["scale_out.efficiency.4"]
+	if math.Abs(got.Value-0.9) > 0.01 || got.Low == nil || *got.Low < 0.85 || *got.High > 0.95 {
+		t.Errorf("got %+v, want about 0.9 and its interval", got)
+	}
+	p.Sweep[1] = point(4, 180)
+	if got := sweepIntervals(p); len(got) != 0 {
+		t.Errorf("one round has the intervals %v", got)
+	}
+}

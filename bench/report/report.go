@@ -17,6 +17,8 @@ const Schema = "tenure.dev/bench/v1"
 
 // Report is one run of a scenario.
 type Report struct {
+	// File is where it was read from, for messages.
+	File     string `json:"-"`
 	Schema   string `json:"schema"`
 	Scenario string `json:"scenario"`
 	Summary  string `json:"summary"`

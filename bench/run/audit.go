@@ -58,7 +58,8 @@ func (t *tally) addAudit(out *report.Results) error {
 	if !f.sharded() {
 		return nil
 	}
-	judged, err := witness.Read(f.site.planes.Dir(), witness.Options{Rules: f.rules(), Cluster: load.ClusterOf})
+	judged, err := witness.Read(f.site.planes.Dir(),
+		witness.Options{Facts: witness.Facts{Whole: true}, Rules: f.rules(), Cluster: load.ClusterOf})
 	if err != nil {
 		return fmt.Errorf("judging the audit logs: %w", err)
 	}

@@ -16,8 +16,21 @@ import (
 // is beyond would be the generator's and not the fleet's.
 const maxLateness = 50 * time.Millisecond
 
+// lateWith returns a complaint if the generator didn't keep its schedule.
+func lateWith(what string, lateness *stats.Quantiles) string {
+	if lateness == nil {
+		return fmt.Sprintf("the lateness of the generator's %s is not known", what)
+	}
+	if lateness.P99 > float64(maxLateness.Milliseconds()) {
+		return fmt.Sprintf("the generator fell behind with its %s: %.0f ms late at its 99th percentile, %v allowed", what,
+			lateness.P99, maxLateness)
+	}
+	return ""
+}
+
 // judgeGenerator marks the run as not valid if the generator didn't keep its schedule with the load, or with the
-// changes beside it. Bursts and closed loads have no schedule.
+// changes beside it. Bursts and closed loads have no schedule. The rounds of a search for the knee are judged by
+// [tally.add].
 func (r *runner) judgeGenerator(name string, results *report.Results) {
 	l := r.scenario.Load
 	g := results.Generator
@@ -25,21 +38,18 @@ func (r *runner) judgeGenerator(name string, results *report.Results) {
 		return
 	}
 	punctual := func(what string, lateness *stats.Quantiles) {
-		if lateness == nil {
-			r.invalid("%s: the lateness of the generator's %s is not known", name, what)
-		} else if lateness.P99 > float64(maxLateness.Milliseconds()) {
-			r.invalid("%s: the generator fell behind with its %s: %.0f ms late at its 99th percentile, %v allowed", name, what,
-				lateness.P99, maxLateness)
+		if complaint := lateWith(what, lateness); complaint != "" {
+			r.invalid("%s: %s", name, complaint)
 		}
 	}
 	if l.Changes > 0 {
 		punctual("changes", g.Changes)
 	}
 	if l.Arrivals == scenario.Nothing || l.Arrivals == scenario.Burst && l.Due == scenario.DueNow ||
-		l.Arrivals == scenario.Closed {
+		l.Arrivals == scenario.Closed || len(l.Rates) > 0 {
 		return
 	}
-	if l.Arrivals != scenario.Burst && len(l.Rates) == 0 {
+	if l.Arrivals != scenario.Burst {
 		g.Offered = l.Rate
 	}
 	punctual("load", g.Lateness)
@@ -148,33 +158,6 @@ func scaleOut(l scenario.Load, sweep []report.SweepPoint) *report.ScaleOut {
 		}
 		if p.Results.Throughput != nil && base.Results.Throughput != nil {
 			out.Makespan[n] = *p.Results.Throughput / (*base.Results.Throughput * more)
-		}
-	}
-	return out
-}
-
-// sweepIntervals are those of a sweep's efficiencies and watch bytes, where there are enough rounds. The fleets of a
-// sweep run one after the other, so rounds are not paired.
-func sweepIntervals(p *report.Report) map[string]stats.Ratio {
-	out := map[string]stats.Ratio{}
-	if len(p.Sweep) < 2 {
-		return out
-	}
-	base := p.Sweep[0]
-	for _, point := range p.Sweep[1:] {
-		add := func(path, figure string, over float64) {
-			column := func(at report.SweepPoint) []float64 { return report.Column(at.Results.Rounds, figure) }
-			if r, ok := stats.CompareUnpaired(column(point), column(base)); ok && r.Low != nil {
-				out[path+"."+strconv.Itoa(point.Replicas)] = stats.Ratio{Value: r.Value / over, Low: new(*r.Low / over),
-					High: new(*r.High / over), Rounds: r.Rounds}
-			}
-		}
-		if more := float64(point.Replicas) / float64(base.Replicas); p.ScaleOut != nil {
-			add("scale_out.efficiency", "reconciles_per_s", more)
-			add("scale_out.makespan_efficiency", "throughput_per_s", more)
-		}
-		if p.WatchCost != nil {
-			add("watch_cost.sum_over_one", "watch_bytes_per_object", 1)
 		}
 	}
 	return out

@@ -217,6 +217,16 @@ func TestARunWhoseGeneratorFellBehindIsNotValid(t *testing.T) {
 	}
 }
 
+func TestARateIsNotTooHighBecauseTheGeneratorWasLate(t *testing.T) {
+	tally := newTally(&fleet{as: ours, ledger: record.NewLedger()})
+	late := &load.Outcome{Arrivals: 9}
+	late.Lateness.Add(80 * time.Millisecond)
+	must.Succeed(t, tally.add(&round{rate: 40, over: true, generator: late}))
+	if got := strings.Join(tally.missing, "\n"); !strings.Contains(got, "its load of 40 a second: 80 ms") {
+		t.Errorf("got %q, want that the generator fell behind", got)
+	}
+}
+
 func TestAViolationMakesEveryScenarioInvalidAndNoneDoesNot(t *testing.T) {
 	for _, name := range scenario.Names() {
 		s, err := scenario.Read(name, nil)
@@ -229,26 +239,6 @@ func TestAViolationMakesEveryScenarioInvalidAndNoneDoesNot(t *testing.T) {
 				t.Errorf("%s with %d violations: got %q, want %q", name, violations, got, want)
 			}
 		}
-	}
-}
-
-func TestAnEfficiencyHasAnIntervalWhereThereAreRounds(t *testing.T) {
-	point := func(n int, rates ...float64) report.SweepPoint {
-		res := &report.Results{}
-		for _, rate := range rates {
-			res.Rounds = append(res.Rounds, report.Round{Figures: map[string]float64{"reconciles_per_s": rate}})
-		}
-		return report.SweepPoint{Replicas: n, Results: res}
-	}
-	p := &report.Report{ScaleOut: &report.ScaleOut{},
-		Sweep: []report.SweepPoint{point(1, 50, 51, 49, 50), point(4, 180, 182, 178, 181)}}
-	got := sweepIntervals(p)["scale_out.efficiency.4"]
-	if math.Abs(got.Value-0.9) > 0.01 || got.Low == nil || *got.Low < 0.85 || *got.High > 0.95 {
-		t.Errorf("got %+v, want about 0.9 and its interval", got)
-	}
-	p.Sweep[1] = point(4, 180)
-	if got := sweepIntervals(p); len(got) != 0 {
-		t.Errorf("one round has the intervals %v", got)
 	}
 }
 

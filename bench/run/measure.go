@@ -76,6 +76,17 @@ func (t *tally) add(r *round) error {
 		quantilesOf(figures, "lateness_ms", &lives.Lateness)
 		figures[rateFigure] = r.rate
 	}
+	if r.generator != nil {
+		t.generator.Merge(&r.generator.Lateness)
+		t.arrivals += r.generator.Arrivals
+		t.sent += r.generator.End.Sub(r.generator.Start)
+	}
+	if r.rate > 0 { // the round is judged alone: it decides alone whether its rate was too high
+		what := fmt.Sprintf("load of %g a second", r.rate)
+		if complaint := lateWith(what, r.generator.Lateness.Quantiles()); complaint != "" {
+			t.missing = append(t.missing, complaint)
+		}
+	}
 	if r.over { // it only shows that its rate was too high
 		t.out.Rounds = append(t.out.Rounds, report.Round{Seconds: seconds, Figures: figures})
 		return nil
@@ -95,11 +106,6 @@ func (t *tally) add(r *round) error {
 	quantilesOf(figures, "converge_ms", &lives.Converge)
 	quantilesOf(figures, "lateness_ms", &lives.Lateness)
 	quantilesOf(figures, "drift_repair_ms", &lives.Repair)
-	if r.generator != nil {
-		t.generator.Merge(&r.generator.Lateness)
-		t.arrivals += r.generator.Arrivals
-		t.sent += r.generator.End.Sub(r.generator.Start)
-	}
 	if r.changes != nil {
 		t.changes.Merge(&r.changes.Lateness)
 	}

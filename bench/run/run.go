@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -289,14 +287,12 @@ func (f *fleet) kill() {
 func (r *runner) finish() {
 	p := r.report
 	p.Seconds = time.Since(p.Started).Seconds()
-	rng := rand.New(rand.NewPCG(r.scenario.Load.Seed, 42))
-	p.Ratios, p.Intervals = report.AllRatios([]*report.Report{p}, samples.Untraced, rng), report.Intervals(p, rng)
 	p.Knee = knee(r.scenario.Load, p.Results.Rounds)
 	p.ScaleOut, p.WatchCost = scaleOut(r.scenario.Load, p.Sweep), watchCost(p.Sweep)
 	if complaint := judgeRepeats(p.Sweep); p.ScaleOut != nil && complaint != "" {
 		r.invalid("%s", complaint)
 	}
-	maps.Copy(p.Intervals, sweepIntervals(p))
+	p.Ratios, p.Intervals = report.Derived(p, samples.Untraced)
 	for _, f := range p.Fleets() {
 		r.judgeGenerator(f.Name, f.Results)
 	}

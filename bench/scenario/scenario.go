@@ -55,6 +55,15 @@ func (s Scenario) SameButSeed(other Scenario) bool {
 	return errOne == nil && errTwo == nil && bytes.Equal(one, two)
 }
 
+// SameSettings reports whether two runs were to do the same, whatever their seeds, their thresholds, and what is
+// published of them.
+func (s Scenario) SameSettings(other Scenario) bool {
+	for _, c := range []*Scenario{&s, &other} {
+		c.Summary, c.Sizes, c.Thresholds, c.Publish = "", nil, nil, nil
+	}
+	return s.SameButSeed(other)
+}
+
 // Fleet is what runs.
 type Fleet struct {
 	// Clusters are workload clusters with an API server each.

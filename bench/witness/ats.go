@@ -231,8 +231,8 @@ func (l *ledger) judgePodSeen(life *atLife) {
 		return
 	}
 	o := l.objects.list[life.object]
-	if slices.ContainsFunc(l.clusters[o.cluster].restarts, func(t int64) bool {
-		return t >= life.begin.start && t <= life.done.end
+	if slices.ContainsFunc(l.clusters[o.cluster].restarts, func(r restart) bool {
+		return r.first >= life.begin.start && r.first <= life.done.end
 	}) {
 		l.stats.Lost++
 		return

@@ -12,8 +12,9 @@
 // A judgement on nothing proves nothing. So missing evidence is a violation, of the kinds whose invariant is
 // [Evidence]: no judged writes, Ats, records or Leases (each by itself); writes of ours, by User-Agent or authenticated
 // user, that don't say whose they are; Pods of no At; events without their body; files and lines that are missing or
-// truncated. A line is missing if a write replaces a version that no line shows. [Rules].Waived accepts a kind for a
-// stated reason. [Rules].Unwitnessed declares a run in which there is nothing to judge; its report can't be published.
+// truncated. A line is missing if a write replaces a version that no line shows or, with [Facts].Whole, if the first
+// line of an object doesn't create it. [Rules].Waived accepts a kind for a stated reason. [Rules].Unwitnessed declares
+// a run in which there is nothing to judge; its report can't be published.
 //
 // [Facts].Restores declares that a cluster's history was replaced by a backup. From then on its objects count as
 // others, and only what was granted after the restore must be above all earlier epochs. [Facts].Names declares a
@@ -38,10 +39,10 @@
 // the same time if both certainly existed at one moment: each was created before the first deletion of either arrived.
 // A write is also checked against its shard's record: it fails if it came after a later grant's answer, before its own
 // grant's arrival, from a replica that isn't the record's holder, or under an epoch that no version of the record
-// grants. It is checked against the Lease of its incarnation: it fails if it came after the answer to the seal. A claim
-// must have arrived after the seal that it rests on. Who is given a shard must have a Lease by then, if the log goes
-// back so far. Writes that were in flight while a record changed its holder can't be ordered by the record: they are
-// counted, and their number is bounded.
+// grants. It is checked against the Lease of its incarnation: it fails if it came after the answer to the seal. So does
+// a renewal of that Lease. A claim must have arrived after the seal that it rests on. Who is given a shard must have a
+// Lease by then, if the log goes back so far. Writes that were in flight while a record changed its holder can't be
+// ordered by the record: they are counted, and their number is bounded.
 //
 // # What it can't see
 //

@@ -16,17 +16,33 @@ import (
 const (
 	// silence is how long an API server's log may be empty. Its own Lease alone is renewed every ten seconds.
 	silence = time.Minute
+	// lateStart is how much later than the first an API server may have started.
+	lateStart = 3 * time.Minute
 	// bucket is the resolution at which silence is detected.
 	bucket = 10 * time.Second
 	// restartFelt is how long before its first renewal a new API server may have answered requests.
 	restartFelt = 30 * time.Second
+	// lastFelt is how long before its last renewal an API server may have committed a write whose line it never wrote.
+	lastFelt = 10 * time.Second
 )
 
 // clusterLog is what the log of one cluster shows about itself.
 type clusterLog struct {
 	told     map[int][]version // versions that the log shows, by era
-	servers  map[string]string // by Lease, which API server process renews it
-	restarts []int64
+	servers  map[string]server // by Lease
+	restarts []restart
+}
+
+// server is the API server process that renews a Lease.
+type server struct {
+	process string
+	renewed int64 // when it last did
+}
+
+// restart is the end of an API server and the beginning of the next.
+type restart struct {
+	last  int64 // when the old one renewed its Lease for the last time
+	first int64 // when the new one did for the first time
 }
 
 // version is the version in the answer to a write.
@@ -44,6 +60,7 @@ type link struct {
 	place    place
 	loose    bool // the log doesn't show the version that it made: unknown outcome, a deletion, no body
 	other    bool // somebody else's write to a Lease, which may be one of ours
+	creates  bool // it created the object, or may have, if its outcome is unknown
 }
 
 // suspect is a service account that isn't known to be ours, with its writes that carry no shard and epoch.
@@ -57,7 +74,7 @@ type suspect struct {
 func (l *ledger) hear(e *Event) {
 	c := l.clusters[e.Cluster]
 	if c == nil {
-		c = &clusterLog{told: map[int][]version{}, servers: map[string]string{}}
+		c = &clusterLog{told: map[int][]version{}, servers: map[string]server{}}
 		l.clusters[e.Cluster] = c
 	}
 	folder := filepath.Dir(e.File)
@@ -66,10 +83,10 @@ func (l *ledger) hear(e *Event) {
 	}
 	l.heard[folder][e.Completed-e.Completed%bucket.Microseconds()] = true
 	if e.IsLease() && e.Namespace == "kube-system" && strings.HasPrefix(e.Name, "apiserver-") && e.Body != nil {
-		if old := c.servers[e.Name]; old != "" && old != e.Body.Holder {
-			c.restarts = append(c.restarts, e.Received)
+		if old := c.servers[e.Name]; old.process != "" && old.process != e.Body.Holder {
+			c.restarts = append(c.restarts, restart{old.renewed, e.Received})
 		}
-		c.servers[e.Name] = e.Body.Holder
+		c.servers[e.Name] = server{e.Body.Holder, e.Received}
 	}
 }
 
@@ -132,7 +149,7 @@ func (l *ledger) link(e *Event, a agent) {
 		return
 	}
 	k := link{span: span{e.Received, e.Completed}, object: l.objects.id(l.objectOf(e)), base: e.Base,
-		place: l.place(e), loose: !plain || !told, other: !chained}
+		place: l.place(e), loose: !plain || !told, other: !chained, creates: e.Verb == "create" || e.Code == 201}
 	if told {
 		k.rv = e.Body.ResourceVersion
 	}
@@ -180,6 +197,26 @@ func lowest(made []version, after int64) uint64 {
 		}
 	}
 	return least
+}
+
+// mayLack reports whether the line of a version may be missing because an API server ended after it had committed the
+// write and before it wrote the line. The write came between two other ones: it wasn't committed before the first was,
+// and not after the second had arrived. made are the versions of its era.
+func (c *clusterLog) mayLack(rv uint64, made []version, after, before int64) bool {
+	return slices.ContainsFunc(c.restarts, func(r restart) bool {
+		long := slices.ContainsFunc(made, func(v version) bool { // the old server lived on for long
+			return v.rv > rv && v.end < r.last-lastFelt.Microseconds()
+		})
+		return after <= r.first && before > r.first-restartFelt.Microseconds() &&
+			rv < lowest(made, r.first) && !long // the new server has lost nothing
+	})
+}
+
+// mayLackCreation reports whether the line of an object's creation may be missing likewise. first is its first line.
+func (c *clusterLog) mayLackCreation(first link) bool {
+	return slices.ContainsFunc(c.restarts, func(r restart) bool {
+		return first.end >= r.last-lastFelt.Microseconds()
+	})
 }
 
 // judgeUnheard reports clusters whose shards had holders, and of which no log has a line.
@@ -274,6 +311,17 @@ func (l *ledger) judgeLinks() {
 		object := l.objects.list[links[0].object]
 		c, written := l.clusters[object.cluster], first[object.cluster][object.era]
 		all := made[object.cluster][object.era]
+		created := slices.ContainsFunc(links, func(k link) bool { return k.creates && k.start <= links[0].end })
+		switch {
+		case !l.facts.Whole || object.era > 0 || created:
+		case c.mayLackCreation(links[0]):
+			l.stats.Lost++
+		default:
+			l.found.add(Violation{
+				Kind: MissingLine, Object: object.String(), First: l.lineAt(links[0].place, links[0].start, ""),
+				Detail: "no line tells who created it: the beginning is missing, or a line",
+			})
+		}
 		loose := 0 // writes whose versions aren't known: each may have made one
 		for i, k := range links {
 			known := k.base == 0 || k.base < written || versions[k.base]
@@ -291,11 +339,11 @@ func (l *ledger) judgeLinks() {
 			if known || excused {
 				continue
 			}
-			restarted := slices.ContainsFunc(c.restarts, func(t int64) bool {
-				return k.start > t-restartFelt.Microseconds() && (i == 0 || links[i-1].end <= t) &&
-					k.base < lowest(all, t) // a server that ends may lose its last lines, not one that begins
-			})
-			if restarted {
+			after := int64(0)
+			if i > 0 {
+				after = links[i-1].end
+			}
+			if c.mayLack(k.base, all, after, k.start) {
 				l.stats.Lost++
 				continue
 			}
@@ -306,10 +354,8 @@ func (l *ledger) judgeLinks() {
 			})
 		}
 		k := links[len(links)-1]
-		stopped := slices.ContainsFunc(c.restarts, func(t int64) bool {
-			return t >= k.end && last[object] < lowest(all, t)
-		})
-		if rv := last[object]; rv >= written && rv > 0 && !versions[rv] && loose == 0 && !stopped {
+		if rv := last[object]; rv >= written && rv > 0 && !versions[rv] && loose == 0 &&
+			!c.mayLack(rv, all, k.end, never) {
 			l.found.add(Violation{
 				Kind: MissingLine, Object: object.String(), First: l.lineAt(k.place, k.start, ""),
 				Detail: fmt.Sprintf("it has version %d at the end, and no line tells who wrote that: a file is missing or was cut",
@@ -321,13 +367,21 @@ func (l *ledger) judgeLinks() {
 
 // judgeSilence finds API servers whose logs have a hole. A virtual cluster may well be silent for longer.
 func (l *ledger) judgeSilence() {
+	begin := int64(never)
+	for _, buckets := range l.heard {
+		begin = min(begin, slices.Min(slices.Collect(maps.Keys(buckets))))
+	}
 	for folder, buckets := range l.heard {
 		name := filepath.Base(folder)
-		// It ends with the other logs, or when they were read.
-		heard := append(slices.Sorted(maps.Keys(buckets)), min(l.to, l.reads))
+		// It begins and ends with the other logs, or ends when they were read.
+		heard := slices.Concat([]int64{begin}, slices.Sorted(maps.Keys(buckets)), []int64{min(l.to, l.reads)})
 		for i := 1; i < len(heard); i++ {
 			from, to := heard[i-1]+bucket.Microseconds(), heard[i]
-			if to-from >= silence.Microseconds() && l.era(name, from) == l.era(name, to) {
+			limit := silence
+			if i == 1 {
+				limit = lateStart
+			}
+			if to-from >= limit.Microseconds() && l.era(name, from) == l.era(name, to) {
 				l.found.add(Violation{Kind: MissingFile, Detail: fmt.Sprintf(
 					"the log of %s holds nothing from %s to %s: a file is missing or was cut, or its API server was down", name,
 					stamp(from), stamp(to))})

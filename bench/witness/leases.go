@@ -25,6 +25,15 @@ type leaseLife struct {
 	// sealed is when the first request that may have sealed the Lease arrived, whatever its outcome; never if there was
 	// none.
 	sealed int64
+	// renewed is the last change that the incarnation made to its Lease itself.
+	renewed leaseWrite
+}
+
+// leaseWrite is a committed write to a Lease.
+type leaseWrite struct {
+	start int64
+	place place
+	verb  string
 }
 
 // unfitness is a renewal that says of which clusters the incarnation takes no shard, in the form of the annotation.
@@ -82,6 +91,10 @@ func (l *ledger) addLease(e *Event, a agent) {
 	if seals {
 		life.sealed = min(life.sealed, e.Received)
 	}
+	if out == audit.Committed && (e.Verb == "update" || e.Verb == "patch") && a.Incarnation == e.Name &&
+		e.Received > life.renewed.start {
+		life.renewed = leaseWrite{e.Received, l.place(e), e.Verb}
+	}
 	dropped := e.Verb == "delete" && who == e.Name
 	if out == audit.Committed && (seals || dropped) && (life.over == nil || e.Received < life.over.start) {
 		life.over, life.place, life.verb = &span{e.Received, e.Completed}, l.place(e), e.Verb
@@ -91,7 +104,7 @@ func (l *ledger) addLease(e *Event, a agent) {
 	}
 }
 
-// judgeSeals checks all writes of an incarnation against the end of its Lease.
+// judgeSeals checks all writes of an incarnation, also those to its Lease, against the end of its Lease.
 func (l *ledger) judgeSeals() {
 	skew := l.rules.Skew.Microseconds()
 	late := func(replica string, start int64) *leaseLife {
@@ -100,21 +113,27 @@ func (l *ledger) judgeSeals() {
 		}
 		return nil
 	}
-	report := func(life *leaseLife, replica, object string, shard Shard, second *Line) {
+	report := func(life *leaseLife, replica, object, shard string, second *Line) {
 		l.found.add(Violation{
-			Kind: WriteAfterSeal, Object: object, Shard: shard.String(), Detail: replica + " wrote after its Lease had ended",
+			Kind: WriteAfterSeal, Object: object, Shard: shard, Detail: replica + " wrote after its Lease had ended",
 			First: l.lineAt(life.place, life.over.start, life.verb), Second: second,
 		})
 	}
 	for _, w := range l.writes {
 		if life := late(l.replicas.list[w.replica], w.start); life != nil {
-			report(life, l.replicas.list[w.replica], l.objects.list[w.object].String(), l.shards.list[w.shard], l.line(w))
+			report(life, l.replicas.list[w.replica], l.objects.list[w.object].String(), l.shards.list[w.shard].String(),
+				l.line(w))
+		}
+	}
+	for replica, life := range l.leases {
+		if w := life.renewed; late(replica, w.start) != nil {
+			report(life, replica, "lease "+replica, "", l.lineAt(w.place, w.start, w.verb))
 		}
 	}
 	for shard, ws := range l.records {
 		for _, w := range ws {
 			if life := late(w.writer, w.start); life != nil {
-				report(life, w.writer, "record "+w.name, shard, l.recordLine(w))
+				report(life, w.writer, "record "+w.name, shard.String(), l.recordLine(w))
 			}
 		}
 	}

@@ -183,6 +183,9 @@ func TestWhatIsProofAndWhatIsNot(t *testing.T) {
 		{"an At of the writer's shard", "1-2 " + mine + " update at:a uid=u1", nil},
 		{"an At of another shard", "1-2 " + others + " update at:a uid=u1", all(WrongShard)},
 		{"an At of another cluster", "1-2 east/@1:a update at:a uid=u1", all(WrongShard)},
+		{"a Pod of another cluster, whose At's slot the writer's shard has",
+			"1-2 " + mine + " create pod:a-pod owner=u1 in=east", all(WrongShard)},
+		{"… and its deletion", "1-2 " + mine + " delete pod:a-pod in=east", all(WrongShard)},
 		{"a Pod of another shard's At", "1-2 " + others + " create pod:a-pod owner=u1", all(WrongShard)},
 		{"a copy of the writer's source, in another cluster",
 			"1-2 " + mine + " patch web:x of=u1 uid=u2 in=east slot=" + slot, nil},
@@ -281,6 +284,16 @@ func TestWhatIsProofAndWhatIsNot(t *testing.T) {
 			held + joined + "10-20 ~b patch lease:a sealed=b\n15-25 west/@1:a patch web:x", nil},
 		{"a write after the seal",
 			held + joined + "10-20 ~b patch lease:a sealed=b\n21-25 west/@1:a patch web:x", all(WriteAfterSeal)},
+		{"a renewal after the seal, which takes the seal away",
+			joined + "10-20 ~b patch lease:a sealed=b\n21-25 ~a update lease:a", all(WriteAfterSeal)},
+		{"a renewal in flight when the Lease was sealed",
+			joined + "10-20 ~b patch lease:a sealed=b\n15-25 ~a update lease:a", nil},
+		{"a renewal that was refused after the seal",
+			joined + "10-20 ~b patch lease:a sealed=b\n21-25 ~a update lease:a code=409", nil},
+		{"a Lease that its owner seals and deletes",
+			joined + "9-10 ~a update lease:a\n12-20 ~a patch lease:a sealed=a\n21-25 ~a delete lease:a", nil},
+		{"a sealed Lease that somebody else edits, and deletes", joined +
+			"10-20 ~b patch lease:a sealed=b\n21-25 - patch lease:a sealed=b\n26-27 ~b delete lease:a", nil},
 		{"a write after a seal that may not have been committed",
 			held + joined + "10-20 ~b patch lease:a sealed=b code=504\n21-25 west/@1:a patch web:x", nil},
 		{"a write after a clean exit",
@@ -448,6 +461,10 @@ func TestWhatTheLogShouldHoldAndDoesNotIsAViolation(t *testing.T) {
 		{"a line that is missing where an API server ended",
 			with("0-1 s create api:apiserver-x server=1\n7-8 s update api:apiserver-x server=2\n" +
 				"8-9 - update at:a due=0 uid=u1 phase=DONE base=7 rv=8"), Rules{}, map[Kind]int{}},
+		{"a line that is missing long before an API server ended",
+			with("9-10 - create at:b due=100000 uid=u2 rv=8\n33000-33001 - update at:a due=0 uid=u1 phase=DONE base=7 rv=11\n" +
+				"0-1 s create api:apiserver-x server=1\n30000-30001 s update api:apiserver-x server=1\n" +
+				"32000-32001 s update api:apiserver-x server=2"), Rules{}, map[Kind]int{MissingLine: 1}},
 		{"a line that is missing after an API server had begun",
 			with("0-1 s create api:apiserver-x server=1\n7-8 s update api:apiserver-x server=2\n" +
 				"9-10 - create at:b due=99 uid=u2 rv=8\n" +
@@ -460,6 +477,10 @@ func TestWhatTheLogShouldHoldAndDoesNotIsAViolation(t *testing.T) {
 			with("8-9 - patch api:scheduler base=5 rv=7\n10-11 - patch api:scheduler base=8 rv=10"), Rules{}, map[Kind]int{}},
 		{"nothing for two minutes in one log, and nothing at the end of the other",
 			with("120000-120001 - create map:x"), Rules{}, map[Kind]int{MissingFile: 2}},
+		{"nothing in the first four minutes of the other log",
+			with("-240000--239999 - create map:x"), Rules{}, map[Kind]int{MissingFile: 2}},
+		{"an API server that starts two minutes later", // while the machine is busy; the other log has a hole
+			with("-120000--119999 - create map:x"), Rules{}, map[Kind]int{MissingFile: 1}},
 		{"nothing for half a minute", with("30000-30001 - create map:x"), Rules{}, map[Kind]int{}},
 		{"a due time that isn't told", swap("create at:a due=0", "create at:a"), Rules{}, map[Kind]int{}},
 		{"due times that nobody tells",
@@ -484,6 +505,39 @@ func TestWhatTheLogShouldHoldAndDoesNotIsAViolation(t *testing.T) {
 		if rules.Validate() == nil {
 			t.Errorf("accepted: %+v", rules)
 		}
+	}
+}
+
+func TestTheFirstLineOfAnObjectIsMissed(t *testing.T) {
+	const restarted = "0-1 s create api:apiserver-x server=1\n%d-%d s update api:apiserver-x server=1\n" +
+		"40000-40001 s update api:apiserver-x server=2\n"
+	cut := func(what string) string { return strings.Replace(whole, what, "", 1) }
+	const at, record = "2-3 - create at:a due=0 uid=u1 rv=3\n", "0-1 ~a create rec:west/ h=a e=1 rv=2\n"
+	for _, c := range []struct {
+		name, log string
+		whole     bool
+		want      int
+	}{
+		{"nothing is missing", whole, true, 0},
+		{"an At's", cut(at), true, 1},
+		{"an At's, in logs that may begin later", cut(at), false, 0},
+		{"an At's whose creation is of unknown outcome", strings.Replace(whole, "uid=u1 rv=3", "code=504 nobody", 1),
+			true, 0},
+		{"an At's that is created by apply", strings.Replace(whole, "create at:a", "patch at:a code=201", 1), true, 0},
+		{"a record's", cut(record) + "8-9 ~a update rec:west/ h=a e=1 rv=8\n", true, 1},
+		{"a Lease's", cut("0-1 ~a create lease:a rv=1\n") + "8-9 ~a update lease:a rv=8\n", true, 1},
+		{"another program's Lease's", whole + "8-9 - update lease:b rv=8\n", true, 0},
+		{"an At's, and the API server ended then", cut(at) + fmt.Sprintf(restarted, 10, 11), true, 0},
+		{"an At's, and the API server ended long after", cut(at) + fmt.Sprintf(restarted, 30000, 30001), true, 1},
+	} {
+		r := Judge(slices.Values(parse(t, c.log)), Facts{Whole: c.whole}, Rules{})
+		if got := r.Counts[MissingLine]; got != c.want {
+			t.Errorf("%s: %d missing lines, want %d: %v", c.name, got, c.want, r.Err())
+		}
+	}
+	after := Facts{Whole: true, Restores: []Restore{{"west", instant(ms(0))}}}
+	if r := Judge(slices.Values(parse(t, cut(at))), after, Rules{}); r.Counts[MissingLine] > 0 {
+		t.Errorf("of an At that a backup had: %v", r.Err())
 	}
 }
 

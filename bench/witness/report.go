@@ -34,7 +34,8 @@ const (
 	WriteBeforeTenure Kind = "write-before-tenure"
 	// WriteWithoutGrant (I1): a write was sent under a shard and epoch that no version of the shard's record grants.
 	WriteWithoutGrant Kind = "write-without-grant"
-	// WriteAfterSeal (I1): an incarnation began a write after its Lease was sealed, or after it had deleted its Lease.
+	// WriteAfterSeal (I1): an incarnation began a write after its Lease was sealed, or after it had deleted its Lease. A
+	// renewal of that Lease is such a write.
 	WriteAfterSeal Kind = "write-after-seal"
 	// ClaimBeforeSeal (I1): a shard was claimed from a holder whose Lease wasn't sealed yet.
 	ClaimBeforeSeal Kind = "claim-before-seal"
@@ -47,7 +48,7 @@ const (
 	// OverlappingRecords (I1): two records that share a slot had holders at the same time.
 	OverlappingRecords Kind = "overlapping-records"
 	// WrongShard (I1): a write under one shard went to an object that belongs to another, by its UID, its owner's UID
-	// or its label; or to an At of another cluster.
+	// or its label; or to an At or a Pod of another cluster.
 	WrongShard Kind = "wrong-shard"
 	// RecordEpochFell (I2): a slot got a lower epoch, or the same epoch in another record.
 	RecordEpochFell Kind = "record-epoch-fell"
@@ -81,7 +82,7 @@ const (
 	UnknownAt Kind = "unknown-at"
 	// MissingFile: a rotated log is missing.
 	MissingFile Kind = "missing-file"
-	// MissingLine: a write replaced a version that no line of the log shows.
+	// MissingLine: a write replaced a version that no line of the log shows, or no line shows an object's creation.
 	MissingLine Kind = "missing-line"
 	// TruncatedLine: the last line of a file is incomplete.
 	TruncatedLine Kind = "truncated-line"

@@ -18,6 +18,9 @@ type Facts struct {
 	// Names are further names under which shards served a cluster, each with the name of the folder of its log: shards of
 	// both names share their slots.
 	Names map[string]string
+	// Whole says that the logs begin where their clusters did: they show the creation of each At, of each Shard record and
+	// of each Lease of ours. Then a log that lost its beginning is found by what is left.
+	Whole bool
 	// Versions are the versions that objects have at the end, when nothing is written any more. They reveal lines
 	// that are missing at the end of a log, which no later line reveals. Those of Ats and Shard records are used.
 	Versions []Version

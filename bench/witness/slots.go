@@ -46,7 +46,8 @@ func (l *ledger) learnKey(e *Event) {
 }
 
 // checkShard checks whether the writer's shard contains the slot of what it wrote: the slot of its owner if it has one,
-// otherwise its own slot if it is in the shard's cluster. What the line doesn't show is left to judgeKeyless.
+// otherwise its own slot if it is in the shard's cluster. An At and its Pods must be in that cluster; a copy of a
+// Deployment isn't. What the line doesn't show is left to judgeKeyless.
 func (l *ledger) checkShard(e *Event, a agent, w write) {
 	k, home := keyIn(e), l.cluster(a.Shard.Cluster) == e.Cluster
 	made := e.IsDeployment() && e.Verb == "create" && !k.owned // its key may be an owner that we don't know
@@ -54,8 +55,8 @@ func (l *ledger) checkShard(e *Event, a agent, w write) {
 		l.copyWrites[k.uid] = append(l.copyWrites[k.uid], w.end)
 	}
 	switch {
-	case e.IsAt() && !home:
-		l.wrongShard(w, "the At's cluster")
+	case (e.IsAt() || e.IsPod()) && !home:
+		l.wrongShard(w, "its cluster")
 	case made:
 	case k.uid == "" && (e.IsAt() || e.IsPod() || e.IsDeployment()):
 		l.keyless = append(l.keyless, w)

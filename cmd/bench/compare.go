@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -23,7 +24,7 @@ func readReport(path string) (*report.Report, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading a report: %w", err)
 	}
-	var r report.Report
+	r := report.Report{File: path}
 	if err := json.Unmarshal(data, &r); err != nil {
 		return nil, fmt.Errorf("%s is no report: %w", path, err)
 	}
@@ -76,9 +77,12 @@ func judging(cmd *cobra.Command, file *string) *cobra.Command {
 	return cmd
 }
 
-// refuseOurs refuses another file for a scenario that is one of ours.
-func refuseOurs(file string, reports []*report.Report) error {
+// refuse refuses reports that were edited, and another file for a scenario that is one of ours.
+func refuse(file string, reports []*report.Report) error {
 	for _, r := range reports {
+		if err := check.Genuine(r); err != nil {
+			return err
+		}
 		if file != "" && slices.Contains(scenario.Names(), r.Scenario) {
 			return fmt.Errorf("--scenario %s: %s is one of `bench list`, and judged by its own file: leave the flag out", file,
 				r.Scenario)
@@ -92,7 +96,7 @@ func newPool() *cobra.Command {
 	var file string
 	return judging(onReports("pool FILE...", "put several runs of a scenario together", 1, 0,
 		func(out io.Writer, reports []*report.Report) error {
-			if err := refuseOurs(file, reports); err != nil {
+			if err := refuse(file, reports); err != nil {
 				return err
 			}
 			pooled, err := compare.Pool(reports)
@@ -110,13 +114,17 @@ func newCheck() *cobra.Command {
 	var file string
 	return judging(onReports("check FILE", "hold a report against its scenario's thresholds", 1, 1,
 		func(out io.Writer, r []*report.Report) error {
-			if err := refuseOurs(file, r); err != nil {
+			if err := refuse(file, r); err != nil {
 				return err
 			}
 			if err := check.Judge(r[0], file); err != nil {
 				return err
 			}
-			return judge(out, r[0])
+			verdict := judge(out, r[0])
+			if err := check.Publishable(r); err != nil {
+				fmt.Fprintln(out, "warning:", strings.ReplaceAll(err.Error(), "\n", "\nwarning: "))
+			}
+			return verdict
 		}), &file)
 }
 
@@ -126,7 +134,7 @@ func newPublish() *cobra.Command {
 	cmd := judging(onReports("publish FILE...", "write the figures of a run, or of several runs of a scenario, to the "+
 		"file of results", 1, 0,
 		func(out io.Writer, reports []*report.Report) error {
-			if err := refuseOurs(file, reports); err != nil {
+			if err := refuse(file, reports); err != nil {
 				return err
 			}
 			results, err := os.ReadFile(into)

@@ -63,14 +63,25 @@ func run(args []string, stdout, stderr io.Writer) int {
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once, and its children with it
 	cmd, err := root.ExecuteContextC(ctx)
+	code, text := outcome(ctx, err)
+	if text != "" {
+		fmt.Fprintf(stderr, "%s: %s\n", cmd.CommandPath(), text)
+	}
+	return code
+}
+
+// outcome returns the exit code for a command's error, and what to print. A signal's context is over: what fails then
+// fails because of it.
+func outcome(ctx context.Context, err error) (code int, text string) {
 	switch {
 	case err == nil:
-		return exitOK
+		return exitOK, ""
 	case errors.Is(err, errFindings):
-		return exitFindings
+		return exitFindings, ""
+	case ctx.Err() != nil:
+		return exitUsage, "interrupted"
 	}
-	fmt.Fprintf(stderr, "%s: %v\n", cmd.CommandPath(), err)
-	return exitUsage
+	return exitUsage, err.Error()
 }
 
 // clusterFile is a flag value CLUSTER=FILE; the cluster is empty where only a file was given.

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -73,6 +75,8 @@ func TestBenchExitsAndSaysWhy(t *testing.T) {
 		{"two scenarios", []string{"run", "crash", "churn"}, exitUsage, "", `"churn"`},
 		{"an unknown flag of run", []string{"run", "--jsno", "x"}, exitUsage, "", "jsno"},
 		{"an impossible value", []string{"run", "churn", "--set", "replicas=0"}, exitUsage, "", "fleet.replicas"},
+		{"a report below a file", []string{"run", "churn", "--json", other + "/x/y.json"}, exitUsage, "", "--json"},
+		{"a page below a file", []string{"run", "churn", "--html", other + "/x.html"}, exitUsage, "", "--html"},
 		{"tour takes none", []string{"tour", "x"}, exitUsage, "", `"x"`},
 		{"one report to compare", []string{"compare", other}, exitUsage, "", "compare A B"},
 		{"no report", []string{"check", other}, exitUsage, "", `"x"`},
@@ -93,6 +97,27 @@ func TestBenchExitsAndSaysWhy(t *testing.T) {
 				t.Errorf("an error is more than a line:\n%s", stderr.String())
 			}
 		})
+	}
+}
+
+func TestWhatFailsAfterASignalWasInterrupted(t *testing.T) {
+	killed := errors.New("kubectl apply: signal: killed")
+	over, end := context.WithCancel(t.Context())
+	end()
+	for name, c := range map[string]struct {
+		ctx  context.Context
+		err  error
+		code int
+		text string
+	}{
+		"a failure":                {t.Context(), killed, exitUsage, killed.Error()},
+		"a failure after a signal": {over, killed, exitUsage, "interrupted"},
+		"done after a signal":      {over, nil, exitOK, ""},
+		"findings after a signal":  {over, errFindings, exitFindings, ""},
+	} {
+		if code, text := outcome(c.ctx, c.err); code != c.code || text != c.text {
+			t.Errorf("%s: %d and %q, want %d and %q", name, code, text, c.code, c.text)
+		}
 	}
 }
 

@@ -118,9 +118,13 @@ func (f *runFlags) run(cmd *cobra.Command, name string) (*report.Report, error) 
 	if err != nil {
 		return nil, err
 	}
+	// What can't be written is refused now, not after the run.
 	for flag, path := range map[string]string{"--json": f.jsonFile, "--html": f.htmlFile} {
-		if there, err := os.Stat(path); err == nil && there.IsDir() { // better now than after the run
+		if there, err := os.Stat(path); err == nil && there.IsDir() {
 			return nil, fmt.Errorf("%s %s: is a folder: name a file", flag, path)
+		}
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return nil, fmt.Errorf("%s %s: %w", flag, path, err)
 		}
 	}
 	if f.unwitnessed != "" {

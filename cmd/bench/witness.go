@@ -20,6 +20,7 @@ type witnessFlags struct {
 	jsonFile         string
 	ats, kubeconfigs []string
 	waived, restored []string
+	whole            bool
 	rules            witness.Rules
 }
 
@@ -48,6 +49,8 @@ func newWitness() *cobra.Command {
 	fs.StringArrayVar(&f.rules.Users, "user", nil, "a `name` by which API servers authenticate the replicas; repeatable")
 	fs.StringArrayVar(&f.waived, "waive", nil,
 		"accept missing evidence, `KIND=REASON`: no-ats=\"it only replicates\"; repeatable")
+	fs.BoolVar(&f.whole, "whole", false, "the logs begin where their clusters did: an object whose creation they don't "+
+		"show is missing evidence")
 	fs.StringArrayVar(&f.restored, "restored", nil,
 		"a cluster was started from a backup, `CLUSTER=TIME` in RFC 3339; repeatable")
 	return cmd
@@ -92,7 +95,7 @@ func (f *witnessFlags) run(dir string, stdout io.Writer) error {
 }
 
 func (f *witnessFlags) facts() (witness.Facts, error) {
-	var facts witness.Facts
+	facts := witness.Facts{Whole: f.whole}
 	files, err := clusterFiles("ats", f.ats, true)
 	if err != nil {
 		return facts, err

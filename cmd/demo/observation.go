@@ -191,7 +191,7 @@ func (st *story) discarded(ctx context.Context) (map[string]int, error) {
 
 // facts returns what the witness must know and the audit logs don't show.
 func (o *observation) facts() witness.Facts {
-	var facts witness.Facts
+	facts := witness.Facts{Whole: true} // the control planes are new
 	for cluster, ats := range o.ats {
 		for _, at := range ats {
 			facts.Ats = append(facts.Ats, witness.At{

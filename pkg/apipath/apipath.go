@@ -1,7 +1,10 @@
 // Package apipath reads the paths of API servers, below any prefix that a proxy puts before them.
 package apipath
 
-import "strings"
+import (
+	"net/http"
+	"strings"
+)
 
 // Parts returns what a path has behind the version: RESOURCE[/NAME[/SUBRESOURCE]], or the same behind
 // namespaces/NAMESPACE. It returns nil if the path is none of an API server's resources.
@@ -34,4 +37,39 @@ func Cut(path string) (prefix, below string, version int) {
 		}
 	}
 	return path, "", 0
+}
+
+// Request returns what an API server calls a request: the verb as in RBAC, the resource with its subresource, and the
+// object's name, if there is one. A watch is a get or a list, since only the query says more. If the path is none of an
+// API server's resources, the verb is the method's, and the resource is empty.
+func Request(method, path string) (verb, resource, name string) {
+	parts := Parts(path)
+	if parts == nil {
+		return strings.ToLower(method), "", ""
+	}
+	if parts[0] == "namespaces" && len(parts) > 2 {
+		parts = parts[2:]
+	}
+	resource = parts[0]
+	if len(parts) > 1 {
+		name = parts[1]
+	}
+	if len(parts) > 2 {
+		resource += "/" + parts[2]
+	}
+	return verbOf(method, name != ""), resource, name
+}
+
+func verbOf(method string, named bool) string {
+	switch {
+	case method == http.MethodPost:
+		return "create"
+	case method == http.MethodPut:
+		return "update"
+	case method == http.MethodDelete && !named:
+		return "deletecollection"
+	case method == http.MethodGet && !named:
+		return "list"
+	}
+	return strings.ToLower(method) // get, patch, delete
 }

@@ -25,3 +25,34 @@ func TestAPathIsReadBelowWhatProxiesPutBeforeIt(t *testing.T) {
 		}
 	}
 }
+
+func TestARequestIsNamedByVerbAndResource(t *testing.T) {
+	for path, want := range map[string][3]string{
+		"GET /api/v1/namespaces/ns/pods":                        {"list", "pods", ""},
+		"GET /api/v1/namespaces/ns/pods/one":                    {"get", "pods", "one"},
+		"POST /api/v1/namespaces/ns/pods":                       {"create", "pods", ""},
+		"PUT /apis/g/v1/namespaces/ns/ats/one/status":           {"update", "ats/status", "one"},
+		"PATCH /apis/apps/v1/namespaces/ns/deployments/one":     {"patch", "deployments", "one"},
+		"DELETE /api/v1/namespaces/ns/pods/one":                 {"delete", "pods", "one"},
+		"DELETE /api/v1/namespaces/ns/pods":                     {"deletecollection", "pods", ""},
+		"GET /api/v1/namespaces/ns":                             {"get", "namespaces", "ns"},
+		"GET /api/v1/nodes":                                     {"list", "nodes", ""},
+		"GET /k8s/clusters/c-1/apis/g/v1/namespaces/ns/ats/one": {"get", "ats", "one"},
+		"GET /apis/m/v1/clusters/m1/proxy/api/v1/nodes/one":     {"get", "nodes", "one"},
+		"GET /version": {"get", "", ""},
+		"GET /api":     {"get", "", ""},
+		"GET ":         {"get", "", ""},
+	} {
+		method, rest, _ := strings.Cut(path, " ")
+		verb, resource, name := Request(method, rest)
+		if got := [3]string{verb, resource, name}; got != want {
+			t.Errorf("%s: %v, want %v", path, got, want)
+		}
+	}
+}
+
+func FuzzRequestTakesAnyPath(f *testing.F) {
+	f.Add("GET", "/apis/g/v1/namespaces/ns/ats/one/status")
+	f.Add("POST", "//api//v1//")
+	f.Fuzz(func(_ *testing.T, method, path string) { Request(method, path) })
+}

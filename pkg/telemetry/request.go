@@ -1,12 +1,12 @@
 package telemetry
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"net/http"
-	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -68,17 +68,18 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 func (c *call) span(traceID trace.TraceID, parent trace.SpanID) Span {
-	r := parseRequest(c.method, c.path)
+	verb, resource, name := apipath.Request(c.method, c.path)
+	resource = cmp.Or(resource, c.path)
 	as := make([]attribute.KeyValue, 0, 10)
 	as = append(as,
 		attribute.String("http.request.method", c.method),
 		attribute.String("url.path", c.path),
 		attribute.String("server.address", c.host),
-		attribute.String("k8s.request.verb", r.verb),
-		attribute.String("k8s.request.resource", r.resource),
+		attribute.String("k8s.request.verb", verb),
+		attribute.String("k8s.request.resource", resource),
 	)
-	if r.name != "" {
-		as = append(as, attribute.String("k8s.request.name", r.name))
+	if name != "" {
+		as = append(as, attribute.String("k8s.request.name", name))
 	}
 	if c.status != 0 {
 		as = append(as, attribute.Int("http.response.status_code", c.status))
@@ -87,55 +88,9 @@ func (c *call) span(traceID trace.TraceID, parent trace.SpanID) Span {
 		as = append(as, attribute.String("error.type", c.failed))
 	}
 	return Span{
-		TraceID: traceID, SpanID: c.id, Parent: parent, Name: r.verb + " " + r.resource, Kind: trace.SpanKindClient,
+		TraceID: traceID, SpanID: c.id, Parent: parent, Name: verb + " " + resource, Kind: trace.SpanKindClient,
 		Start: c.start, End: c.end, Attributes: as, Failed: c.failed,
 	}
-}
-
-// request describes an API call.
-type request struct{ verb, resource, name string }
-
-// parseRequest describes a request by its method and path.
-func parseRequest(method, path string) request {
-	r := request{verb: strings.ToLower(method), resource: path}
-	rest := apipath.Parts(path)
-	if rest == nil {
-		return r
-	}
-	if rest[0] == "namespaces" && len(rest) > 2 {
-		rest = rest[2:]
-	}
-	r.resource = rest[0]
-	if len(rest) > 1 {
-		r.name = rest[1]
-	}
-	if len(rest) > 2 {
-		r.resource += "/" + rest[2]
-	}
-	r.verb = verb(method, r.name != "")
-	return r
-}
-
-func verb(method string, named bool) string {
-	switch method {
-	case http.MethodGet:
-		if !named {
-			return "list"
-		}
-		return "get"
-	case http.MethodPost:
-		return "create"
-	case http.MethodPut:
-		return "update"
-	case http.MethodPatch:
-		return "patch"
-	case http.MethodDelete:
-		if !named {
-			return "deletecollection"
-		}
-		return "delete"
-	}
-	return strings.ToLower(method)
 }
 
 // errorKind names the kind of an error, in words that can't hold a secret. An error's own text may quote anything.

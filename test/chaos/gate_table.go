@@ -52,6 +52,10 @@ var ofLogs = []struct {
 	{"evidence: empty", "audit log emptied", "no-|missing-", func([]byte) []byte { return []byte{} }},
 	{"evidence: end of file", "last line cut short", "truncated-line",
 		func(log []byte) []byte { return log[:len(log)-40] }},
+	{"evidence: beginning", "first half of the lines left out", "missing-line: no line tells who created it",
+		func(log []byte) []byte {
+			return without(log, bytes.Count(log, []byte("\n"))/2, func([]byte) bool { return true })
+		}},
 	{"evidence: line", "a write's line left out", "missing-line", func(log []byte) []byte {
 		n, early := 0, bytes.Count(log, []byte("\n"))/4
 		return without(log, 1, func(l []byte) bool {

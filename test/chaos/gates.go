@@ -220,6 +220,7 @@ func (g *gates) short(ctx context.Context, f *lab.Fleet, s settings, one gate) e
 	if one.name == "control-false" {
 		var factsErr error
 		g.facts, factsErr = r.facts(ctx)
+		g.facts.Whole = true // it is the first run on its planes
 		err = errors.Join(err, factsErr)
 	}
 	for _, p := range r.processes() {

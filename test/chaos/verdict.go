@@ -191,6 +191,7 @@ func (r *run) account() (*account, error) {
 // facts are what the witness has to know: the load, which clusters were restored when, and what there is at the end.
 func (r *run) facts(ctx context.Context) (witness.Facts, error) {
 	facts := r.load.facts()
+	facts.Whole = r.evidence.logs == "" // the planes are new
 	for _, plane := range r.fleet.Planes.Clusters() {
 		for _, at := range plane.Restored() {
 			facts.Restores = append(facts.Restores, witness.Restore{Cluster: plane.Name(), Time: at})

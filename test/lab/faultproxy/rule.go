@@ -95,44 +95,9 @@ func among(list []string, what string) bool { return len(list) == 0 || slices.Co
 // parse reads a request as an API server would.
 func parse(method string, u *url.URL, agent string) request {
 	r := request{agent: agent}
-	parts := apipath.Parts(u.Path)
-	if parts == nil {
-		r.verb = strings.ToLower(method)
-		return r
+	r.verb, r.resource, r.name = apipath.Request(method, u.Path)
+	if watch := u.Query().Get("watch"); r.resource != "" && method == http.MethodGet && (watch == "true" || watch == "1") {
+		r.verb = "watch"
 	}
-	if parts[0] == "namespaces" && len(parts) > 2 {
-		parts = parts[2:]
-	}
-	r.resource = parts[0]
-	if len(parts) > 1 {
-		r.name = parts[1]
-	}
-	if len(parts) > 2 {
-		r.resource += "/" + parts[2]
-	}
-	r.verb = verb(method, r.name != "", u.Query().Get("watch"))
 	return r
-}
-
-func verb(method string, named bool, watch string) string {
-	switch method {
-	case http.MethodPost:
-		return "create"
-	case http.MethodPut:
-		return "update"
-	case http.MethodPatch:
-		return "patch"
-	case http.MethodDelete:
-		if !named {
-			return "deletecollection"
-		}
-		return "delete"
-	}
-	switch {
-	case watch == "true" || watch == "1":
-		return "watch"
-	case named:
-		return "get"
-	}
-	return "list"
 }
