@@ -277,10 +277,11 @@ func (o opening) takeTurn(ctx context.Context) (give func(), err error) {
 // stillAsked is how often a warm-up checks that its connection is still the present one.
 const stillAsked = time.Second
 
-// slowFill is after how long, and how often, it is logged which caches aren't filled. A healthy cluster's are filled
-// sooner, also if a list fails once, since it is repeated within five seconds. After three lease durations the shard
-// may go to another replica: that would be too late for the first line.
-const slowFill = 10 * time.Second
+// slowFill is after how long, and how often, it is logged which caches aren't filled since their lists fail. One that
+// fails once is repeated within five seconds, and not logged. After three lease durations the shard may go to another
+// replica: that would be too late for the first line. Caches whose first list is under way are named from slowList on:
+// one of many objects may take long.
+const slowFill, slowList = 10 * time.Second, time.Minute
 
 // warmOver syncs the caches. It fails with errMoved if the cluster is reached over another connection meanwhile.
 // Lists that fail are repeated until they succeed, so their errors are logged here. slow is what the line says.
@@ -289,7 +290,7 @@ func warmOver(ctx context.Context, opened *engage.Cluster, o opening, connection
 	defer cancel()
 	ticker := time.NewTicker(stillAsked)
 	defer ticker.Stop()
-	slowly := time.NewTicker(slowFill)
+	slowly, began := time.NewTicker(slowFill), time.Now()
 	defer slowly.Stop()
 	synced := make(chan error, 1)
 	go func() { synced <- opened.Warm(ctx) }()
@@ -302,7 +303,7 @@ func warmOver(ctx context.Context, opened *engage.Cluster, o opening, connection
 				return errMoved
 			}
 		case <-slowly.C:
-			if err := opened.Unsynced(); err != nil {
+			if err := opened.Unsynced(time.Since(began) >= slowList); err != nil {
 				o.failed(ctx, slow, err)
 			}
 		}

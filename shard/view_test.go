@@ -113,12 +113,17 @@ func TestItIsLoggedWhichCachesAreNotFilledForLong(t *testing.T) {
 				o.opts.Kinds, o.turns = []engage.Kind{{Object: pods}}, &turnstile.Turnstile{}
 				ctx, cancel := context.WithTimeout(t.Context(), 75*time.Second)
 				defer cancel()
-				go try(&view{}, ctx, o)
+				v := &view{}
+				go try(v, ctx, o)
 				<-ctx.Done()
 				synctest.Wait()
+				now, _ := o.find()
+				if filled := v.warmed && v.connection == now.connection; filled != (want == 0) {
+					t.Errorf("%s, refused for %v: filled: %v", what, refused, filled)
+				}
 				var of []string
 				for _, line := range lines {
-					if strings.Contains(line, what) && strings.Contains(line, "informer of Pod isn't synced: no") {
+					if strings.Contains(line, what) && strings.Contains(line, "informer of Pod isn't synced") {
 						of = append(of, line)
 					}
 				}

@@ -80,7 +80,7 @@ func readable(rules *clientcmd.ClientConfigLoadingRules) error {
 		if err != nil || path == os.DevNull {
 			continue // client-go says what is wrong, or does without the file
 		}
-		if info.Mode()&os.ModeCharDevice != 0 || info.Size() > mostKubeconfig {
+		if info.Mode()&os.ModeDevice != 0 || info.Size() > mostKubeconfig {
 			return fmt.Errorf("file %s is no kubeconfig: it is a device, or has more than %d MiB", path, mostKubeconfig>>20)
 		}
 	}

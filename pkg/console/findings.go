@@ -80,12 +80,19 @@ func (v *survey) findNobody() []Finding {
 
 // findRecords reports records that make no sense.
 func (v *survey) findRecords() (found []Finding) {
+	counts := map[string]bool{}
+	for _, e := range v.entries {
+		counts[e.raw.Name] = true
+	}
 	for _, o := range v.odd {
 		if o.Reason == inspect.Overlapping {
 			continue // that is found by slots
 		}
 		do := "the record was written by hand; no replica serves it"
-		if o.Reason == inspect.Unreadable {
+		switch {
+		case counts[o.Record]:
+			do = "somebody edited it by hand; it counts all the same"
+		case o.Reason == inspect.Unreadable:
 			do = "somebody wrote it by hand; replicas go on with the last of it that they could read, if there was any"
 		}
 		found = append(found, Finding{Wrong, AlertForeign, o.Note, do})
@@ -130,7 +137,7 @@ func (v *survey) findUnfit() (found []Finding) {
 	}
 	for _, c := range v.clusters {
 		var cant, holding []string
-		stuck := 0
+		stuck, do := 0, "another replica gets them after three lease durations or more; see the log of the holder"
 		for _, r := range v.replicas {
 			held := shards[tenancy{c.Name, r.Incarnation}]
 			switch {
@@ -138,6 +145,7 @@ func (v *survey) findUnfit() (found []Finding) {
 				continue
 			case r.Unfit.Of(c.Name) == plan.Unfit:
 				cant = append(cant, string(r.Incarnation))
+				do = "they move within seconds to a replica that can; if they stay, none can: see why the holder can't"
 			default:
 				held = min(held, r.stuck(c.Name))
 			}
@@ -150,8 +158,7 @@ func (v *survey) findUnfit() (found []Finding) {
 		case stuck > 0:
 			found = append(found, Finding{Wrong, AlertNotServed,
 				fmt.Sprintf("%s of cluster %s held by replicas that can't serve it: %s", count(stuck, "shard"), c.Name,
-					list(holding, "")),
-				"they move within seconds to a replica that can; if they stay, none can: see why the holder can't"})
+					list(holding, "")), do})
 		case len(cant) > 0:
 			who := "others serve it"
 			if c.Held == 0 {

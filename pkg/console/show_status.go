@@ -136,6 +136,9 @@ func (s *Screen) clusters(f Fleet) {
 			answer = styled(yellow, string(c.State))
 		}
 		held := fmt.Sprintf("%d/%d", c.Held, c.Shards)
+		if c.Stuck > 0 {
+			held += fmt.Sprintf(" (%d stuck)", c.Stuck)
+		}
 		rows = append(rows, []cell{left(string(c.Name)), answer, right(held), num(c.Moving), num(c.Objects), left(c.Map)})
 	}
 	s.table([]string{"CLUSTER", "API SERVER", "HELD", "MOVING", "OBJECTS", "WHO SERVES WHICH PART"}, rows)

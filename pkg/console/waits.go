@@ -12,6 +12,10 @@ func (c *Cluster) hear(said inspect.ClusterView) {
 		c.State, c.Cause = said.State, said.Cause
 	}
 	c.Stuck += said.Stuck
+	keys, writes := said.Running+said.Ready, said.Writes+said.WaitingWrites
+	if keys+writes == 0 && inspect.Worse(said.State, protocol.ClusterClosed) == 0 {
+		return // only shards that aren't served
+	}
 	if c.Waits == nil {
 		c.Waits = &inspect.ClusterView{Cluster: c.Name}
 	}

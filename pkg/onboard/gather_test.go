@@ -263,6 +263,7 @@ func TestAClusterThatIsServedElsewhereIsNotCleanedUp(t *testing.T) {
 		"by a file, with a Secret": {"ns", "", "east", west.UID, "r0-a", own, nil, false, "namespace ns " + as + "east"},
 		"by a file, renamed":       {"ns", "", "east", west.UID, "r0-a", known{}, before, false, as + "east"},
 		"by another fleet":         {"ns", "blue", "east", west.UID, "r0-a", own, nil, true, as + "east"},
+		"by a fleet that is gone":  {"ns", "gone", "east", west.UID, "r0-a", own, nil, false, ""},
 		"from another namespace":   {"prod", "", "west", west.UID, "r0-a", own, nil, false, "prod " + as + "west"},
 		"from where none may look": {"prod", "", "west", west.UID, "r0-a", own, nil, true, ""},
 		"elsewhere before":         {"prod", "", "west", west.UID, "", own, nil, false, ""},
@@ -273,6 +274,9 @@ func TestAClusterThatIsServedElsewhereIsNotCleanedUp(t *testing.T) {
 	} {
 		labels := map[string]string{tenurev1alpha1.FleetLabel: c.fleet}
 		layout, record, lease := layoutOf(c.name, c.uid), recordOf(c.holder), leaseOf("1h", time.Now())
+		if c.fleet == "gone" {
+			lease = leaseOf("1h", time.Now().Add(-30*24*time.Hour))
+		}
 		id := keyspace.ShardID{Cluster: keyspace.ClusterName(c.name), Prefix: keyspace.Partition(0)[0]}
 		layout.Name, record.Name, record.Spec.Cluster = "layout", id.RecordName(keyspace.Fleet(c.fleet)), c.name
 		home := homeWith(t)

@@ -224,7 +224,7 @@ func (o Onboarder) mayClean(ctx context.Context, home, there client.Client, know
 
 // servedElsewhere returns an error if replicas serve the cluster of that UID under another name, or from another
 // namespace of home. Secrets don't show that: the cluster may be of a folder's file. It looks at all fleets of the
-// namespace, and at those of other namespaces if the user may list their records.
+// namespace, and at those of all namespaces if the user may list all records.
 func (o Onboarder) servedElsewhere(ctx context.Context, home client.Client, uid string) error {
 	records := &tenurev1alpha1.ShardList{}
 	err := home.List(ctx, records)
@@ -247,11 +247,14 @@ func (o Onboarder) servedElsewhere(ctx context.Context, home client.Client, uid 
 		if err != nil {
 			return fmt.Errorf("%w: %s", err, letsGo)
 		}
+		if fleet.Totals.Replicas == 0 {
+			continue // no replica of it renews its Lease, so what it holds isn't served
+		}
 		if other := servedAs(fleet, snapshot.Records.Layouts, name, uid); other != "" {
-			return fmt.Errorf("--kubeconfig: replicas in namespace %s serve this cluster as %s, by its layout in home, and "+
-				"would lose their rights there, so nothing was done. Leave out --kubeconfig and --context to take away %s in "+
-				"namespace %s alone; if you have just taken the other away, try again when its shards are let go of (tenure "+
-				"status)", of.Namespace, other, o.Name, o.Namespace)
+			return fmt.Errorf("--kubeconfig: replicas in namespace %s serve this cluster as %s, by its layout in home, and may "+
+				"use the service account that would be deleted, so nothing was done. Leave out --kubeconfig and --context to take "+
+				"away %s in namespace %s alone; if you have just taken the other away, try again when its shards are let go of "+
+				"(tenure status)", of.Namespace, other, o.Name, o.Namespace)
 		}
 	}
 	return nil

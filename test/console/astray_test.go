@@ -74,7 +74,7 @@ func TestCredentialsOfAnotherClusterAreFoundAndReplaced(t *testing.T) {
 	f.await("the replica says that it can't fill its caches of east", func() bool {
 		out, code := f.ask("status")
 		return code == 1 && strings.Contains(strings.Join(strings.Fields(out), " "),
-			"of cluster east held by replicas that can't serve it: r0-")
+			"8 shards of cluster east held by replicas that can't serve it: r0-")
 	})
 	says(1, "cluster list", "not served")
 	says(0, "cluster add east"+ofEast, "2 created", "8 of 8 held by")

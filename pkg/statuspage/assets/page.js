@@ -227,6 +227,7 @@ function emptyRow(columns, text) {
 // waitsOf is how a cluster answers and what waits there, the namespaces that wait longest first.
 function waitsOf(cluster) {
   const parts = cluster.state ? [answersOf(cluster)] : [], waits = cluster.waits || {};
+  if (cluster.stuck) parts.push(plural(cluster.stuck, "shard") + " held and not served");
   if (waits.ready) parts.push(plural(waits.ready, "key") + " ready, the oldest for " + Math.round(waits.waitSeconds || 0) + " s");
   if (waits.waitingWrites) parts.push(plural(waits.waitingWrites, "write") + " held up by limits");
   for (const n of waits.namespaces || []) parts.push(n.namespace + " " + Math.round(n.waitSeconds) + " s");
@@ -235,7 +236,7 @@ function waitsOf(cluster) {
 
 function showUnusable(clusters, left) {
   const bad = (clusters || []).filter((c) => c.reason && c.reason !== "Usable");
-  const slow = (clusters || []).filter((c) => !bad.includes(c) && (c.state || c.waits));
+  const slow = (clusters || []).filter((c) => !bad.includes(c) && (c.state || c.waits || c.stuck));
   const rows = bad.map((c) => make("li", "bad", fit(c.name) + ": " + c.reason)).concat(slow.map((c) => make("li", "", fit(c.name) + ": " + waitsOf(c))));
   byId("unusable").replaceChildren(...(rows.length ? rows : [make("li", "quiet", left ? "None of those shown." : "None, as this replica sees it.")]));
 }

@@ -69,16 +69,16 @@ type informing struct {
 }
 
 // lacks says that the cache isn't synced, and why its last list failed if it did. It returns "" if the cache is synced,
-// or if its cluster forbids the lists and need not allow them. Watches don't matter: none begins before a list is in.
-func (i *informing) lacks() string {
-	if i.HasSynced() {
+// if its cluster forbids the lists and need not allow them, or, without pending, if no list has failed. Watches don't
+// matter: none begins before a list is in.
+func (i *informing) lacks(pending bool) string {
+	err := i.filter.lastList.Load()
+	failed := err != nil && *err != nil
+	if i.HasSynced() || failed && i.filter.mayRefuse(*err) || !failed && !pending {
 		return ""
 	}
 	why := "its first list isn't in yet"
-	if err := i.filter.lastList.Load(); err != nil && *err != nil {
-		if i.filter.mayRefuse(*err) {
-			return ""
-		}
+	if failed {
 		why = (*err).Error()
 	}
 	return fmt.Sprintf("%s isn't synced: %s", i.HasSyncedChecker().Name(), why)

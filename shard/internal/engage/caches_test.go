@@ -135,14 +135,14 @@ func TestAKindIsNamedThatIsNotSyncedAndWhy(t *testing.T) {
 				Kind{Object: metadataOf("Secret"), Optional: c.optional})
 			first := "informer of ConfigMap isn't synced: its first list isn't in yet; " +
 				"informer of Secret isn't synced: its first list isn't in yet"
-			if got := fmt.Sprint(part.Unsynced()); got != first {
-				t.Errorf("before the first lists: %s", got)
+			if got := fmt.Sprint(part.Unsynced(true)); got != first || part.Unsynced(false) != nil {
+				t.Errorf("before the first lists: %s, %v", got, part.Unsynced(false))
 			}
 			run(t, part)
 			began := time.Now()
-			for fmt.Sprint(part.Unsynced()) != c.want {
+			for fmt.Sprint(part.Unsynced(true)) != c.want {
 				if time.Since(began) > forbiddenPause/2 {
-					t.Fatalf("got %v, want %s", part.Unsynced(), c.want)
+					t.Fatalf("got %v, want %s", part.Unsynced(true), c.want)
 				}
 				time.Sleep(time.Millisecond)
 			}

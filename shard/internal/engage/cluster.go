@@ -199,11 +199,11 @@ func (c *Cluster) Warm(ctx context.Context) error {
 }
 
 // Unsynced names the declared kinds for which Warm waits, and says why; nil if there are none. A kind that the cluster
-// forbids, and need not allow, is left out.
-func (c *Cluster) Unsynced() error {
+// forbids, and need not allow, is left out, and without pending one whose first list is under way.
+func (c *Cluster) Unsynced(pending bool) error {
 	var all []string
 	for _, s := range c.stores {
-		if lacks := s.lacks(); lacks != "" {
+		if lacks := s.lacks(pending); lacks != "" {
 			all = append(all, lacks)
 		}
 	}
