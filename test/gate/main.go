@@ -61,10 +61,10 @@ var (
 	slow  = pace{atOnce: 1, stretch: 2, budget: slowBudget}
 )
 
-// after returns the pace for what follows. The pure packages, which only compute, take a third of their budget usually.
+// after returns the pace for what follows. The pure packages, which only compute, take a third of their budget or less.
 func (p pace) after(results []*result) pace {
 	for _, r := range results {
-		if r.suite.name == "pure" && r.took() > r.suite.budget*2/5 {
+		if r.suite.name == "pure" && r.took() > r.suite.budget/2 {
 			return slow
 		}
 	}

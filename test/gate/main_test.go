@@ -178,8 +178,8 @@ func TestASlowMachineIsGivenTime(t *testing.T) {
 		results []*result
 		want    pace
 	}{
-		{"as usual", []*result{took("cases", 9*time.Minute), took("pure", 4*time.Minute)}, usual},
-		{"slow", []*result{took("cases", time.Minute), took("pure", 4*time.Minute+1)}, slow},
+		{"as usual", []*result{took("cases", 9*time.Minute), took("pure", 5*time.Minute)}, usual},
+		{"slow", []*result{took("cases", time.Minute), took("pure", 5*time.Minute+1)}, slow},
 		{"nothing known", nil, usual},
 	} {
 		if got := usual.after(c.results); got != c.want {

@@ -34,13 +34,13 @@ func suites(ctx context.Context) ([][]suite, error) {
 	sharding := servers("sharding", 14*time.Minute, "./test/integration/sharding")
 	clusters := suite{name: "clusters", budget: sharding.budget, steps: []step{sharding.with("-run=Cluster")}}
 	sharding.steps = []step{sharding.with("-skip=Cluster")}
-	integration := servers("integration", 10*time.Minute, "./test/integration")
-	replication := servers("replication", 7*time.Minute, "./test/integration/replication")
-	labs := servers("lab", 8*time.Minute, "./test/lab/...")
-	console := servers("console", 10*time.Minute, "./test/console")
-	library := servers("library", 6*time.Minute, "./test/library", "./test/deploy", "./shard/internal/engage/cycles")
+	integration := servers("integration", 14*time.Minute, "./test/integration")
+	replication := servers("replication", 9*time.Minute, "./test/integration/replication")
+	labs := servers("lab", 13*time.Minute, "./test/lab/...")
+	console := servers("console", 13*time.Minute, "./test/console")
+	library := servers("library", 8*time.Minute, "./test/library", "./test/deploy", "./shard/internal/engage/cycles")
 	// The oldest Kubernetes that is supported takes what is installed, and the fleet serves Ats there.
-	oldest := suite{name: "oldest", budget: 8 * time.Minute, steps: []step{
+	oldest := suite{name: "oldest", budget: 9 * time.Minute, steps: []step{
 		goTest("", slices.Concat(raced, []string{"-p=1", "./test/deploy"})...),
 		goTest("", slices.Concat(raced, []string{"-run=" + typesOnOldest, "./test/integration"})...),
 		goTest("", slices.Concat(raced, []string{"-run=" + fleetsOnOldest, "./test/integration/sharding"})...),
@@ -91,7 +91,7 @@ func suites(ctx context.Context) ([][]suite, error) {
 					"./shard/internal/engage", "./pkg/fairqueue", "./pkg/telemetry", "./bench/algorithms", "./bench/audit"),
 			}},
 		},
-		{sharding, clusters, integration, labs, console, oldest, library, replication},
+		{clusters, integration, console, sharding, labs, replication, oldest, library},
 		{chaos},
 		{bench},
 		{{name: "rights", budget: 2 * time.Minute, steps: []step{command("go", "run", "./test/lab/rights/cmd", usedRights)}}},
