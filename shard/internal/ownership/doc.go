@@ -27,11 +27,11 @@
 //	    that is known to have committed + duration - margin. Once that has passed, the incarnation is over for good.
 //	R2  A gate opens only for a record that names this incarnation as holder. A holder is replaced only by its own
 //	    write (handoff, release, retirement), or by a claim or retirement after its lease was sealed.
-//	R3  A lease is sealed only if the sealer's process ([Memory]) first saw the very version that the seal replaces a
-//	    full duration ago, on its own monotonic clock. Three cases differ: the process found the lease missing for as
-//	    long; the lease belongs to an earlier incarnation of the same process, which is over; or a Pod proved a second
-//	    ago that the incarnation has ended (death.go). A renewal is a compare-and-swap too, so a sealed lease is never
-//	    renewed.
+//	R3  A process ([Memory]) may seal a lease only after it has seen one version of it stay unchanged for a full
+//	    duration, on its own monotonic clock; the seal replaces that version. Three cases differ: it has found the
+//	    lease missing for as long; the lease belongs to an earlier incarnation of the same process, which is over; or a
+//	    Pod proved a second ago that the incarnation has ended (death.go). A renewal is a compare-and-swap too, so a
+//	    sealed lease is never renewed.
 //	R4  A write whose reply was lost is neither done nor failed. The gate it closes stays closed until a newer version
 //	    of the record is seen or the same write is committed; resourceVersions make a repeated write harmless. The
 //	    same holds for a rejection that shows no newer version: the record that is known is out of date.
