@@ -392,6 +392,7 @@ func (g *gates) program(ctx context.Context, program string, command []string, p
 		args[i] = strings.ReplaceAll(a, "%s", tenure)
 	}
 	c := exec.CommandContext(ctx, program, args...)
+	c.Env = append(os.Environ(), "TMPDIR="+g.dir) // a demo that fails keeps its logs, which nobody needs here
 	var output bytes.Buffer
 	c.Stdout, c.Stderr = &output, &output
 	if err := localplane.StartChild(c); err != nil {
