@@ -239,8 +239,8 @@ func (o Onboarder) servedElsewhere(ctx context.Context, home client.Client, uid 
 			continue
 		}
 		of, name := o, o.Name
-		if of.Namespace, of.Fleet = s.Namespace, keyspace.Fleet(s.Labels[tenurev1alpha1.FleetLabel]); of.Namespace !=
-			o.Namespace {
+		of.Namespace, of.Fleet = s.Namespace, keyspace.Fleet(s.Labels[tenurev1alpha1.FleetLabel])
+		if of.Namespace != o.Namespace {
 			name = "" // no name is the right one there
 		}
 		snapshot, fleet, err := of.records(ctx, home, nil)

@@ -30,7 +30,7 @@ func suites(ctx context.Context) ([][]suite, error) {
 		return suite{name: name, budget: budget, steps: []step{goTest("", slices.Concat(raced, []string{"-p=1"}, found)...)}}
 	}
 	chaos := servers("chaos", 9*time.Minute, "./test/chaos")
-	// The tests of sharding take longest. They are two suites: those whose names have the word, and the others.
+	// The tests of sharding take longest. They are two suites: those with Cluster in their names, and the others.
 	sharding := servers("sharding", 14*time.Minute, "./test/integration/sharding")
 	clusters := suite{name: "clusters", budget: sharding.budget, steps: []step{sharding.with("-run=Cluster")}}
 	sharding.steps = []step{sharding.with("-skip=Cluster")}
