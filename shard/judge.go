@@ -68,7 +68,7 @@ type clusterVerdict struct {
 	rested     time.Time // when connections that aren't in use were last closed
 	there      time.Time // when the cluster was last there
 	trouble    error     // why it can't be used, nil if it can
-	over       uint64    // the connection over which trouble was found
+	over       uint64    // the connection that was probed last
 }
 
 func newJudge(clusters *clusterSet, roster *roster, lease time.Duration, log logr.Logger, put func(driver.Event),
@@ -237,20 +237,33 @@ func (j *clusterJudge) unusable(name keyspace.ClusterName) error {
 	return c.unknown
 }
 
-// usable returns why a cluster can't be used from here, nil if it can. If a probe has failed, or shards' requests
-// were answered lately, it sends no request.
+// usable returns why a cluster can't be used from here, nil if it can. If a probe has failed, or the cluster has
+// answered lately, it sends no request.
 func (j *clusterJudge) usable(ctx context.Context, name keyspace.ClusterName) error {
 	c, traffic := j.clusters.known(name)
 	if c.Cluster == nil {
 		return fmt.Errorf("cluster %s: %w", name, multicluster.ErrClusterNotFound)
 	}
-	if why := j.unusable(name); why != nil {
+	if why := j.unusable(name); why != nil || j.proven(name) {
 		return why
 	}
-	if open, _ := traffic.Breaker.Open(); !open && time.Since(traffic.Breaker.LastUsable()) < 2*j.every {
-		return nil
-	}
 	return ask(ctx, c, &traffic.Breaker)
+}
+
+// proven reports whether the cluster can be used, as requests of shards or a probe have shown lately.
+func (j *clusterJudge) proven(name keyspace.ClusterName) bool {
+	c, traffic := j.clusters.known(name)
+	if c.Cluster == nil || j.unusable(name) != nil {
+		return false
+	}
+	if open, _ := traffic.Breaker.Open(); open {
+		return false
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	v := j.verdicts[name]
+	return time.Since(traffic.Breaker.LastUsable()) < 2*j.every ||
+		v != nil && v.over == c.connection && time.Since(v.next) < j.every
 }
 
 // verdictOn adds to a cluster's status what probes found. A cluster that can't be used counts as open even if no

@@ -153,8 +153,17 @@ func TestWhoeverWantsToKnowGetsOneVerdict(t *testing.T) {
 	if err := j.usable(t.Context(), "west"); err != nil || asked.Load() != 1 {
 		t.Errorf("%v after %d questions; any answer will do", err, asked.Load())
 	}
+	j.due(time.Now())
+	j.probe(t.Context(), "west")
+	if err := j.usable(t.Context(), "west"); err != nil || asked.Load() != 2 || !j.proven("west") {
+		t.Errorf("%v after %d questions, though it answered a probe just now", err, asked.Load())
+	}
+	j.verdicts["west"].next = time.Now().Add(-j.every) // that probe was long ago
+	if err := j.usable(t.Context(), "west"); err != nil || asked.Load() != 3 || j.proven("west") {
+		t.Errorf("%v after %d questions, the last long ago", err, asked.Load())
+	}
 	answered(&traffic.Breaker, http.StatusOK, 1)
-	if err := j.usable(t.Context(), "west"); err != nil || asked.Load() != 1 {
+	if err := j.usable(t.Context(), "west"); err != nil || asked.Load() != 3 || !j.proven("west") {
 		t.Errorf("%v after %d questions, though it answered a shard just now", err, asked.Load())
 	}
 	for status, want := range map[int64]engage.Cause{
@@ -166,6 +175,9 @@ func TestWhoeverWantsToKnowGetsOneVerdict(t *testing.T) {
 		if err := j.usable(t.Context(), "west"); err == nil || asked.Load() != now {
 			t.Errorf("%d: %v, asked again: %t", status, err, asked.Load() != now)
 		}
+		if j.proven("west") {
+			t.Errorf("%d: proven to be usable", status)
+		}
 		if apierrors.IsUnauthorized(j.usable(t.Context(), "west")) != (status == 401) {
 			t.Errorf("%d: can't be told from others: %v", status, j.usable(t.Context(), "west"))
 		}
@@ -175,7 +187,7 @@ func TestWhoeverWantsToKnowGetsOneVerdict(t *testing.T) {
 	}
 	server.Close()
 	j.probe(t.Context(), "west")
-	if err := j.usable(t.Context(), "west"); err == nil || told[false] != 5 || told[true] != 0 {
+	if err := j.usable(t.Context(), "west"); err == nil || told[false] != 5 || told[true] != 1 {
 		t.Errorf("without a server: %v; the driver was told %v", err, told)
 	}
 	if err := j.usable(t.Context(), "nowhere"); !errors.Is(err, multicluster.ErrClusterNotFound) {

@@ -152,6 +152,8 @@ type Connection struct {
 	Refused string
 	// Engaged is whether this replica holds or warms a shard of the cluster.
 	Engaged bool
+	// Proven is whether recent answers over the connection show that the cluster can be used.
+	Proven bool
 }
 
 // Connection returns how a cluster of [Manager.Clusters] is reached now; ok is false for other names. It is safe for
@@ -162,7 +164,11 @@ func (m *Manager) Connection(name multicluster.ClusterName) (_ Connection, ok bo
 	if c.via == nil {
 		return Connection{}, false
 	}
-	return Connection{Given: c.GetConfig(), Refused: refused, Engaged: m.node.roster.engages(cluster)}, true
+	judge := m.node.judge.Load()
+	return Connection{
+		Given: c.GetConfig(), Refused: refused, Engaged: m.node.roster.engages(cluster),
+		Proven: judge != nil && judge.proven(cluster),
+	}, true
 }
 
 // Aliases returns the one name for each other name of a cluster that the provider knows by several: that under which it

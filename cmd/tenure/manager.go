@@ -150,7 +150,8 @@ func (o *options) watchThrough(sharded *shard.Manager, watched *clusterhealth.Co
 	watched.InUse = func(name string) (clusterhealth.Use, bool) {
 		c, ok := sharded.Connection(multicluster.ClusterName(name))
 		ask := func(ctx context.Context) error { return sharded.Ask(ctx, multicluster.ClusterName(name)) }
-		return clusterhealth.Use{Ask: ask, Given: c.Given, Refused: c.Refused, Needed: c.Engaged || o.copiesFrom(here)}, ok
+		needed := c.Engaged || o.copiesFrom(here)
+		return clusterhealth.Use{Ask: ask, Given: c.Given, Refused: c.Refused, Proven: c.Proven, Needed: needed}, ok
 	}
 	watched.Limit = func(name string, secret *corev1.Secret) error {
 		if secret == nil {

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -22,6 +23,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -273,46 +275,81 @@ func TestABrokenSecretLeavesItsClusterUsable(t *testing.T) {
 	}
 }
 
-func TestAClusterThatNothingHereDependsOnIsAskedRarely(t *testing.T) {
+// Hundreds of clusters in which nothing happens are looked at without a reconcile, or a request, for each.
+func TestAQuietClusterIsReconciledWhenItStirs(t *testing.T) {
 	api := newAPIServer(t)
-	secret := secretOf("rare", kubeconfigOf(api.Host))
+	secret := secretOf("calm", kubeconfigOf(api.Host))
 	home := fake.NewClientBuilder().WithObjects(secret).Build()
-	use := Use{Ask: over(api.Config), Given: api.Config}
-	h := newHealth(t, home, Config{Policy: kubeconfig.Policy{Insecure: true},
-		InUse: func(string) (Use, bool) { return use, true }})
-	asks := func(what string, want int64) {
+	use, there, limits := Use{Ask: over(api.Config), Given: api.Config}, true, error(nil)
+	h := newHealth(t, home, Config{
+		Policy: kubeconfig.Policy{Insecure: true},
+		InUse:  func(string) (Use, bool) { return use, there },
+		Limit:  func(string, *corev1.Secret) error { return limits },
+	})
+	look := func(what string, again time.Duration) {
 		t.Helper()
-		api.asked.Store(0)
-		for i := range 3 {
-			before, again := api.asked.Load(), time.Duration(idleEvery)
-			result := reconcile(t, h, "rare")
-			if api.asked.Load() > before {
-				again = lookEvery
-			}
-			if result.RequeueAfter != again {
-				t.Fatalf("%s: %v after turn %d, want %v", what, result, i, again)
-			}
-		}
-		if got := api.asked.Load(); got != want {
-			t.Errorf("%s: asked %d times in three turns, want %d", what, got, want)
+		if result := reconcile(t, h, "calm"); result.RequeueAfter != again {
+			t.Errorf("%s: reconciled again after %v, want %v", what, result.RequeueAfter, again)
 		}
 	}
-	asks("new", 1)
-	secret.Labels = map[string]string{"a": "b"}
-	must.Succeed(t, home.Update(t.Context(), secret))
-	asks("changed", 1)
+	stirs := func(what string, want bool) {
+		t.Helper()
+		for range 2 {
+			if got := len(h.stirring(time.Now())) == 1; got != want {
+				t.Fatalf("%s: it stirs: %t", what, got)
+			}
+		}
+	}
+	stirs("not looked at yet", false)
+	look("new", 0)
+	stirs("nothing depends on it", false)
 	h.rarely = 0
-	asks("long ago", 3)
+	stirs("nothing depends on it, long ago", true)
 	h.rarely = time.Hour
-	asks("not long ago", 0)
 	use.Needed = true
-	asks("needed", 3)
+	stirs("needed, and its answers are long ago", true)
+	use.Proven = true
+	stirs("needed and proven", false)
+	use.Refused = "what the Secret holds now leads elsewhere"
+	stirs("other credentials were refused", true)
+	use.Refused = ""
+	there = false
+	stirs("not in use any more", true)
+	there = true
+	use.Given = rest.CopyConfig(api.Config)
+	stirs("another connection", true)
+	look("another connection", 0)
+	stirs("the other one is known", false)
+	limits = errors.New("qps must be above 0")
+	look("bad limits", lookEvery)
+	stirs("bad limits, which are told again", false)
+	limits = nil
 	api.code.Store(http.StatusServiceUnavailable)
-	asks("needed and down", 3)
-	use.Needed = false
-	asks("down", 3)
+	use.Proven = false
+	look("down", lookEvery)
+	stirs("down", false)
 	api.code.Store(http.StatusOK)
-	asks("up again", 1)
+	look("up again", 0)
+	stirs("up again, not proven", true)
+}
+
+func TestAClusterThatStirsIsQueued(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := New(Config{Namespace: "n", InUse: func(name string) (Use, bool) { return Use{}, false }})
+		h.states["west"] = state{reason: ReasonUsable, shared: &rest.Config{}}
+		queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[ctrl.Request]())
+		defer queue.ShutDown()
+		ctx, cancel := context.WithCancel(t.Context())
+		must.Succeed(t, h.stir(ctx, queue))
+		for range 3 {
+			got, _ := queue.Get()
+			if want := (types.NamespacedName{Namespace: "n", Name: "west"}); got.NamespacedName != want {
+				t.Errorf("%v is queued, want %v", got, want)
+			}
+			queue.Done(got)
+		}
+		cancel()
+	})
 }
 
 // connections is an API server that counts connections.
