@@ -3,12 +3,16 @@ package kubeconfig
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 )
+
+// mostRead bounds what is read of an answer; a version takes half a kilobyte.
+const mostRead = 4 << 10
 
 // Ask makes one small request that every API server answers to every client, and returns the HTTP status. An error
 // means that there was no answer. With once, it closes the connection afterwards, unless something else uses it.
@@ -34,5 +38,7 @@ func Ask(ctx context.Context, cfg *rest.Config, once bool) (status int, err erro
 		}
 		return 0, fmt.Errorf("asking for the version: %w", err)
 	}
+	// What isn't read costs both sides another frame. What can't be read changes nothing: the server has answered.
+	_, _ = io.CopyN(io.Discard, res.Body, mostRead)
 	return res.StatusCode, res.Body.Close()
 }
