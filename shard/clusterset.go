@@ -45,6 +45,7 @@ type realCluster struct {
 	identified      bool      // uid is known, or the cluster refuses to give it
 	unknown         error     // why it isn't identified although it was asked
 	expires         time.Time // when the credentials do, zero where that isn't known
+	refused         string    // why what the provider gave last is refused, "" while it isn't
 }
 
 // entry is what the set has of one cluster.
@@ -52,7 +53,6 @@ type entry struct {
 	realCluster        // in use
 	offer       *offer // what the provider gave last, nil if that is in use
 	given       uint64 // the connection that the provider gave last, in use or not
-	refused     string // why the offer is refused, "" while it isn't
 }
 
 // offer is a connection that the provider gave and that isn't in use yet.
@@ -201,16 +201,6 @@ func (cs *clusterSet) known(name keyspace.ClusterName) (realCluster, *engage.Tra
 		return s.realCluster, cs.trafficOf(name)
 	}
 	return realCluster{}, nil
-}
-
-// inUse returns a cluster as it is reached now, and why the provider's last offer is refused, "" if it isn't.
-func (cs *clusterSet) inUse(name keyspace.ClusterName) (_ realCluster, refused string) {
-	cs.mu.Lock()
-	defer cs.mu.Unlock()
-	if s := cs.clusters[name]; s != nil {
-		return s.realCluster, s.refused
-	}
-	return realCluster{}, ""
 }
 
 // trafficOf returns the counters of a cluster, and makes them at the first call. Call it with the lock held.

@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -104,27 +105,15 @@ func (c Config) agent() string { return "tenure/" + c.Version }
 
 // withDefaults sets the fields that have their zero value.
 func (c Config) withDefaults() Config {
-	if c.Namespace == "" {
-		c.Namespace = DefaultNamespace
-	}
-	if c.LeaseDuration == 0 {
-		c.LeaseDuration = DefaultLeaseDuration
-	}
-	if c.DrainTimeout == 0 {
-		c.DrainTimeout = DefaultDrainTimeout
-	}
-	if c.RemovalGrace == 0 {
-		c.RemovalGrace = DefaultRemovalGrace
-	}
-	if c.ShardBits == 0 {
-		c.ShardBits = DefaultShardBits
-	}
+	c.Namespace = cmp.Or(c.Namespace, DefaultNamespace)
+	c.LeaseDuration = cmp.Or(c.LeaseDuration, DefaultLeaseDuration)
+	c.DrainTimeout = cmp.Or(c.DrainTimeout, DefaultDrainTimeout)
+	c.RemovalGrace = cmp.Or(c.RemovalGrace, DefaultRemovalGrace)
+	c.ShardBits = cmp.Or(c.ShardBits, DefaultShardBits)
 	if c.WholeClusters {
 		c.ShardBits = 0
 	}
-	if c.Version == "" {
-		c.Version = "devel"
-	}
+	c.Version = cmp.Or(c.Version, "devel")
 	if c.Observer == nil {
 		c.Observer = NopObserver{}
 	}

@@ -160,13 +160,13 @@ type Connection struct {
 // concurrent use.
 func (m *Manager) Connection(name multicluster.ClusterName) (_ Connection, ok bool) {
 	cluster := keyspace.ClusterName(name)
-	c, refused := m.node.clusters.inUse(cluster)
+	c, _ := m.node.clusters.known(cluster)
 	if c.via == nil {
 		return Connection{}, false
 	}
 	judge := m.node.judge.Load()
 	return Connection{
-		Given: c.GetConfig(), Refused: refused, Engaged: m.node.roster.engages(cluster),
+		Given: c.GetConfig(), Refused: c.refused, Engaged: m.node.roster.engages(cluster),
 		Proven: judge != nil && judge.proven(cluster),
 	}, true
 }

@@ -242,7 +242,7 @@ func (cs *clusterSet) decide(name keyspace.ClusterName, offered *offer, inUse ui
 	case another:
 	}
 	news := v != replace || !s.identified || c.uid != s.uid
-	s.realCluster, s.offer, s.refused = c, nil, ""
+	s.realCluster, s.offer = c, nil
 	breaker := &cs.trafficOf(name).Breaker
 	if _, why := breaker.Open(); v != replace || why == engage.Unauthorized {
 		breaker.Reset() // what it holds against the old server, or the old credentials, is void
