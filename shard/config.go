@@ -47,7 +47,7 @@ type Config struct {
 	// that has a layout already keeps its shards. Default 3. For one shard per cluster, set WholeClusters.
 	ShardBits int
 	// WholeClusters makes each new workload cluster one shard. One that has a layout already keeps its shards.
-	// (ShardBits 0 means its default.)
+	// (ShardBits 0 means its default.) ShardBits and ObjectsPerShard don't count then.
 	WholeClusters bool
 	// ObjectsPerShard gives a small new workload cluster fewer shards: a power of two of them, so that none has more
 	// than this many objects on average. The objects of the primary kinds are counted when the cluster is first seen;
@@ -57,10 +57,11 @@ type Config struct {
 	// crash leaves keys unserved for about this long. In each such time a replica writes five times: four renewals and a
 	// report of its load, if that has changed. Default 10 s.
 	LeaseDuration time.Duration
-	// DrainTimeout bounds how long running reconciles may delay a move before they are cancelled. Default 20 s.
+	// DrainTimeout bounds how long running reconciles may delay a move before they are cancelled, 1 ms to 24 h. Default
+	// 20 s.
 	DrainTimeout time.Duration
 	// RemovalGrace is how long a cluster that the provider takes away is still served. A cluster that comes back
-	// within this time has changed, and wasn't removed. Default 10 s.
+	// within this time has changed, and wasn't removed. 1 ms to 24 h. Default 10 s.
 	RemovalGrace time.Duration
 	// Weight is this replica's share of the work relative to the others', at most 1000. Default 1.
 	Weight int
@@ -79,7 +80,7 @@ type Config struct {
 	// found by its lease alone.
 	Pod Pod
 	// Backlogs returns the keys that wait in the program's workqueues. The replica's Lease reports where they are
-	// many. Default: none.
+	// many. It is called before each renewal, so it must return at once. Default: none.
 	Backlogs func() []fairqueue.Backlog
 	// Observer receives events, for metrics and traces. Default: [NopObserver].
 	Observer Observer
@@ -180,8 +181,13 @@ func (c Config) Validate() error {
 		errs = append(errs, fmt.Errorf("LeaseDuration %v: must be at most 24h: a crash leaves keys unserved for that long",
 			c.LeaseDuration))
 	}
-	if c.DrainTimeout < 0 {
-		errs = append(errs, fmt.Errorf("DrainTimeout %v: must not be negative", c.DrainTimeout))
+	for _, wait := range []struct {
+		name string
+		is   time.Duration
+	}{{"DrainTimeout", c.DrainTimeout}, {"RemovalGrace", c.RemovalGrace}} {
+		if wait.is < time.Millisecond || wait.is > member.MaxDuration { // a bare number counts nanoseconds
+			errs = append(errs, fmt.Errorf("%s %v: must be from 1ms to %v", wait.name, wait.is, member.MaxDuration))
+		}
 	}
 	if c.Pod.Container != "" && !isContainer(c.Pod.Container) {
 		errs = append(errs, fmt.Errorf("Pod.Container %q: must be NAMESPACE/POD/UID/CONTAINER", c.Pod.Container))
@@ -191,9 +197,6 @@ func (c Config) Validate() error {
 	}
 	if err := checkName(c.HomeCluster); c.HomeCluster != "" && err != nil {
 		errs = append(errs, fmt.Errorf("HomeCluster %q: %w", c.HomeCluster, err))
-	}
-	if c.RemovalGrace < 0 {
-		errs = append(errs, fmt.Errorf("RemovalGrace %v: must not be negative", c.RemovalGrace))
 	}
 	if err := c.Limits.Validate(); err != nil {
 		errs = append(errs, fmt.Errorf("Limits: %w", err))

@@ -25,8 +25,9 @@
 // # What a reconciler may rely on
 //
 //   - No other replica reconciles the key meanwhile (I1). When this can't be kept up any longer, the reconcile's
-//     context ends and its writes fail with [ErrFenced]. Pass that context to every call: a reconcile that has
-//     outlived its own timeout is known by it alone, and runs beside the next one of its key. An object that is made
+//     context ends and its writes fail, with [ErrFenced] or the context's error. Pass that context to every call: by
+//     it alone the fence knows a reconcile that doesn't return. Five seconds after its context has ended, the key is
+//     worked on without waiting for it any longer. An object that is made
 //     again under its name has another UID, and so mostly another shard and key: the reconcile that finds the old one
 //     gone may run beside that of the new one, or after it. So clean up by a finalizer, or ask GetAPIReader first
 //     whether the name is taken again.

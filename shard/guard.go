@@ -23,9 +23,9 @@ import (
 
 // Guard wraps a reconciler so that it runs only for keys of shards that this replica holds, and so that a move can
 // wait for it. Keys of other shards are dropped silently, since their holder serves them. Keys of what is no shard,
-// such as a cluster, are an error. The reconciler's context ends with the tenure. Call it once for each controller: a
-// source whose controller has none doesn't start, and unmodified controllers are engaged with no shard until it was
-// called.
+// such as a cluster, are an error. The reconciler's context ends with the tenure. Call it once for each controller.
+// Calls are counted: where there are fewer than controllers, a source doesn't start, and without any, unmodified
+// controllers are engaged with no shard. So don't call it for a controller that you don't make.
 //
 // If the key's cluster can't serve the reconcile (it answers 429, 502 or 503, loses the connection, refuses everything
 // or is away), the error is logged, once a minute and cluster, and becomes a RequeueAfter: the controller's rate
@@ -34,6 +34,9 @@ import (
 // them.
 func (m *Manager) Guard(
 	r reconcile.TypedReconciler[mcreconcile.Request]) reconcile.TypedReconciler[mcreconcile.Request] {
+	if g, ok := r.(*guard); ok && g.roster == m.node.roster {
+		return g
+	}
 	return newGuard(m.node.roster, m.node.log, r)
 }
 
@@ -114,6 +117,7 @@ func (g *guard) Reconcile(ctx context.Context, req mcreconcile.Request) (reconci
 		if panics { // what that means is up to the worker; the key isn't one that its cluster can't serve
 			e.over(start, trial)
 			e.putOff.forget(key)
+			panic(fmt.Sprintf("%s %s: %v", e.id, req.NamespacedName, recover()))
 		}
 	}()
 	ctx, asked := engage.ObeyingFor(ctx, &e.traffic.Breaker, req.Namespace)

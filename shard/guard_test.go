@@ -489,14 +489,25 @@ func TestAKeyWhoseReconcilePanicsDoesNotWaitForItsCluster(t *testing.T) {
 	answered(&traffic.Breaker, http.StatusOK, 1)
 	func() {
 		defer func() {
-			if recover() == nil {
-				t.Error("the worker doesn't hear of the panic")
+			want := fmt.Sprintf("%s %s: odd object", e.id, key.NamespacedName)
+			if got, _ := recover().(string); !strings.HasPrefix(got, want) {
+				t.Errorf("the worker hears %q, want %q with a stack", got, want)
 			}
 		}()
 		_, _ = g.Reconcile(t.Context(), key)
 	}()
 	if left := e.putOff.backlog("west", nil).Ready; left != 0 || e.busy.Load() == 0 {
 		t.Errorf("%d keys wait for the cluster; reconciles took %d ns", left, e.busy.Load())
+	}
+}
+
+// Sources don't start beyond the guards that were made.
+func TestAGuardOfAGuardCountsOnce(t *testing.T) {
+	m := aManager(t, Config{Replica: "a", Kinds: []Kind{Primary(&corev1.ConfigMap{})}})
+	before := m.node.roster.guards.Load()
+	g := m.Guard(reconcile.TypedFunc[mcreconcile.Request](nil))
+	if again := m.Guard(g); again != g || m.node.roster.guards.Load() != before+1 {
+		t.Errorf("%d guards are counted, want one", m.node.roster.guards.Load()-before)
 	}
 }
 

@@ -104,7 +104,7 @@ func (m *Manager) Start(ctx context.Context) error {
 		}
 		m.node.tellLeave()
 		// The driver bounds leaving itself, by less (docs/tune.md has its sum); this bound is for one that never began.
-		bound := time.NewTimer(m.node.cfg.DrainTimeout + 2*m.node.cfg.LeaseDuration + 5*time.Second)
+		bound := time.NewTimer(m.node.cfg.DrainTimeout + 2*m.node.cfg.LeaseDuration + 15*time.Second)
 		defer bound.Stop()
 		select {
 		case <-m.node.finished:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -193,6 +194,7 @@ func TestAConfigThatCannotBeMeantIsRefused(t *testing.T) {
 	kinds := func(all ...Kind) Config { return Config{Kinds: all} }
 	version := func(v string) Config { return Config{Version: v, Kinds: []Kind{maps}} }
 	weight := func(w int) Config { return Config{Weight: w, Kinds: []Kind{maps}} }
+	drain := func(d time.Duration) Config { return Config{DrainTimeout: d, Kinds: []Kind{maps}} }
 	for name, c := range map[string]struct {
 		config Config
 		says   string
@@ -216,6 +218,12 @@ func TestAConfigThatCannotBeMeantIsRefused(t *testing.T) {
 		"the least weight":   {weight(1), ""},
 		"the highest weight": {weight(plan.MaxWeight), ""},
 		"too much weight":    {weight(plan.MaxWeight + 1), "Weight 1001: must be from 1 to 1000;"},
+		// A bare number counts nanoseconds, and the sum with another time must be one.
+		"no time to drain":         {drain(30), "DrainTimeout 30ns: must be from 1ms to 24h0m0s"},
+		"a negative time to drain": {drain(-time.Second), "DrainTimeout -1s: must be from 1ms to 24h0m0s"},
+		"the longest drain":        {drain(24 * time.Hour), ""},
+		"a drain that never ends":  {drain(math.MaxInt64), "must be from 1ms to 24h0m0s"},
+		"no grace, by nanoseconds": {Config{RemovalGrace: 10, Kinds: []Kind{maps}}, "RemovalGrace 10ns: must be from 1ms"},
 	} {
 		c.config.Replica = "a"
 		if err := c.config.Validate(); !tells(err, c.says) {

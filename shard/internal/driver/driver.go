@@ -32,6 +32,9 @@ const (
 	leastPatience = 500 * time.Millisecond
 	// confirmEvery is the time between two attempts to confirm that a record was deleted.
 	confirmEvery = time.Second
+	// leastHandover is the least time that a process which leaves has for its handoffs beside DrainTimeout. A reconcile
+	// that doesn't return although it is cancelled takes five seconds of it (engage.ReturnGrace).
+	leastHandover = 8 * time.Second
 	// leastSealPatience is the least time that an ending process allows for sealing its last lease.
 	leastSealPatience = 2 * time.Second
 	// firstPause is the shortest time between two incarnations. It doubles each time an incarnation lives for less than

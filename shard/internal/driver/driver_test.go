@@ -1092,3 +1092,12 @@ func TestShardsGoColdBeforeTheProcessGivesUpLeaving(t *testing.T) {
 		}
 	}
 }
+
+func TestAShortLeaseLeavesTimeForAReconcileThatIgnoresItsContext(t *testing.T) {
+	for _, of := range []time.Duration{time.Second, 5 * time.Second, time.Minute} {
+		d := New(Config{Protocol: ownership.DefaultConfig("a", "a", of), DrainTimeout: lease})
+		if left := d.leaveTimeout() - lease; left < 7*time.Second || left < of {
+			t.Errorf("with a lease of %v, a process has %v for handoffs after its drains", of, left)
+		}
+	}
+}

@@ -118,7 +118,7 @@ func (d *Driver) left(dropped bool) {
 }
 
 func (d *Driver) leaveTimeout() time.Duration {
-	return d.cfg.DrainTimeout + d.cfg.Protocol.LeaseDuration
+	return d.cfg.DrainTimeout + max(d.cfg.Protocol.LeaseDuration, leastHandover)
 }
 
 func (d *Driver) end(err error, took time.Duration) {
