@@ -3,8 +3,12 @@ package shard
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +16,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
@@ -20,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
+	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/pkg/fairqueue"
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 	"github.com/tenure-dev/tenure/shard/internal/driver"
@@ -53,6 +59,51 @@ func (h *homeClient) numbers() (all []uint64) {
 		}
 	}
 	return all
+}
+
+// A home that refuses half of all requests hardly ever answers the lists of Leases and of records at once.
+func TestAListIsReadAgainWhereHomeHasNoRoomForIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		scheme := runtime.NewScheme()
+		must.Succeed(t, errors.Join(coordinationv1.AddToScheme(scheme), tenurev1alpha1.AddToScheme(scheme)))
+		refusals, lists := map[string][]error{}, map[string]int{}
+		var mu sync.Mutex
+		c := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{List: func(ctx context.Context,
+			c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			mu.Lock()
+			defer mu.Unlock()
+			kind := fmt.Sprintf("%T", list)
+			lists[kind]++
+			if left := refusals[kind]; len(left) > 0 {
+				refusals[kind] = left[1:]
+				return left[0]
+			}
+			return c.List(ctx, list, opts...)
+		}}).Build()
+		h := homeOn(t.Context(), c, func(f func()) { f() })
+		h.records = record.NewStore(c, "n", "")
+		const leases, shards = "*v1.LeaseList", "*v1alpha1.ShardList"
+		full, gone := apierrors.NewTooManyRequests("later", 60), apierrors.NewServiceUnavailable("away")
+		for _, c := range []struct {
+			refused map[string][]error
+			want    map[string]int
+			ok      bool
+		}{
+			{nil, map[string]int{leases: 1, shards: 1}, true},
+			{map[string][]error{leases: {full, full, gone}}, map[string]int{leases: 4, shards: 1}, true},
+			{map[string][]error{shards: {gone, full, full}, leases: {full}}, map[string]int{leases: 2, shards: 4}, true},
+			{map[string][]error{shards: slices.Repeat([]error{full}, 100)}, map[string]int{leases: 1, shards: 6}, false},
+			{map[string][]error{shards: {errors.New("no answer")}}, map[string]int{leases: 1, shards: 1}, false},
+		} {
+			clear(lists)
+			refusals = maps.Clone(c.refused)
+			h.read(driver.Read{Number: 1, Of: driver.Subject{All: true}, Patience: 2 * time.Second})
+			found := h.mail.take()[0].(driver.Found)
+			if diff := cmp.Diff(c.want, lists); diff != "" || (found.What != nil) != c.ok {
+				t.Errorf("%v: found %v, by lists (-want +got):\n%s", c.refused, found.What, diff)
+			}
+		}
+	})
 }
 
 // A loop that handles thousands of events for seconds would lapse if it came to these answers last.

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tenure-dev/tenure/pkg/apierror"
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/shard/internal/cas"
 	"github.com/tenure-dev/tenure/shard/internal/driver"
@@ -223,17 +224,40 @@ func (h *homeClient) reading(ctx context.Context, of driver.Subject) (ownership.
 	return h.members.Read(ctx, tenurev1alpha1.CoordinatorLease(string(h.fleet)))
 }
 
-// list reads all records live.
+// A list that home has no room for is repeated after a time that doubles.
+const (
+	listPause     = 50 * time.Millisecond
+	listPauseMost = time.Second
+)
+
+// list reads all records live. What home refuses since it is overloaded is read again while there is time, by itself:
+// where it refuses half of all requests, this replica could hardly ever read both at once, and would lapse.
 func (h *homeClient) list(ctx context.Context) (ownership.Input, error) {
 	var all, members ownership.Listing
 	var leases, shards error
 	var both sync.WaitGroup
-	both.Go(func() { members.Leases, members.Lead, leases = h.members.List(ctx) })
-	both.Go(func() { all, shards = h.records.List(ctx) })
+	both.Go(func() {
+		retry(ctx, listPause, listPauseMost, func() bool {
+			members.Leases, members.Lead, leases = h.members.List(ctx)
+			return !overloaded(leases)
+		})
+	})
+	both.Go(func() {
+		retry(ctx, listPause, listPauseMost, func() bool {
+			all, shards = h.records.List(ctx)
+			return !overloaded(shards)
+		})
+	})
 	both.Wait()
 	if err := errors.Join(leases, shards); err != nil {
 		return nil, err
 	}
 	all.Leases, all.Lead = members.Leases, members.Lead
 	return all, nil
+}
+
+// overloaded reports whether an API server had no room for a request, or failed at it.
+func overloaded(err error) bool {
+	code := apierror.Code(err)
+	return code == http.StatusTooManyRequests || code >= http.StatusInternalServerError
 }

@@ -105,6 +105,14 @@ func (r *Replica) ownWritten(in Written) {
 	r.renewed(in.Version)
 }
 
+// unrenewed returns why the lease wasn't renewed in time.
+func (r *Replica) unrenewed() string {
+	if r.own.w == nil && r.viewStale() && r.now.AtMost(r.looked) < r.cfg.ViewTimeout/4 { // it didn't stand still
+		return "lease not renewed, since the records couldn't be read in time"
+	}
+	return "lease not renewed in time"
+}
+
 // renewed records that the renewal in flight was committed. Which of its attempts was committed can't be known, so
 // validity counts from the first.
 func (r *Replica) renewed(v Version) {

@@ -140,7 +140,7 @@ func (r *Replica) Step(now Instant, in Input) []Effect {
 		return nil
 	}
 	if r.own.member && !r.Valid(now) {
-		r.lapse("lease not renewed in time")
+		r.lapse(r.unrenewed())
 		return r.out
 	}
 	if r.own.late(now, r.cfg) {

@@ -2,6 +2,7 @@ package ownership
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -41,9 +42,13 @@ func TestI1ALeaseIsRenewedOnlyWhileTheViewOfTheRecordsIsRecent(t *testing.T) {
 				b.live(lease/4, "")
 				c.show(b, b.now)
 			}
-			lapsed := len(all[Lapse](b)) > 0
+			lapses := all[Lapse](b)
+			lapsed := len(lapses) > 0
 			if lapsed != c.lapse {
 				t.Fatalf("lapsed: %v", lapsed)
+			}
+			if lapsed && !strings.Contains(lapses[0].Reason, "the records couldn't be read in time") {
+				t.Errorf("it says %q", lapses[0].Reason)
 			}
 			if until := b.r.ValidUntil().AtLeast(began); lapsed && until > b.r.cfg.ViewTimeout+lease-b.r.cfg.Margin {
 				t.Errorf("it may act until %v after the last view", until)
