@@ -35,7 +35,9 @@ type engagement struct {
 	own     view   // over the shard's own cluster
 
 	// Only the loop touches it.
-	sample loadSample
+	sample   loadSample
+	unserved time.Time // when it was last seen not to be served
+	behind   bool      // its caches weren't kept up to date when that was last seen
 
 	mu       sync.Mutex // guards all below
 	awareEnd context.CancelFunc

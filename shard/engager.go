@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
 	"github.com/tenure-dev/tenure/pkg/budget"
+	"github.com/tenure-dev/tenure/shard/inspect"
 	"github.com/tenure-dev/tenure/shard/internal/driver"
 	"github.com/tenure-dev/tenure/shard/internal/engage"
 	"github.com/tenure-dev/tenure/shard/internal/memory"
@@ -304,9 +305,28 @@ func (g *engager) measure() {
 	}
 }
 
-// serves reports whether a shard that is held here is served.
-func (g *engager) serves(s ShardStatus) bool {
-	return s.Served() && g.judge.trouble(s.ID.Cluster) == nil
+// stuck returns since when, at least, a shard that is held here isn't served or isn't kept up to date; zero if all is
+// well. It logs why caches aren't kept up to date, and that they are again. Lists and watches that fail while the
+// cluster can't be used at all, or while the shard isn't served, don't count: that is logged elsewhere.
+func (g *engager) stuck(s ShardStatus, now time.Time) time.Time {
+	e := g.of(s.ID)
+	if e == nil || !s.Served() || g.judge.trouble(s.ID.Cluster) != nil {
+		if e != nil {
+			e.unserved = now
+		}
+		return now
+	}
+	behind := e.cluster().Behind(e.unserved, inspect.LongStuck)
+	switch {
+	case behind != nil:
+		g.opening(e, s.ID.Cluster, false).failed(e.ctx, notKept, behind)
+	case e.behind:
+		g.log.Info("shard is kept up to date again", "shard", s.ID.String())
+	}
+	if e.behind = behind != nil; e.behind {
+		return now.Add(-inspect.LongStuck)
+	}
+	return time.Time{}
 }
 
 // status describes what is warm or held here.

@@ -80,6 +80,8 @@ type fakeServer struct {
 	body string
 	// keepsPods: Pods may not be listed.
 	keepsPods atomic.Bool
+	// ends is after how long it ends watches, in which nothing happens; 0: it never answers them.
+	ends time.Duration
 	// mended: from now on it answers as it should.
 	mended atomic.Bool
 	mu     sync.Mutex // guards code and proxy once it is used
@@ -106,9 +108,14 @@ func (s *fakeServer) RoundTrip(req *http.Request) (*http.Response, error) {
 	if strings.HasSuffix(req.URL.Path, "/pods") && s.keepsPods.Load() {
 		code = http.StatusForbidden
 	}
-	if code == http.StatusOK && req.URL.Query().Has("watch") { // nothing ever happens
-		<-req.Context().Done()
-		return nil, req.Context().Err()
+	if code == http.StatusOK && req.URL.Query().Has("watch") {
+		if s.ends == 0 {
+			<-req.Context().Done()
+			return nil, req.Context().Err()
+		}
+		stream, end := io.Pipe()
+		time.AfterFunc(s.ends, func() { _ = end.Close() })
+		return &http.Response{StatusCode: code, Header: http.Header{"Content-Type": {"application/json"}}, Body: stream}, nil
 	}
 	body := &corev1.Namespace{}
 	body.APIVersion, body.Kind, body.Name, body.UID = "v1", "Namespace", "kube-system", s.uid

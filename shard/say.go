@@ -47,8 +47,8 @@ func (r *roster) putOff(of *guard) (all []fairqueue.Backlog) {
 	return all
 }
 
-// viewsOf combines how clusters answer with the shards of them that can't be served, and since when, and with the keys
-// that wait for them. There is a backlog for each queue and cluster, and for each shard whose keys are put off.
+// viewsOf combines how clusters answer with the shards of them that are stuck, and since when, and with the keys that
+// wait for them. There is a backlog for each queue and cluster, and for each shard whose keys are put off.
 func viewsOf(clusters map[keyspace.ClusterName]ClusterStatus, stuck map[keyspace.ShardID]time.Time,
 	backlogs []fairqueue.Backlog, now time.Time) (all []inspect.ClusterView) {
 	at := map[keyspace.ClusterName]int{}

@@ -35,8 +35,8 @@ type Status struct {
 	// Unserved are the shards that have no live holder by the records, with the time when this replica noticed.
 	// Moving are those whose assignee isn't their holder yet. Both are updated about twice per lease duration.
 	Unserved, Moving map[keyspace.ShardID]time.Time
-	// Stuck are the shards that the replica holds and can't serve, since its caches of them aren't filled or their
-	// cluster can't be used from here, with the time since when.
+	// Stuck are the shards that the replica holds and can't serve or keep up to date, with the time since when: its caches
+	// of them aren't filled, the lists or watches of a kind fail, or their cluster can't be used from here.
 	Stuck map[keyspace.ShardID]time.Time
 	// Odd are the records with which something is wrong.
 	Odd []inspect.Odd
@@ -132,8 +132,11 @@ func (r *report) publish(d *driver.Driver, l *lease, g *engager) {
 	for _, h := range d.Holdings() {
 		s := g.status(h)
 		st.Shards = append(st.Shards, s)
-		if h.Held && !g.serves(s) {
-			r.stuck[h.ID] = since(before, h.ID, now)
+		if !h.Held {
+			continue
+		}
+		if from := g.stuck(s, now); !from.IsZero() {
+			r.stuck[h.ID] = since(before, h.ID, from)
 		}
 	}
 	st.Stuck = r.stuck

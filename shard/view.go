@@ -108,10 +108,11 @@ func (v *view) warm(ctx context.Context, o opening) bool {
 	})
 }
 
-// Log lines about caches that aren't filled.
+// Log lines about caches that aren't filled or not kept up to date.
 const (
 	notWarm = "shard can't be warmed yet; will try again"
 	notOver = "shard can't change over to the other server yet; will try again"
+	notKept = "shard can't be kept up to date; will try again"
 )
 
 // failed logs that an attempt failed, unless its context has ended: of a cluster's shards one a minute.

@@ -169,6 +169,60 @@ func TestOfAClusterWhoseCachesCannotBeFilledOneLineAMinuteIsLogged(t *testing.T)
 	}
 }
 
+// A kind that is gone, or may not be listed any more, leaves caches as they were, and the cluster answers all the same.
+func TestAShardWhoseCachesAreNotKeptUpToDateIsStuckAndThatIsLogged(t *testing.T) {
+	const unusable = 20 * time.Second
+	for what, c := range map[string]struct {
+		refused, unusable time.Duration
+		least, most       int // for so many seconds it is stuck
+		lines, over       int
+	}{
+		"refused for a moment":                        {3 * time.Second, 0, 0, 0, 0, 0},
+		"refused for long":                            {80 * time.Second, 0, 62, 73, 2, 1},
+		"the cluster can't be used for a while":       {unusable, unusable, 20, 20, 0, 0},
+		"nor may Pods be listed when it can be again": {45 * time.Second, unusable, 29, 41, 1, 1},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			server := &fakeServer{name: "1", uid: "w", ends: 2 * time.Second}
+			o, west, leave := throngOf(t, server)
+			leave()
+			pods := &metav1.PartialObjectMetadata{}
+			pods.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
+			o.opts.Kinds, o.told = []engage.Kind{{Object: pods}}, func(uint64) {}
+			e := &engagement{id: o.gate.Shard(), ctx: t.Context(), gate: o.gate}
+			if !e.own.warm(t.Context(), o) {
+				t.Fatal("its caches aren't filled")
+			}
+			var lines []string
+			g := &engager{log: logTo(&lines), failures: budget.OnceAMinute(), clusters: west.clusterSet,
+				roster: newRoster(Config{})}
+			g.roster.put(e.name(), e)
+			g.judge = newJudge(west.clusterSet, g.roster, 10*time.Second, logr.Discard(), nil, nil)
+			real, _ := west.get("west")
+			g.judge.verdicts["west"] = &clusterVerdict{connection: real.connection, over: real.connection}
+			server.keepsPods.Store(true)
+			time.AfterFunc(c.refused, func() { server.keepsPods.Store(false) })
+			stuck := 0
+			for began := time.Now(); time.Since(began) < 2*time.Minute; time.Sleep(time.Second) {
+				g.judge.verdicts["west"].trouble = nil
+				if time.Since(began) < c.unusable {
+					g.judge.verdicts["west"].trouble = errUnavailable
+				}
+				if !g.stuck(ShardStatus{ID: e.id, Phase: "active"}, time.Now()).IsZero() {
+					stuck++
+				}
+			}
+			said := strings.Join(lines, "\n")
+			told := strings.Count(said, "informer of Pod isn't kept up to date: no")
+			over := strings.Count(said, "shard is kept up to date again")
+			if stuck < c.least || stuck > c.most || told != c.lines || over != c.over || len(lines) != told+over {
+				t.Errorf("%s: stuck for %d s, want %d to %d; %d lines tell of it, want %d, and %d of its end, want %d: %s", what,
+					stuck, c.least, c.most, told, c.lines, over, c.over, said)
+			}
+		})
+	}
+}
+
 func TestOnlyASilentClustersCachesNeedNoMemory(t *testing.T) {
 	request, _ := http.NewRequest(http.MethodGet, "https://a/api/v1/namespaces/shop/pods/a", nil)
 	for what, c := range map[string]struct {

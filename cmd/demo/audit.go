@@ -1,12 +1,7 @@
 package main
 
 import (
-	"fmt"
-	"hash/fnv"
-	"math/big"
-	"net/url"
-	"regexp"
-	"slices"
+	"strings"
 	"time"
 
 	"github.com/tenure-dev/tenure/bench/audit"
@@ -21,9 +16,8 @@ type request struct{ received, answered time.Time }
 // auditFacts are what one cluster's log says about the replicas.
 type auditFacts struct {
 	podCreates map[[2]string]request // by namespace and name
-	// selectors are the different shardSelectors of lists and watches of Ats; unfiltered counts those without.
-	selectors  []string
-	unfiltered int
+	// filtered and unfiltered count the lists and watches of Ats with and without a shard's selector.
+	filtered, unfiltered int
 	// copyWrites are the replicas' writes of Deployments, meddling those of the admin: the demo itself writes as
 	// the admin.
 	copyWrites, meddling []deploymentWrite
@@ -53,39 +47,12 @@ func readAudit(path, user string) (auditFacts, error) {
 		case e.IsPod() && e.What() == "create pods" && e.Wrote():
 			facts.podCreates[[2]string{e.Namespace, e.Name}] = answered
 		case e.IsAt() && (e.Verb == "list" || e.Verb == "watch"):
-			if selector := selectorOf(e.URI); selector != "" {
-				facts.selectors = append(facts.selectors, selector)
+			if strings.Contains(e.URI, "shardSelector=shardRange") {
+				facts.filtered++
 			} else {
 				facts.unfiltered++
 			}
 		}
 	}
-	slices.Sort(facts.selectors)
-	facts.selectors = slices.Compact(facts.selectors)
 	return facts, nil
-}
-
-func selectorOf(uri string) string {
-	parsed, err := url.ParseRequestURI(uri)
-	if err != nil {
-		return ""
-	}
-	return parsed.Query().Get("shardSelector")
-}
-
-var bound = regexp.MustCompile(`'0x([0-9a-fA-F]+)'`)
-
-// inRange reports whether a shardSelector covers an object. It computes the hash itself and uses none of the
-// replicas' code.
-func inRange(selector, uid string) (bool, error) {
-	found := bound.FindAllStringSubmatch(selector, -1)
-	if len(found) != 2 {
-		return false, fmt.Errorf("shardSelector %q: want two bounds", selector)
-	}
-	low, _ := new(big.Int).SetString(found[0][1], 16)
-	high, _ := new(big.Int).SetString(found[1][1], 16)
-	hash := fnv.New64a()
-	hash.Write([]byte(uid))
-	at := new(big.Int).SetUint64(hash.Sum64())
-	return at.Cmp(low) >= 0 && at.Cmp(high) < 0, nil
 }

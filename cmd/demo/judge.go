@@ -201,8 +201,7 @@ func handoffCheck(o *observation) check {
 // mode returns where a cluster's watches were filtered: by the API server (server), or by the replicas on arrival
 // (client).
 func (w watchFacts) mode() string {
-	if w.selectors > 0 && w.unfiltered == 0 && w.covered > 0 && w.strangers == 0 &&
-		(w.discarded == nil || *w.discarded == 0) {
+	if w.filtered > 0 && w.unfiltered == 0 && w.discarded == 0 {
 		return "server"
 	}
 	return "client"
@@ -216,7 +215,7 @@ func watchCheck(o *observation) check {
 		in[w.mode()] = append(in[w.mode()], name)
 		// Replicas drop objects of other shards on arrival: these cost bandwidth, never correctness. But all
 		// requests must have a selector.
-		c.ok = c.ok && w.selectors > 0 && w.unfiltered == 0
+		c.ok = c.ok && w.filtered > 0 && w.unfiltered == 0
 	}
 	var parts []string
 	for _, mode := range slices.Sorted(maps.Keys(in)) {

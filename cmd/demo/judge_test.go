@@ -56,7 +56,7 @@ func perfect() *observation {
 			o.sent[atID{cluster, "shop", name}] = due.Add(-time.Minute)
 		}
 		o.creates[cluster] = facts
-		o.watches[cluster] = watchFacts{selectors: 2, covered: 2}
+		o.watches[cluster] = watchFacts{filtered: 2}
 		for i, holder := range []string{"r1-a", "r3-c"} {
 			shard := tenurev1alpha1.Shard{Spec: tenurev1alpha1.ShardSpec{Cluster: cluster, Prefix: fmt.Sprint(i)}}
 			shard.Status.Holder, shard.Status.Phase = holder, tenurev1alpha1.ShardHeld
@@ -111,7 +111,7 @@ func TestJudgeFindsEachFaultAndNothingElse(t *testing.T) {
 		{"a replica with nothing", func(o *observation) { o.replicas = append(o.replicas, "r4") },
 			"shards per replica: r1 3, r3 3, r4 0"},
 		{"a watch without selector", func(o *observation) {
-			o.watches["west"] = watchFacts{selectors: 2, unfiltered: 1, covered: 2}
+			o.watches["west"] = watchFacts{filtered: 2, unfiltered: 1}
 		}, "watches filtered by the: client in west; server in east, north"},
 		{"a handoff that the watch missed", func(o *observation) { o.handoffs = nil },
 			"handoffs: 0 watched, but 2 in the audit log; gaps, Crash: there were none; gaps, Planned: there were none"},
@@ -190,18 +190,15 @@ func TestLatenessCountsFromWhenTheAtCouldBeServed(t *testing.T) {
 }
 
 func TestWatchModeIsTheServersOnlyIfNothingArrivedInVain(t *testing.T) {
-	zero, some := 0, 3
 	for _, c := range []struct {
 		name string
 		in   watchFacts
 		want string
 	}{
-		{"selectors, and only what they cover", watchFacts{selectors: 8, covered: 300, discarded: &zero}, "server"},
-		{"replicas that don't tell", watchFacts{selectors: 8, covered: 300}, "server"},
-		{"the server sends more than was asked for", watchFacts{selectors: 8, covered: 300, strangers: 1}, "client"},
-		{"replicas threw something away", watchFacts{selectors: 8, covered: 300, discarded: &some}, "client"},
-		{"no selectors", watchFacts{unfiltered: 8}, "client"},
-		{"nothing to see it by", watchFacts{selectors: 8}, "client"},
+		{"selectors, and nothing of other shards", watchFacts{filtered: 8}, "server"},
+		{"replicas threw something away", watchFacts{filtered: 8, discarded: 3}, "client"},
+		{"a request without selector", watchFacts{filtered: 8, unfiltered: 1}, "client"},
+		{"no requests", watchFacts{}, "client"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if got := c.in.mode(); got != c.want {

@@ -8,7 +8,6 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-dev/tenure/bench/witness"
@@ -19,12 +18,10 @@ import (
 
 // watchFacts are how the Ats of one cluster reached the replicas.
 type watchFacts struct {
-	// selectors is the number of different shardSelectors that replicas asked with; unfiltered counts requests without.
-	selectors, unfiltered int
-	// covered and strangers count what the API server answers to these selectors: objects in their range, and others.
-	covered, strangers int
-	// discarded is how many objects the replicas count as thrown away; nil if they have no such metric.
-	discarded *int
+	// filtered and unfiltered count the requests with and without a shard's selector.
+	filtered, unfiltered int
+	// discarded counts the objects and events that replicas were sent although they belong to another shard.
+	discarded int
 }
 
 // observation is everything that the judgement is about, as the API servers, their audit logs and the replicas'
@@ -68,7 +65,7 @@ func (st *story) gather(ctx context.Context) (*observation, error) {
 		return nil, err
 	}
 	for _, name := range workloadClusters {
-		if err := o.readWorkload(ctx, st.fleet, name, discarded); err != nil {
+		if err := o.readWorkload(ctx, st.fleet, name, discarded[name]); err != nil {
 			return nil, err
 		}
 	}
@@ -110,7 +107,7 @@ func (o *observation) readHome(ctx context.Context, home client.Client) error {
 	return nil
 }
 
-func (o *observation) readWorkload(ctx context.Context, f *lab.Fleet, name string, discarded map[string]int) error {
+func (o *observation) readWorkload(ctx context.Context, f *lab.Fleet, name string, discarded int) error {
 	c := f.Client(name)
 	for _, ns := range atNamespaces {
 		ats, pods := &cnatv1alpha1.AtList{}, &corev1.PodList{}
@@ -128,45 +125,13 @@ func (o *observation) readWorkload(ctx context.Context, f *lab.Fleet, name strin
 		return err
 	}
 	o.creates[name] = facts
-	w := watchFacts{selectors: len(facts.selectors), unfiltered: facts.unfiltered}
-	if discarded != nil {
-		w.discarded = new(discarded[name])
-	}
-	for _, selector := range facts.selectors {
-		covered, strangers, err := replay(ctx, c, selector)
-		if err != nil {
-			return fmt.Errorf("repeating a replica's list in cluster %s: %w", name, err)
-		}
-		w.covered, w.strangers = w.covered+covered, w.strangers+strangers
-	}
-	o.watches[name] = w
+	o.watches[name] = watchFacts{facts.filtered, facts.unfiltered, discarded}
 	return nil
 }
 
-// replay repeats a replica's list with its selector, and counts the objects in the selector's range and all others.
-func replay(ctx context.Context, c client.Client, selector string) (covered, strangers int, err error) {
-	ats := &cnatv1alpha1.AtList{}
-	if err := c.List(ctx, ats, &client.ListOptions{Raw: &metav1.ListOptions{ShardSelector: selector}}); err != nil {
-		return 0, 0, err
-	}
-	for _, at := range ats.Items {
-		in, err := inRange(selector, string(at.UID))
-		if err != nil {
-			return 0, 0, err
-		}
-		if in {
-			covered++
-		} else {
-			strangers++
-		}
-	}
-	return covered, strangers, nil
-}
-
-// discarded asks the live replicas how many objects they were sent for nothing, by cluster; nil if they have no
-// such metric.
+// discarded asks the live replicas how many objects of other shards they were sent, by cluster.
 func (st *story) discarded(ctx context.Context) (map[string]int, error) {
-	var sum map[string]int
+	sum := map[string]int{}
 	for _, r := range st.board.allReplicas() {
 		if r.Ended() {
 			continue
@@ -175,14 +140,11 @@ func (st *story) discarded(ctx context.Context) (map[string]int, error) {
 		if err != nil {
 			return nil, err
 		}
-		discarded := m.By("tenure_watch_discarded_total", "cluster")
-		if discarded == nil {
-			return nil, nil // an older binary: one silent replica makes the sum worthless
-		}
-		if sum == nil {
-			sum = map[string]int{}
-		}
-		for cluster, n := range discarded {
+		for _, cluster := range workloadClusters {
+			n, err := m.Sum("tenure_watch_discarded_total", map[string]string{"cluster": cluster})
+			if err != nil {
+				return nil, err
+			}
 			sum[cluster] += int(n)
 		}
 	}

@@ -155,6 +155,8 @@ func TestTracesLackWhatIsMissing(t *testing.T) {
 		{"a move without a step", handoffLacks([]jaeger.Trace{move("drain")}), `no span "drain"`},
 		{"no move", handoffLacks(nil), "0 traces, want 1"},
 		{"a reconcile", reconcileLacks([]jaeger.Trace{reconcileTrace()}), ""},
+		{"two roots", handoffLacks([]jaeger.Trace{{Spans: []jaeger.Span{{ID: "a"}, {ID: "b"}}}}), "not whole"},
+		{"no root", handoffLacks([]jaeger.Trace{{}}), "not whole"},
 		{"something else", reconcileLacks([]jaeger.Trace{move("")}), "no reconcile"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -225,16 +225,29 @@ func serversLack(t jaeger.Trace) string {
 // steps are what a planned move consists of.
 var steps = []string{"plan", "warm", "drain", "hand off", "activate", "first reconcile"}
 
-func handoffLacks(traces []jaeger.Trace) string {
+// partial says why traces aren't a single one with exactly one root and no orphans, "" if they are.
+func partial(traces []jaeger.Trace) string {
 	if len(traces) != 1 {
 		return fmt.Sprintf("%d traces, want 1", len(traces))
 	}
-	t := traces[0]
-	if !t.Whole() {
+	roots := 0
+	for _, s := range traces[0].Spans {
+		if s.Parent == "" {
+			roots++
+		}
+	}
+	if roots != 1 || len(traces[0].Orphans()) > 0 {
 		return "not whole"
 	}
+	return ""
+}
+
+func handoffLacks(traces []jaeger.Trace) string {
+	if lacks := partial(traces); lacks != "" {
+		return lacks
+	}
 	for _, step := range steps {
-		if !slices.ContainsFunc(t.Spans, func(s jaeger.Span) bool { return s.Name == step }) {
+		if !slices.ContainsFunc(traces[0].Spans, func(s jaeger.Span) bool { return s.Name == step }) {
 			return fmt.Sprintf("no span %q", step)
 		}
 	}
@@ -242,13 +255,10 @@ func handoffLacks(traces []jaeger.Trace) string {
 }
 
 func reconcileLacks(traces []jaeger.Trace) string {
-	if len(traces) != 1 {
-		return fmt.Sprintf("%d traces, want 1", len(traces))
+	if lacks := partial(traces); lacks != "" {
+		return lacks
 	}
-	t := traces[0]
-	switch {
-	case !t.Whole():
-		return "not whole"
+	switch t := traces[0]; {
 	case t.Reconcile() == nil:
 		return "no reconcile"
 	case !slices.ContainsFunc(t.Spans, func(s jaeger.Span) bool { return s.Name == "queue wait" }):

@@ -211,10 +211,7 @@ func newClusterAdd(lookup func(string) (string, bool)) *cobra.Command {
 		}
 		o.Dry, o.AllowHome = dry == "client", cmd.Flags().Changed("context")
 		report, err := on.Add(cmd.Context(), o)
-		if err != nil {
-			return errors.Join(showed(cmd, lookup, report), err)
-		}
-		if err := report.Show(screen(cmd, lookup)); err != nil {
+		if err = shown(cmd, lookup, report, err); err != nil {
 			return err
 		}
 		switch {
@@ -228,12 +225,12 @@ func newClusterAdd(lookup func(string) (string, bool)) *cobra.Command {
 	return cmd
 }
 
-// showed shows what was done before a failure.
-func showed(cmd *cobra.Command, lookup func(string) (string, bool), r onboard.Report) error {
-	if len(r.Lines) == 0 {
-		return nil
+// shown shows what was done, also before a failure, and returns the failure.
+func shown(cmd *cobra.Command, lookup func(string) (string, bool), r onboard.Report, failure error) error {
+	if failure != nil && len(r.Lines) == 0 {
+		return failure
 	}
-	return r.Show(screen(cmd, lookup))
+	return errors.Join(r.Show(screen(cmd, lookup)), failure)
 }
 
 // printManifests prints what add would apply. The Secret is printed as a comment: it belongs in the home cluster, and
@@ -388,10 +385,7 @@ func newClusterRemove(lookup func(string) (string, bool)) *cobra.Command {
 			return err
 		}
 		report, err := o.Remove(cmd.Context(), wait)
-		if err != nil {
-			return errors.Join(showed(cmd, lookup, report), err)
-		}
-		return report.Show(screen(cmd, lookup))
+		return shown(cmd, lookup, report, err)
 	}
 	return cmd
 }

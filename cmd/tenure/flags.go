@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -223,59 +224,38 @@ const mostWorkers = 1000
 // validate reports what shard.Config can't see. There a zero value means the default; on a command line it is a
 // mistake.
 func (o *options) validate() error {
-	if problem := label(o.namespace); problem != "" {
-		return fmt.Errorf("--namespace %q: %s", o.namespace, problem)
+	problem := label(o.namespace)
+	for _, c := range []struct {
+		wrong bool
+		says  string
+	}{
+		{problem != "", fmt.Sprintf("--namespace %q: %s", o.namespace, problem)},
+		{o.replica == "", `--replica "": must not be empty`},
+		{o.shards < 1 || o.shards > 256 || bits.OnesCount(uint(o.shards)) != 1,
+			fmt.Sprintf("--shards-per-cluster %d: must be a power of two from 1 to 256", o.shards)},
+		{o.workers < 1 || o.workers > mostWorkers, fmt.Sprintf("--workers %d: must be from 1 to %d", o.workers, mostWorkers)},
+		{!o.sharding && o.limits != (kubeconfig.Limits{}),
+			"--cluster-qps, --cluster-burst and --cluster-concurrent-writes: only with --sharding=on"},
+		{!o.sharding && o.fleet != "",
+			fmt.Sprintf("--fleet %s: only with --sharding=on; a namespace has one elected leader", o.fleet)},
+		{o.leaseDuration == 0, "--lease-duration 0s: must be at least 1s"},
+		{o.drainTimeout == 0, "--drain-timeout 0s: must be above 0; a short one, such as 1ms, cancels what runs at once"},
+		{o.weight == 0, "--weight 0: must be at least 1; a replica that shall hold nothing needn't run"},
+		{o.removalGrace <= 0, fmt.Sprintf("--cluster-removal-grace %v: must be above 0; a short one, such as 1ms, acts on "+
+			"removals at once", o.removalGrace)},
+		// client-go logs bodies at lower levels, with tokens
+		{o.logLevel < slog.LevelDebug || o.logLevel > slog.LevelError,
+			fmt.Sprintf("--log-level %v: must be debug, info, warn or error", o.logLevel)},
+		{o.traceSlow < 0, fmt.Sprintf("--trace-slow %v: must not be negative", o.traceSlow)},
+	} {
+		if c.wrong {
+			return errors.New(c.says)
+		}
 	}
-	if o.replica == "" {
-		return errors.New(`--replica "": must not be empty`)
-	}
-	if o.shards < 1 || o.shards > 256 || bits.OnesCount(uint(o.shards)) != 1 {
-		return fmt.Errorf("--shards-per-cluster %d: must be a power of two from 1 to 256", o.shards)
-	}
-	if o.workers < 1 || o.workers > mostWorkers {
-		return fmt.Errorf("--workers %d: must be from 1 to %d", o.workers, mostWorkers)
-	}
-	if !o.sharding && o.limits != (kubeconfig.Limits{}) {
-		return errors.New("--cluster-qps, --cluster-burst and --cluster-concurrent-writes: only with --sharding=on")
-	}
-	if !o.sharding && o.fleet != "" {
-		return fmt.Errorf("--fleet %s: only with --sharding=on; a namespace has one elected leader", o.fleet)
-	}
-	if o.leaseDuration == 0 {
-		return errors.New("--lease-duration 0s: must be at least 1s")
-	}
-	if o.drainTimeout == 0 {
-		return errors.New("--drain-timeout 0s: must be above 0; a short one, such as 1ms, cancels what runs at once")
-	}
-	if o.weight == 0 {
-		return errors.New("--weight 0: must be at least 1; a replica that shall hold nothing needn't run")
-	}
-	if o.removalGrace <= 0 {
-		return fmt.Errorf("--cluster-removal-grace %v: must be above 0; a short one, such as 1ms, acts on removals at once",
-			o.removalGrace)
-	}
-	if o.logLevel < slog.LevelDebug || o.logLevel > slog.LevelError { // client-go logs bodies at lower ones, with tokens
-		return fmt.Errorf("--log-level %v: must be debug, info, warn or error", o.logLevel)
-	}
-	if o.traceSlow < 0 {
-		return fmt.Errorf("--trace-slow %v: must not be negative", o.traceSlow)
-	}
-	if _, err := o.pods.defaults(); err != nil {
-		return err
-	}
-	if err := o.copying.validate(); err != nil {
-		return err
-	}
-	if err := o.hooks.Validate(); err != nil {
-		return err
-	}
-	if _, err := o.kubeconfigs.policy(); err != nil {
-		return err
-	}
-	if err := o.kubeconfigs.validate(); err != nil {
-		return err
-	}
-	if err := o.validateAddresses(); err != nil {
+	_, pods := o.pods.defaults()
+	_, policy := o.kubeconfigs.policy()
+	if err := cmp.Or(pods, o.copying.validate(), o.hooks.Validate(), policy, o.kubeconfigs.validate(),
+		o.validateAddresses()); err != nil {
 		return err
 	}
 	if o.homeKubeconfig != "" {

@@ -50,9 +50,6 @@ func (a *actor) act(ctx context.Context, at *cnatv1alpha1.At,
 		}
 		return a.makePod(ctx, at)
 	}
-	if next.Backoff {
-		return retryLater, false, nil
-	}
 	result = ctrl.Result{RequeueAfter: next.After}
 	if at.Status.Phase == cnatv1alpha1.AtDone {
 		result.Priority = new(tidying)
@@ -145,6 +142,10 @@ func (a *actor) makePod(ctx context.Context, at *cnatv1alpha1.At) (ctrl.Result, 
 			a.taken = &claim
 		}
 		return ctrl.Result{}, true, nil
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		// The At is deleted with its namespace, which may be stuck. Nobody is told, since events are refused there, too.
+		a.notes.claims(at.UID, claim, noteUnused, a.clock.Now())
+		return ctrl.Result{RequeueAfter: orDeadline(a.view(at, nil, false), stuckAfter)}, false, nil
 	}
 	var showErr error
 	switch {
@@ -157,6 +158,11 @@ func (a *actor) makePod(ctx context.Context, at *cnatv1alpha1.At) (ctrl.Result, 
 	}
 	if showErr != nil {
 		return ctrl.Result{}, false, showErr
+	}
+	refused := a.view(at, nil, false)
+	if deadline, has := startBy(refused); has && isRefused(at) && deadline.Sub(refused.Now) < longestBackoff {
+		// The delay after an error might outlast the deadline.
+		return ctrl.Result{RequeueAfter: orDeadline(refused, backoff(at.Status.Conditions, refused.Now))}, false, nil
 	}
 	return ctrl.Result{}, false, fmt.Errorf("making Pod of At %s: %w", client.ObjectKeyFromObject(at), err)
 }

@@ -64,8 +64,6 @@ type decision struct {
 	Events []warning
 	// After is when to decide again if no event comes first; 0: not needed.
 	After time.Duration
-	// Backoff asks to decide again after a delay that grows each time.
-	Backoff bool
 }
 
 // decide says what an At needs now. It is pure.
@@ -102,8 +100,8 @@ func decidePending(view view) decision {
 		return decision{Look: true}
 	}
 	ours := view.Pod != nil && isOurs(view.Pod, view.At)
-	if deadline, late := missed(view, due); late && !ours {
-		return e.missed(due, deadline)
+	if tooLate(view) && !ours {
+		return e.missed()
 	}
 	if view.Pod != nil && !ours {
 		return e.foreign(view)
@@ -112,17 +110,46 @@ func decidePending(view view) decision {
 	return decision{Status: e.changed(), MakePod: view.Pod == nil}
 }
 
-// missed reports whether it is too late to start, and returns the deadline.
-func missed(view view, due time.Time) (time.Duration, bool) {
-	if view.At.Spec.StartingDeadlineSeconds == nil {
-		return 0, false
+// deadlineOf returns when an At is due, and the last moment at which it may start, if it has a deadline.
+func deadlineOf(at *cnatv1alpha1.At) (due, deadline time.Time, has bool) {
+	due, err := ParseSchedule(at.Spec.Schedule)
+	if err != nil || at.Spec.StartingDeadlineSeconds == nil {
+		return due, time.Time{}, false
 	}
 	// In seconds, since a Duration holds no more than 292 years.
-	seconds := *view.At.Spec.StartingDeadlineSeconds
-	late := view.Now.Unix() - due.Unix()
-	const longest = int64(math.MaxInt64 / time.Second)
-	deadline := time.Duration(min(seconds, longest)) * time.Second
-	return deadline, late > seconds || late == seconds && view.Now.Nanosecond() > due.Nanosecond()
+	seconds := due.Unix() + min(*at.Spec.StartingDeadlineSeconds, math.MaxInt64/2)
+	return due, time.Unix(seconds, int64(due.Nanosecond())).UTC(), true
+}
+
+// startBy returns the last moment at which an At may start, if there is one. There is none for an At that may have
+// started, nor while it is suspended.
+func startBy(view view) (deadline time.Time, has bool) {
+	if view.At.Spec.Suspend || view.At.Status.Phase == cnatv1alpha1.AtRunning && !neverStarted(view) {
+		return time.Time{}, false
+	}
+	_, deadline, has = deadlineOf(view.At)
+	return deadline, has
+}
+
+// tooLate reports whether the deadline of an At that has never started has passed.
+func tooLate(view view) bool {
+	deadline, has := startBy(view)
+	return has && view.Now.After(deadline)
+}
+
+// orDeadline shortens a wait that would outlast the deadline. At the deadline itself the At may still start.
+func orDeadline(view view, wait time.Duration) time.Duration {
+	if deadline, has := startBy(view); has {
+		return min(wait, max(deadline.Add(1).Sub(view.Now), 1))
+	}
+	return wait
+}
+
+// backoff is how long a blocked At waits: as long again as it has been blocked, so that the waits double. The replica
+// that wrote the condition may have a clock that is ahead of ours.
+func backoff(conditions []metav1.Condition, now time.Time) time.Duration {
+	shown := meta.FindStatusCondition(conditions, cnatv1alpha1.ConditionBlocked)
+	return min(max(now.Sub(shown.LastTransitionTime.Time).Abs(), shortestBackoff), longestBackoff)
 }
 
 func decideRunning(view view) decision {
@@ -142,8 +169,8 @@ func decideRunning(view view) decision {
 		if !view.Fresh {
 			return decision{Look: true}
 		}
-		if next, late := e.tooLate(view); late {
-			return next
+		if tooLate(view) {
+			return e.missed()
 		}
 		return e.foreign(view)
 	}
@@ -192,8 +219,8 @@ func (e *edit) makePod(view view) decision {
 	case view.At.Spec.Suspend:
 		return e.suspended()
 	}
-	if next, late := e.tooLate(view); late {
-		return next
+	if tooLate(view) {
+		return e.missed()
 	}
 	if view.At.Status.StartTime == nil { // somebody has written the phase: no replica has claimed it
 		if due, err := ParseSchedule(view.At.Spec.Schedule); err == nil && due.After(view.Now) {
@@ -208,19 +235,6 @@ func (e *edit) makePod(view view) decision {
 	message := fmt.Sprintf("Pod %s isn't there: it was deleted before its end was seen, or never made; making it",
 		PodName(view.At))
 	return decision{Status: e.changed(), MakePod: true, Events: []warning{{ReasonPodGone, "MakePod", message}}}
-}
-
-// tooLate ends a RUNNING At whose deadline has passed, if it has never started. Suspension outlasts the deadline.
-func (e *edit) tooLate(view view) (_ decision, late bool) {
-	if view.At.Spec.Suspend || !neverStarted(view) {
-		return decision{}, false
-	}
-	due, err := ParseSchedule(view.At.Spec.Schedule)
-	deadline, late := missed(view, due)
-	if err != nil || !late {
-		return decision{}, false
-	}
-	return e.missed(due, deadline), true
 }
 
 // neverStarted reports whether a RUNNING At without a Pod never had one, and none will come: it was refused, its name
@@ -260,11 +274,14 @@ func (e *edit) suspended() decision {
 }
 
 func (e *edit) foreign(view view) decision {
-	next := e.blocked(ReasonForeignPod, "MakePod",
-		fmt.Sprintf("Pod %s exists and doesn't belong to this At: it is left alone, and the At waits until it is deleted",
-			view.Pod.Name))
+	message := fmt.Sprintf("Pod %s exists and doesn't belong to this At: it is left alone, and the At waits until it is "+
+		"deleted", view.Pod.Name)
+	if deadline, has := startBy(view); has {
+		message += ", or until the At's deadline at " + deadline.Format(time.RFC3339Nano)
+	}
+	next := e.blocked(ReasonForeignPod, "MakePod", message)
 	// When another owner's Pod goes away, this At gets no event.
-	next.Backoff = true
+	next.After = orDeadline(view, backoff(e.next.Conditions, view.Now))
 	return next
 }
 

@@ -2,6 +2,8 @@ package at
 
 import (
 	"fmt"
+	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,15 +16,15 @@ import (
 
 // summary is a decision in words, so that a table of them can be read.
 type summary struct {
-	Look, Delete, MakePod, Backoff bool
-	After                          time.Duration
+	Look, Delete, MakePod bool
+	After                 time.Duration
 	// Status is "phase result blocked-reason restarts" of what is written, or empty.
 	Status string
 	Events string
 }
 
 func summarize(d decision) summary {
-	s := summary{Look: d.Look, Delete: d.Delete, MakePod: d.MakePod, Backoff: d.Backoff, After: d.After}
+	s := summary{Look: d.Look, Delete: d.Delete, MakePod: d.MakePod, After: d.After}
 	if d.Status != nil {
 		s.Status = string(d.Status.Phase)
 		if d.Status.Result != "" {
@@ -95,7 +97,8 @@ func TestDecidePending(t *testing.T) {
 		{name: "after the deadline it is missed", at: anAt(deadline(60)), late: time.Minute + 1,
 			want: summary{Status: "DONE Missed", Events: ReasonMissed}},
 		{name: "a deadline of zero still starts on time", at: anAt(deadline(0)), want: claim},
-		{name: "a deadline longer than a Duration never passes", at: anAt(deadline(1 << 62)), late: time.Hour, want: claim},
+		{name: "a deadline longer than a Duration never passes", at: anAt(deadline(math.MaxInt64)), late: time.Hour,
+			want: claim},
 		{name: "it never passes for a schedule of long ago",
 			at: anAt(schedule("0001-01-01T00:00:00Z"), deadline(1<<62)), want: claim},
 		{name: "a deadline of centuries hasn't passed before",
@@ -119,11 +122,24 @@ func TestDecidePending(t *testing.T) {
 		{name: "a Pod in the cache before the claim needs a look", at: anAt(), pod: aPod(), want: summary{Look: true}},
 		{name: "a stranger's Pod in the cache needs a look", at: anAt(), pod: aPod(foreign), want: summary{Look: true}},
 		{name: "a stranger's Pod blocks", at: anAt(), pod: aPod(foreign), fresh: true,
-			want: summary{Status: "PENDING blocked:ForeignPod", Events: ReasonForeignPod, Backoff: true}},
+			want: summary{Status: "PENDING blocked:ForeignPod", Events: ReasonForeignPod, After: shortestBackoff}},
 		{name: "another At's Pod blocks", at: anAt(), pod: aPod(ofAnotherAt), fresh: true,
-			want: summary{Status: "PENDING blocked:ForeignPod", Events: ReasonForeignPod, Backoff: true}},
+			want: summary{Status: "PENDING blocked:ForeignPod", Events: ReasonForeignPod, After: shortestBackoff}},
 		{name: "a stranger's Pod is told of once and retried", at: anAt(blockedBy(ReasonForeignPod)), pod: aPod(foreign),
-			fresh: true, want: summary{Backoff: true}},
+			fresh: true, want: summary{After: shortestBackoff}},
+		{name: "a stranger's Pod is looked at again after as long as it has been in the way", fresh: true,
+			at: anAt(blockedBy(ReasonForeignPod)), pod: aPod(foreign), late: 40 * time.Second,
+			want: summary{After: 40 * time.Second}},
+		{name: "a stranger's Pod that stays is looked at every five minutes", at: anAt(blockedBy(ReasonForeignPod)),
+			pod: aPod(foreign), fresh: true, late: time.Hour, want: summary{After: longestBackoff}},
+		{name: "a stranger's Pod is looked at rarely if a clock ahead of ours says since when it is there", fresh: true,
+			at: anAt(schedule("2026-04-12T08:00:00Z"), blockedBy(ReasonForeignPod)), pod: aPod(foreign), late: -time.Hour,
+			want: summary{After: longestBackoff}},
+		{name: "a deadline longer than a Duration shortens no wait", at: anAt(deadline(math.MaxInt64)), pod: aPod(foreign),
+			fresh: true, want: summary{Status: "PENDING blocked:ForeignPod", Events: ReasonForeignPod, After: shortestBackoff}},
+		{name: "a stranger's Pod is looked at again once the deadline has passed", fresh: true,
+			at: anAt(deadline(60), blockedBy(ReasonForeignPod)), pod: aPod(foreign), late: 40 * time.Second,
+			want: summary{After: 20*time.Second + 1}},
 		{name: "behind a stranger's Pod the deadline passes", at: anAt(deadline(1)), pod: aPod(foreign), fresh: true,
 			late: time.Minute, want: summary{Status: "DONE Missed", Events: ReasonMissed}},
 		{name: "an At whose status was lost is claimed without another Pod", at: anAt(), pod: aPod(), fresh: true,
@@ -214,17 +230,17 @@ func TestDecideRunning(t *testing.T) {
 			fresh: true, want: summary{Status: "RUNNING"}},
 		{name: "while suspended a stranger's Pod outlasts the deadline", at: anAt(running, suspended, deadline(60)),
 			pod: aPod(foreign), fresh: true, note: noteUnused, late: time.Hour,
-			want: summary{Status: "RUNNING blocked:ForeignPod", Events: ReasonForeignPod, Backoff: true}},
+			want: summary{Status: "RUNNING blocked:ForeignPod", Events: ReasonForeignPod, After: shortestBackoff}},
 		{name: "after the deadline a stranger's Pod isn't waited for", at: anAt(running, deadline(60)),
 			pod: aPod(foreign), fresh: true, note: noteUnused, late: time.Minute + 1,
 			want: summary{Status: "DONE Missed", Events: ReasonMissed}},
 		{name: "a stranger's Pod in the cache needs a look", at: anAt(running), pod: aPod(foreign),
 			want: summary{Look: true}},
 		{name: "a stranger's Pod blocks and is left alone", at: anAt(running), pod: aPod(foreign), fresh: true,
-			want: summary{Status: "RUNNING blocked:ForeignPod", Events: ReasonForeignPod, Backoff: true}},
+			want: summary{Status: "RUNNING blocked:ForeignPod", Events: ReasonForeignPod, After: shortestBackoff}},
 		{name: "a stranger's finished Pod isn't ours either", at: anAt(running),
 			pod: aPod(foreign, ended(corev1.PodSucceeded, 0, soon)), fresh: true,
-			want: summary{Status: "RUNNING blocked:ForeignPod", Events: ReasonForeignPod, Backoff: true}},
+			want: summary{Status: "RUNNING blocked:ForeignPod", Events: ReasonForeignPod, After: shortestBackoff}},
 		{name: "a Pod on its way out is waited for", at: anAt(running), pod: aPod(podDeleted(soon)), want: leaving},
 		{name: "a Pod that doesn't go is shown", at: anAt(running), pod: aPod(podDeleted(soon)), late: leaving.After,
 			want: summary{Status: "RUNNING blocked:PodTerminating", Events: ReasonPodTerminating, After: stuckAfter}},
@@ -256,6 +272,26 @@ func TestDecideRunning(t *testing.T) {
 		{name: "an At that is being deleted isn't blocked by a stranger's Pod", at: anAt(running, deleting),
 			pod: aPod(foreign), fresh: true, want: summary{}},
 	})
+}
+
+func TestTheMessageAboutAStrangersPodSaysHowLongTheAtWaits(t *testing.T) {
+	const until = "waits until it is deleted, or until the At's deadline at 2026-04-12T10:13:00Z"
+	for name, c := range map[string]struct {
+		at   *cnatv1alpha1.At
+		note noteKind
+		want string
+	}{
+		"no deadline":            {at: anAt(), want: "waits until it is deleted"},
+		"a deadline":             {at: anAt(deadline(60)), want: until},
+		"the first claim":        {anAt(running, deadline(60)), noteUnused, until},
+		"it may have started":    {at: anAt(running, deadline(60)), want: "waits until it is deleted"},
+		"suspension outlasts it": {anAt(running, suspended, deadline(60)), noteUnused, "waits until it is deleted"},
+	} {
+		next := decide(view{At: c.at, Pod: aPod(foreign), Fresh: true, Note: c.note, Now: due})
+		if got := next.Status.Conditions[0].Message; !strings.HasSuffix(got, c.want) {
+			t.Errorf("%s: %q, want it to end with %q", name, got, c.want)
+		}
+	}
 }
 
 func TestDecideDone(t *testing.T) {

@@ -129,7 +129,8 @@
 // # Queue
 //
 // A conflict is no error: the key is queued again after a delay, or at once by the event of the change that caused it.
-// Errors back off as [NewRateLimiter] says. An invalid schedule isn't tried again until the At changes.
+// Errors back off as [NewRateLimiter] says. An At whose Pod is refused, or whose Pod's name is taken, is looked at
+// again at its deadline, even if its backoff is longer. An invalid schedule isn't tried again until the At changes.
 //
 // # Floods
 //
@@ -137,4 +138,6 @@
 // else. If a Pod is then refused for another cause, one more write shows that, a few times in a row and every five
 // minutes. Of the events of one reason in a namespace only a few are sent, and the next one says how many were left
 // out. Pods that are refused are tried again a bounded number of times a second in each namespace.
+//
+// In a namespace that is being deleted, an At that is due waits: no error, condition or event says so.
 package at

@@ -219,8 +219,8 @@ func TestAForeignPodIsNeitherAdoptedNorDeleted(t *testing.T) {
 	b := newBench(t, anAt(), pod)
 	for range 3 {
 		result, err := b.reconcile()
-		if err != nil || result != retryLater {
-			t.Fatalf("Reconcile = %v, %v, want a retry with backoff", result, err)
+		if err != nil || result.RequeueAfter != shortestBackoff {
+			t.Fatalf("Reconcile = %v, %v, want a retry", result, err)
 		}
 	}
 	got := &corev1.Pod{}
@@ -317,7 +317,7 @@ func isMissed(t *testing.T, refusal error, labels bool, meanwhile func(*bench)) 
 		}
 		return commit()
 	}
-	mustFail(t, b)
+	mustReconcile(t, b)
 	b.clock.Step(time.Minute + 1)
 	meanwhile(b)
 	mustReconcile(t, b)
@@ -329,6 +329,82 @@ func isMissed(t *testing.T, refusal error, labels bool, meanwhile func(*bench)) 
 	if failed.Reason != ReasonMissed || !labels && !strings.Contains(failed.Message, "exceeded quota") {
 		t.Errorf("%+v doesn't say why", failed)
 	}
+}
+
+// The key comes back as its queue brings it back.
+func TestNoWaitOutlastsTheDeadline(t *testing.T) {
+	quota := refusePods(apierrors.NewForbidden(corev1.Resource("pods"), "x", errors.New("exceeded quota")))
+	for name, c := range map[string]struct {
+		objects   []client.Object
+		fault     func(int, string, func() error) error
+		meanwhile func(*bench)
+	}{
+		"a stranger's Pod is in the way": {objects: []client.Object{aPod(foreign)}},
+		"its Pod is refused":             {fault: quota},
+		"many Pods are refused": {fault: quota, meanwhile: func(b *bench) {
+			refusals := b.subject.budgetsOf(string(testRequest.ClusterName)).refusals
+			for !refusals.Spent(testRequest.Namespace, b.clock.Now()) {
+				refusals.Take(testRequest.Namespace, b.clock.Now())
+			}
+		}},
+		"its namespace is being deleted": {fault: refusePods(terminating())},
+	} {
+		for _, seconds := range []int64{0, 15, 100, 1500} {
+			t.Run(fmt.Sprint(name, ", seconds: ", seconds), func(t *testing.T) {
+				b := newBench(t, append(c.objects, anAt(deadline(seconds)))...)
+				b.fault, b.recorder = c.fault, &events.FakeRecorder{}
+				queue := NewRateLimiter()
+				for tries := 0; b.at(t).Status.Phase != cnatv1alpha1.AtDone && tries < 200; tries++ {
+					if c.meanwhile != nil {
+						c.meanwhile(b)
+					}
+					result, err := b.reconcile()
+					if err != nil || result == retryLater {
+						result.RequeueAfter = queue.When(testRequest)
+					} else {
+						queue.Forget(testRequest)
+					}
+					b.clock.Step(result.RequeueAfter)
+				}
+				late := b.clock.Since(due) - time.Duration(seconds)*time.Second
+				if got := b.at(t).Status.Result; got != cnatv1alpha1.AtMissed || late != 1 {
+					t.Errorf("%q %v after its deadline, want Missed at once", got, late)
+				}
+			})
+		}
+	}
+}
+
+func TestAServerThatIsBusyIsTriedMoreAndMoreRarelyThoughThereIsADeadline(t *testing.T) {
+	b := newBench(t, anAt(deadline(60)))
+	b.fault = refusePods(apierrors.NewTooManyRequests("busy", 1))
+	mustFail(t, b)
+}
+
+// terminating is how an API server refuses what is made in a namespace that is being deleted.
+func terminating() error {
+	err := apierrors.NewForbidden(corev1.Resource("pods"), "x", errors.New("namespace default is being terminated"))
+	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	return err
+}
+
+func TestAnAtWaitsQuietlyInANamespaceThatIsBeingDeleted(t *testing.T) {
+	b := newBench(t, anAt())
+	b.fault = refusePods(terminating())
+	for range 5 {
+		result, err := b.reconcile()
+		if err != nil || result.RequeueAfter != stuckAfter {
+			t.Fatalf("Reconcile = %v, %v, want another look after %v", result, err, stuckAfter)
+		}
+		b.clock.Step(result.RequeueAfter)
+	}
+	if b.committed != 1 || b.blockedBy(t) != "" || len(b.recorder.Events) > 0 {
+		t.Errorf("%d writes, blocked by %q, %d events, want its claim alone", b.committed, b.blockedBy(t),
+			len(b.recorder.Events))
+	}
+	b.fault = nil
+	b.live(t)
+	b.wantDone(t, 0)
 }
 
 func TestARefusalForAnotherCauseIsShownInItsTurn(t *testing.T) {
@@ -406,29 +482,5 @@ func TestAnAtThatABackupBringsBackRunsAgainAndItsOwnerIsTold(t *testing.T) {
 			}
 		}
 		b.restart(t)
-	}
-}
-
-func TestAnInvalidScheduleIsShownOnceAndNotRetried(t *testing.T) {
-	b := newBench(t, anAt(schedule("tomorrow")))
-	for range 3 {
-		if result, err := b.reconcile(); err != nil || !result.IsZero() {
-			t.Fatalf("Reconcile = %v, %v, want no retry", result, err)
-		}
-		b.clock.Step(cacheGrace)
-	}
-	if b.sent != 1 || len(b.recorder.Events) != 1 {
-		t.Errorf("%d writes and %d events, want one of each", b.sent, len(b.recorder.Events))
-	}
-}
-
-func TestTheTimeToLiveDeletesTheAt(t *testing.T) {
-	b := newBench(t, anAt(ttl(60)))
-	b.live(t)
-	b.clock.Step(time.Hour)
-	mustReconcile(t, b)
-	if err := b.client.Get(context.Background(), testRequest.NamespacedName,
-		&cnatv1alpha1.At{}); !apierrors.IsNotFound(err) {
-		t.Errorf("reading the At: %v, want not found", err)
 	}
 }

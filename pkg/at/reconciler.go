@@ -111,10 +111,16 @@ func NewReconciler(config Config) (*Reconciler, error) {
 	return &Reconciler{config: config, budgets: map[string]*budgets{}}, nil
 }
 
+// A try that is in vain is repeated after shortestBackoff, then after twice as long each time, up to longestBackoff.
+const (
+	shortestBackoff = time.Second
+	longestBackoff  = 5 * time.Minute
+)
+
 // NewRateLimiter returns the backoff that the controller of a Reconciler should use: 1 s after the first failure,
 // doubling up to 5 min. There is no limit common to all Ats, so one that fails doesn't slow down the others.
 func NewRateLimiter() workqueue.TypedRateLimiter[mcreconcile.Request] {
-	return workqueue.NewTypedItemExponentialFailureRateLimiter[mcreconcile.Request](time.Second, 5*time.Minute)
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[mcreconcile.Request](shortestBackoff, longestBackoff)
 }
 
 // maxLooks bounds how often one reconcile reads a fresh view, so that an At that
@@ -175,10 +181,10 @@ func (a *actor) reconcile(ctx context.Context, at *cnatv1alpha1.At) (ctrl.Result
 	if at.Status.Phase == cnatv1alpha1.AtDone {
 		a.notes.forget(at.UID)
 	}
-	if pod == nil && isRefused(at) && a.refusals.Spent(at.Namespace, a.clock.Now()) {
-		return ctrl.Result{RequeueAfter: wait.Jitter(refusedPause, 1)}, nil
-	}
 	view := a.view(at, pod, false)
+	if pod == nil && isRefused(at) && !tooLate(view) && a.refusals.Spent(at.Namespace, view.Now) {
+		return ctrl.Result{RequeueAfter: orDeadline(view, wait.Jitter(refusedPause, 1))}, nil
+	}
 	for looks := 0; ; looks++ {
 		next := decide(view)
 		if !next.Look {

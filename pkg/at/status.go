@@ -121,8 +121,9 @@ func (e *edit) done(result cnatv1alpha1.AtResult) {
 }
 
 // missed ends an At that never had a Pod.
-func (e *edit) missed(due time.Time, deadline time.Duration) decision {
-	message := fmt.Sprintf("not started within %s of %s", deadline, due.Format(time.RFC3339Nano))
+func (e *edit) missed() decision {
+	due, deadline, _ := deadlineOf(e.at)
+	message := fmt.Sprintf("not started within %s of %s", deadline.Sub(due), due.Format(time.RFC3339Nano))
 	if refused := shownBlock(e.at, ReasonPodRefused); refused != nil {
 		message += ": " + refused.Message
 	}

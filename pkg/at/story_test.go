@@ -61,22 +61,6 @@ func TestStoryWhatIsDoneIsTidiedUpAfterAllThatIsStillToBeDone(t *testing.T) {
 	}
 }
 
-func TestStoryTheLastHolderDiedBetweenClaimAndPod(t *testing.T) {
-	w := newWorld(anAt())
-	old, young := newReplica(w), newReplica(w)
-	old.write = func(kind string, commit func() error) error {
-		if kind == "create" {
-			return errCrash
-		}
-		return commit()
-	}
-	_, _ = old.reconcile()
-	wantWorld(t, w, cnatv1alpha1.AtRunning, 0, 0)
-	young.catchUp()
-	mustReconcile(t, young)
-	wantWorld(t, w, cnatv1alpha1.AtRunning, 1, 1)
-}
-
 func TestStoryTheReplyToTheClaimIsLostAndItIsKnownAgain(t *testing.T) {
 	w := newWorld(anAt())
 	r := newReplica(w)
@@ -252,14 +236,19 @@ func TestStoryAStrangersPodThatGoesInTimeCostsNoRenewedClaim(t *testing.T) {
 // refuse has a replica try in vain to make the Pod.
 func (r *replica) refuse(t *testing.T) {
 	t.Helper()
+	refused := 0
 	r.write = func(kind string, commit func() error) error {
 		if kind == "create" {
+			refused++
 			return apierrors.NewForbidden(corev1.Resource("pods"), "x", errors.New("exceeded quota"))
 		}
 		return commit()
 	}
 	r.catchUp()
-	mustFail(t, r)
+	_, _ = r.reconcile()
+	if refused != 1 {
+		t.Fatalf("%d tries, want one", refused)
+	}
 }
 
 func TestStoryEachHolderKnowsThatThePodWasRefusedInTime(t *testing.T) {

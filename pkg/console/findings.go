@@ -124,8 +124,8 @@ func (v *survey) findUnserved() []Finding {
 	return found
 }
 
-// findUnfit reports replicas that say they can't serve a cluster, or some shards that they hold. Such a shard waits
-// until its holder can serve it, or until another replica says that it can.
+// findUnfit reports replicas that say they can't serve a cluster, or can't serve or watch some shards that they hold. A
+// shard that can't be served waits until its holder can serve it, or until another replica says that it can.
 func (v *survey) findUnfit() (found []Finding) {
 	type tenancy struct {
 		cluster keyspace.ClusterName
@@ -137,7 +137,8 @@ func (v *survey) findUnfit() (found []Finding) {
 	}
 	for _, c := range v.clusters {
 		var cant, holding []string
-		stuck, do := 0, "another replica gets them after three lease durations or more; see the log of the holder"
+		stuck, do := 0, "the log of the holder names the kinds that can't be listed or watched, and why; if its caches were "+
+			"never filled, another replica gets the shards after three lease durations or more"
 		for _, r := range v.replicas {
 			held := shards[tenancy{c.Name, r.Incarnation}]
 			switch {
@@ -157,7 +158,7 @@ func (v *survey) findUnfit() (found []Finding) {
 		switch {
 		case stuck > 0:
 			found = append(found, Finding{Wrong, AlertNotServed,
-				fmt.Sprintf("%s of cluster %s held by replicas that can't serve it: %s", count(stuck, "shard"), c.Name,
+				fmt.Sprintf("%s of cluster %s held by replicas that can't serve or watch it: %s", count(stuck, "shard"), c.Name,
 					list(holding, "")), do})
 		case len(cant) > 0:
 			who := "others serve it"

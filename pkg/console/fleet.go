@@ -82,7 +82,7 @@ type Replica struct {
 // Acts reports whether the replica may be holding shards and working.
 func (r Replica) Acts() bool { return r.State == Live || r.State == Leaving }
 
-// stuck counts the shards of a cluster that it holds and says it can't serve.
+// stuck counts the shards of a cluster that it holds and says it can't serve or watch.
 func (r Replica) stuck(cluster keyspace.ClusterName) int {
 	for _, said := range r.Clusters {
 		if said.Cluster == cluster {
@@ -103,7 +103,7 @@ type Cluster struct {
 	// reports anything.
 	State protocol.ClusterState `json:"state,omitempty"`
 	Cause string                `json:"cause,omitempty"`
-	// Stuck counts the shards that live replicas hold and say they can't serve.
+	// Stuck counts the shards that live replicas hold and say they can't serve or watch.
 	Stuck int `json:"stuck,omitempty"`
 	// Waits sums up what replicas report about its keys and writes; nil if none reports anything.
 	Waits *inspect.ClusterView `json:"waits,omitempty"`

@@ -186,17 +186,17 @@ func TestTheFleetIsJudgedByItsRecords(t *testing.T) {
 		"a holder can't serve what it holds": {
 			change: func(s *Snapshot) { s.Records.Leases[1].Annotations["tenure.dev/unfit"] = "west" },
 			want: []string{
-				"wrong: 2 shards of cluster west held by replicas that can't serve it: r1-aaaaaa",
+				"wrong: 2 shards of cluster west held by replicas that can't serve or watch it: r1-aaaaaa",
 				"note: the planner would move 4 shards",
 			},
 		},
 		"a holder can't fill its caches of some of what it holds": {
 			change: func(s *Snapshot) { stick(s, 1) },
-			want:   []string{"wrong: 1 shard of cluster west held by replicas that can't serve it: r1-aaaaaa"},
+			want:   []string{"wrong: 1 shard of cluster west held by replicas that can't serve or watch it: r1-aaaaaa"},
 		},
 		"a holder says that it can't fill more than it holds": {
 			change: func(s *Snapshot) { stick(s, 9) },
-			want:   []string{"wrong: 2 shards of cluster west held by replicas that can't serve it: r1-aaaaaa"},
+			want:   []string{"wrong: 2 shards of cluster west held by replicas that can't serve or watch it: r1-aaaaaa"},
 		},
 		"a replica can't serve what others hold": {
 			change: func(s *Snapshot) {
@@ -304,7 +304,7 @@ func TestTheFleetIsJudgedByItsRecords(t *testing.T) {
 		"a cluster doesn't answer here, and a replica can't reach it": {
 			change: func(s *Snapshot) { westAway(s); s.Records.Leases[1].Annotations["tenure.dev/unfit"] = "west" },
 			want: []string{
-				"wrong: 2 shards of cluster west held by replicas that can't serve it: r1-aaaaaa",
+				"wrong: 2 shards of cluster west held by replicas that can't serve or watch it: r1-aaaaaa",
 				"wrong: cluster west: Unreachable: no route", "note: the planner would move 4 shards",
 			},
 		},

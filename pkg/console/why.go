@@ -212,10 +212,11 @@ func (w *why) waiting(v *survey, r *Replica) {
 					held++
 				}
 			}
-			l := w.link("service", "%s can't serve %d of the %s that it holds there, for %s", r.Name, min(held, said.Stuck),
-				count(held, "shard"), age(Seconds(said.StuckSeconds)))
+			l := w.link("service", "%s can't serve or watch %d of the %s that it holds there, for %s", r.Name,
+				min(held, said.Stuck), count(held, "shard"), age(Seconds(said.StuckSeconds)))
 			if said.Stuck >= held { // which ones isn't said
-				l.wrong("the holder can't fill its caches, or can't use the cluster", "see "+AlertNotServed+" in the runbook")
+				l.wrong("the holder can't list or watch some kinds, or can't use the cluster",
+					"see "+AlertNotServed+" in the runbook")
 			}
 		}
 		if inspect.Worse(said.State, protocol.ClusterClosed) < 0 {

@@ -86,8 +86,8 @@ func TestWhyFollowsTheChainAndNamesTheBrokenLink(t *testing.T) {
 		},
 		"the holder can't fill its caches": {
 			change:  func(q *Question) { stick(&q.Snapshot, 2) },
-			verdict: "r1 has it; service: the holder can't fill its caches, or can't use the cluster",
-			broken:  []string{"service: the holder can't fill its caches, or can't use the cluster"},
+			verdict: "r1 has it; service: the holder can't list or watch some kinds, or can't use the cluster",
+			broken:  []string{"service: the holder can't list or watch some kinds, or can't use the cluster"},
 		},
 		"the holder can't fill its caches of another shard, or of this one": {
 			change: func(q *Question) { stick(&q.Snapshot, 1) }, verdict: "r1 has it; its time comes in 60s",

@@ -13,31 +13,22 @@ func (r Report) Show(s *console.Screen) error {
 	for _, l := range r.Lines {
 		rows = append(rows, []string{l.Where, l.What, l.Done})
 	}
-	if err := s.Table([]string{"CLUSTER", "WHAT", "DONE"}, rows); err != nil {
-		return err
-	}
+	s.Table([]string{"CLUSTER", "WHAT", "DONE"}, rows)
 	for _, note := range r.Notes {
-		if err := s.Note("note: ", note); err != nil {
-			return err
-		}
+		s.Note("note: ", note)
 	}
-	return nil
+	return s.Err()
 }
 
 // Show writes what was found as a table for a person, and every right that is missing.
 func (e Examination) Show(s *console.Screen) error {
 	for _, f := range e.Findings {
-		mark := fmt.Sprintf("%-6s%-12s ", map[bool]string{true: "ok", false: "WRONG"}[f.OK], f.Check)
-		if err := s.Note(mark, f.Says); err != nil {
-			return err
-		}
+		s.Note(fmt.Sprintf("%-6s%-12s ", map[bool]string{true: "ok", false: "WRONG"}[f.OK], f.Check), f.Says)
 	}
 	if len(e.Missing) == 0 {
-		return nil
+		return s.Err()
 	}
-	if err := s.Note("", ""); err != nil {
-		return err
-	}
+	s.Note("", "")
 	var rows [][]string
 	for _, r := range e.Missing {
 		namespace := r.Namespace
@@ -46,13 +37,15 @@ func (e Examination) Show(s *console.Screen) error {
 		}
 		rows = append(rows, []string{r.String(), namespace, r.Role})
 	}
-	return s.Table([]string{"MISSING RIGHT", "NAMESPACE", "GIVEN BY ROLE"}, rows)
+	s.Table([]string{"MISSING RIGHT", "NAMESPACE", "GIVEN BY ROLE"}, rows)
+	return s.Err()
 }
 
 // ShowEntries writes clusters as a table for a person.
 func ShowEntries(s *console.Screen, all []Entry, now time.Time) error {
 	if len(all) == 0 {
-		return s.Note("", "no clusters: tenure cluster add NAME adds one")
+		s.Note("", "no clusters: tenure cluster add NAME adds one")
+		return s.Err()
 	}
 	var rows [][]string
 	for _, e := range all {
@@ -76,8 +69,7 @@ func ShowEntries(s *console.Screen, all []Entry, now time.Time) error {
 			fmt.Sprint(e.Service.Replicas), e.State,
 		})
 	}
-	if err := s.Table([]string{"NAME", "SERVER", "EXPIRES", "HELD", "REPLICAS", "STATE"}, rows); err != nil {
-		return err
-	}
-	return s.NotRead(all[0].Unread)
+	s.Table([]string{"NAME", "SERVER", "EXPIRES", "HELD", "REPLICAS", "STATE"}, rows)
+	s.NotRead(all[0].Unread)
+	return s.Err()
 }

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -65,39 +64,6 @@ func TestAProcessThatHasJustBegunDoesNotTellOfClustersItHasNotHeardOf(t *testing
 	b.clock.Step(connectGrace)
 	b.live()
 	b.wantReason("since north isn't known", ReasonAway)
-}
-
-func TestBadAnnotationsAreToldInBoundedWords(t *testing.T) {
-	for name, annotations := range map[string]map[string]string{
-		"thousands of names":        {AnnotationClusters: invented(20_000, 8)},
-		"one more than may be":      {AnnotationClusters: invented(maxListed+1, 8)},
-		"thousands of bad names":    {AnnotationClusters: strings.Repeat("A_B,", maxListed-1)},
-		"one long bad name":         {AnnotationClusters: strings.Repeat("A", 200_000)},
-		"one that steers terminals": {AnnotationClusters: "west\x1b]0;owned\x07\u202e"},
-		"weights": {AnnotationClusters: "*", AnnotationReplicas: "divide", AnnotationTotal: "1",
-			AnnotationWeights: strings.ReplaceAll(invented(20_000, 6), ",", "=1,")},
-		"bad weights": {AnnotationClusters: "*", AnnotationReplicas: "divide", AnnotationTotal: "1",
-			AnnotationWeights: invented(maxListed, 200)},
-		"overrides": {AnnotationClusters: "*", AnnotationOverrides: `{"` +
-			strings.ReplaceAll(invented(10_000, 6), ",", `":{},"`) + `":{}}`},
-		"bad overrides": {AnnotationClusters: "*", AnnotationOverrides: `{"` +
-			strings.ReplaceAll(invented(400, 200), ",", `":{"replicas":-1},"`) +
-			`":{"replicas":-1}}`},
-		"an override's unknown field": {AnnotationClusters: "*",
-			AnnotationOverrides: `{"west":{"` + strings.Repeat("x\\u001b", 10_000) + `":1}}`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			b := settled(t, func(d *appsv1.Deployment) { d.Annotations = annotations })
-			b.wantReason("", ReasonInvalidAnnotation)
-			message, told := b.message(), b.told()
-			if text.Line(message, text.Note) != message || !strings.Contains(message, prefix) {
-				t.Errorf("%d bytes: %q", len(message), message)
-			}
-			if len(told) != 1 || len(told[0]) > text.Note+100 || len(b.written) != 1 {
-				t.Errorf("events %q, written %v, want one each", told, b.written)
-			}
-		})
-	}
 }
 
 func TestOnlyTheFirstComplaintsAreKept(t *testing.T) {

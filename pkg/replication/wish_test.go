@@ -34,6 +34,8 @@ func TestParseWish(t *testing.T) {
 		"no clusters are refused": {nil, wish{}, []string{AnnotationClusters}},
 		"an empty name is refused": {map[string]string{AnnotationClusters: "west,,east"}, wish{},
 			[]string{AnnotationClusters}},
+		"one more than may be is refused": {map[string]string{AnnotationClusters: invented(maxListed+1, 8)}, wish{},
+			[]string{AnnotationClusters}},
 		"the source's own is refused": {map[string]string{AnnotationClusters: "west,home"}, wish{},
 			[]string{AnnotationClusters}},
 		"divide takes a total and weights": {

@@ -18,8 +18,9 @@ type ClusterView struct {
 	// Cause is why State isn't closed, as in shard.ClusterStatus.
 	State protocol.ClusterState `json:"state"`
 	Cause string                `json:"cause,omitempty"`
-	// Stuck counts the shards that the replica has held for [LongStuck] and can't serve, since its caches of them aren't
-	// filled or it can't use the cluster. StuckSeconds is for how long it has held the first of them so.
+	// Stuck counts the shards that the replica has held for [LongStuck] and can't serve or keep up to date: its caches
+	// of them aren't filled, the lists or watches of a kind fail, or it can't use the cluster. StuckSeconds is for how
+	// long it has held the first of them so.
 	Stuck        int     `json:"stuck,omitempty"`
 	StuckSeconds float64 `json:"stuckSeconds,omitempty"`
 	// Running counts the keys that workers have. Ready counts those that wait for a worker or for the cluster.
@@ -49,8 +50,8 @@ const (
 	MaxViews, maxDetailed, MaxWaiting = 24, 8, 5
 	// longWait is the shortest wait that is reported.
 	longWait = time.Second
-	// LongStuck is for how long a shard that is held isn't served before it is reported. After a crash, caches are filled
-	// within seconds.
+	// LongStuck is for how long a shard that is held isn't served, or isn't kept up to date, before it is reported.
+	// After a crash, caches are filled within seconds.
 	LongStuck = 10 * time.Second
 	// maxSaid is the longest annotation that is read, in bytes.
 	maxSaid = 16 << 10

@@ -1,12 +1,10 @@
 package keyspace_test
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/labels"
-	apisharding "k8s.io/apimachinery/pkg/sharding"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"pgregory.net/rapid"
 
@@ -15,16 +13,6 @@ import (
 
 // These tests hold the package against the code that API servers share with their clients. What only the API server
 // has, test/apiserver asks.
-
-func TestHashIsTheAPIServersHash(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		uid := rapid.String().Draw(t, "uid")
-		got := fmt.Sprintf("%016x", keyspace.Hash(uid))
-		if want := apisharding.HashField(uid); got != want {
-			t.Fatalf("Hash(%q) = %s, the API server computes %s", uid, got, want)
-		}
-	})
-}
 
 func TestSlotSelectorsSelectTheSlotsOfThePrefixAndNoObjectWithoutASlot(t *testing.T) {
 	for bits := range keyspace.MaxBits + 1 {

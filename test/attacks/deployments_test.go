@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -29,6 +31,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tenure-dev/tenure/pkg/replication"
+	"github.com/tenure-dev/tenure/pkg/text"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
@@ -156,16 +159,19 @@ func (c deploymentCase) source(t testing.TB) *appsv1.Deployment {
 	return d
 }
 
-// expand replaces what would be too long to write down.
+// tooLong is what would be too long to write down: <<COUNT TEXT>>, with %d for the number in the count.
+var tooLong = regexp.MustCompile(`<<(\d+) (.+?)>>`)
+
 func expand(text string) string {
-	if strings.Contains(text, "${NAMES}") {
-		names := make([]string, 20_000)
-		for i := range names {
-			names[i] = fmt.Sprintf("c%d", i)
+	return tooLong.ReplaceAllStringFunc(text, func(match string) string {
+		parts := tooLong.FindStringSubmatch(match)
+		count, _ := strconv.Atoi(parts[1])
+		all := make([]string, count)
+		for i := range all {
+			all[i] = strings.ReplaceAll(parts[2], "%d", strconv.Itoa(i))
 		}
-		text = strings.ReplaceAll(text, "${NAMES}", strings.Join(names, ","))
-	}
-	return strings.ReplaceAll(text, "${LONG}", strings.Repeat("a", 200_000))
+		return strings.Join(all, "")
+	})
 }
 
 // target is what is in the cluster that a case aims at.
@@ -244,10 +250,17 @@ func (c deploymentCase) judge(t *testing.T, all sides) {
 	shown(t, message)
 	told := 0
 	for len(all["home"].recorder.Events) > 0 {
-		shown(t, <-all["home"].recorder.Events)
+		event := <-all["home"].recorder.Events
+		shown(t, event)
+		if len(event) > text.Note+100 {
+			t.Errorf("an event of %d bytes", len(event))
+		}
 		told++
 	}
-	if len(message) > 1024 || told > 3 {
-		t.Errorf("a message of %d bytes, %d events", len(message), told)
+	if len(message) > text.Note || told > 1 || !c.Accepted && told == 0 {
+		t.Errorf("a message of %d bytes, %d events, want one where it isn't accepted", len(message), told)
+	}
+	if written := len(all["home"].written); c.Reason == replication.ReasonInvalidAnnotation && written != 1 {
+		t.Errorf("home is written %d times, want once", written)
 	}
 }

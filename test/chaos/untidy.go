@@ -89,9 +89,6 @@ func (r *run) ordeals() []ordeal {
 			faultproxy.Rule{Fault: faultproxy.Delay, Delay: r.lease / 5}),
 		network("home refuses half of all writes", 0, many, lease(5*time.Second), faultproxy.Rule{
 			Match: homeWrites, Fault: faultproxy.Answer, Status: 429, RetryAfter: 1, Probability: 0.5}),
-		network("home refuses half of all reads", 0, many, lease(5*time.Second), faultproxy.Rule{
-			Match: faultproxy.Match{Verbs: []string{"get", "list", "watch"}}, Fault: faultproxy.Answer, Status: 429,
-			RetryAfter: 1, Probability: 0.5}),
 		{"an API server of home lags", r.lag, lease(5 * time.Second), 0, many, many, 0},
 		{"an API server of home stands still", r.stand, lease(10 * time.Second), many, many, many, 0},
 		{"Secret rotated", r.rotate, calm(100 * time.Millisecond), 0, 0, many, 0},

@@ -38,60 +38,37 @@ import (
 
 // A cluster in which nothing is installed is added, used, checked and removed, as a newcomer would.
 func TestAClusterIsAddedAndRemovedByOneCommandEach(t *testing.T) {
-	// Commands are short, and other tests run replicas with the race detector.
-	f := &fleet{t: t, replicas: map[string]*lab.Replica{}, tenure: labtest.Tenure(t)}
-	f.Fleet = labtest.Fleet(t, lab.Options{
-		Workloads: []string{"west"}, Untold: true, Empty: true, Bare: true, Direct: true, Tenure: f.tenure,
-		LeaseDuration: 10 * time.Second, // a busy machine alone makes nobody lapse
-	})
-	f.home, f.west = f.Client(lab.Home), f.Client("west")
-	admin := []string{"--kubeconfig", f.Planes.Cluster("west").Kubeconfig()}
-	run := func(code int, args []string, wants ...string) string {
-		t.Helper()
-		out, got := f.ask(append([]string{"cluster"}, args...)...)
-		flat := strings.Join(strings.Fields(out), " ") // lines are wrapped
-		if got != code {
-			t.Fatalf("tenure cluster %s: exit code %d, want %d\n%s", strings.Join(args, " "), got, code, out)
-		}
-		for _, want := range wants {
-			if !strings.Contains(flat, want) {
-				t.Fatalf("tenure cluster %s doesn't say %q\n%s", strings.Join(args, " "), want, out)
-			}
-		}
-		if strings.Contains(out, "eyJ") {
-			t.Fatalf("tenure cluster %s prints a token", strings.Join(args, " "))
-		}
-		return out
-	}
-	add := append([]string{"add", "west", "--namespaces", "default", "--token-lifetime", "24h"}, admin...)
+	f := newBareFleet(t, "west")
+	admin := " --kubeconfig " + f.Planes.Cluster("west").Kubeconfig()
+	add := "cluster add west --namespaces default --token-lifetime 24h" + admin
 
-	out := run(0, append(add, "--dry-run=client", "-o", "yaml"))
+	out := f.says(0, add+" --dry-run=client -o yaml")
 	if _, err := f.Planes.Cluster("west").Kubectl(t.Context(), firstOf(out, "Namespace"), "apply", "--validate=strict",
 		"--dry-run=server", "-f", "-"); err != nil {
 		t.Errorf("what is printed can't be applied: %v", err)
 	}
-	run(0, append(add, "--dry-run=client"), "nothing was done", "token requested, for 24h")
+	f.says(0, add+" --dry-run=client", "nothing was done", "token requested, for 24h")
 	if err := f.west.Get(t.Context(), client.ObjectKey{Name: namespace}, &corev1.Namespace{}); err == nil {
 		t.Error("a dry run made the namespace")
 	}
-	run(1, append(add, "--wait=1s"), "not served: no replica is alive in namespace tenure-system")
+	f.says(1, add+" --wait=1s", "not served: no replica is alive in namespace tenure-system")
 	f.start("r0", "--cluster-removal-grace=1s")
 	f.start("r1", "--cluster-removal-grace=1s", "--home-kubeconfig="+f.remote())
-	run(0, add, "8 of 8 held by", "Secret tenure-system/west unchanged, expires")
-	run(0, add, "nothing had to be changed")
-	run(0, []string{"list"}, "west https://127.0.0.1:", "8/8", "served")
+	f.says(0, add, "8 of 8 held by", "Secret tenure-system/west unchanged, expires")
+	f.says(0, add, "nothing had to be changed")
+	f.says(0, "cluster list", "west https://127.0.0.1:", "8/8", "served")
 	f.do("first")
-	run(0, []string{"check", "west"}, "ok rights all", "for ats, in namespace default", "expires")
-	run(1, append([]string{"add", "east"}, admin...), "Secret tenure-system/west: annotation tenure.dev/cluster-uid is",
+	f.says(0, "cluster check west", "ok rights all", "for ats, in namespace default", "expires")
+	f.says(1, "cluster add east"+admin, "Secret tenure-system/west: annotation tenure.dev/cluster-uid is",
 		"the same cluster")
-	run(1, []string{"add", "north"}, "is the home cluster itself")
+	f.says(1, "cluster add north", "is the home cluster itself")
 
-	f.mistaken(run)
+	f.mistaken()
 
 	// After an installation with kubectl the command only adds the Secret.
 	labtest.Kubectl(t, f.Planes.Cluster(lab.Home), "apply", "-k", "../../config/replication/target")
-	itself := []string{"add", "itself", "--context", "home", "--role", "ats,deployments", "--dry-run=client"}
-	if out := run(0, itself, "Secret tenure-system/itself created"); strings.Count(out, " unchanged\n") != 5 ||
+	const itself = "cluster add itself --context home --role ats,deployments --dry-run=client"
+	if out := f.says(0, itself, "Secret tenure-system/itself created"); strings.Count(out, " unchanged\n") != 5 ||
 		strings.Count(out, " created\n") != 1 {
 		t.Errorf("what kubectl installed is not what this would install:\n%s", out)
 	}
@@ -108,12 +85,12 @@ func TestAClusterIsAddedAndRemovedByOneCommandEach(t *testing.T) {
 		return code == 1 && strings.Contains(out, "delete ats.cnat.programming-kubernetes.info") &&
 			strings.Contains(out, "are missing")
 	})
-	run(0, append([]string{"add", "west"}, admin...), "roles and bindings 1 updated", "policies 1 updated",
+	f.says(0, "cluster add west"+admin, "roles and bindings 1 updated", "policies 1 updated",
 		"the cluster is now for ats, in namespace default")
 	f.await("the right is back", func() bool { _, code := f.ask("cluster", "check", "west"); return code == 0 })
-	wider := append([]string{"add", "west", "--namespaces=*"}, admin...)
-	run(0, wider, "roles and bindings 1 created,", "1 deleted", "RoleBinding default/tenure-ats-run")
-	run(0, wider, "nothing had to be changed")
+	wider := "cluster add west --namespaces=*" + admin
+	f.says(0, wider, "roles and bindings 1 created,", "1 deleted", "RoleBinding default/tenure-ats-run")
+	f.says(0, wider, "nothing had to be changed")
 	out = labtest.Kubectl(t, west, "get", "validatingadmissionpolicies", "-o", "yaml")
 	if strings.Contains(out, "never") {
 		t.Errorf("a policy is still switched off:\n%s", out)
@@ -127,31 +104,31 @@ func TestAClusterIsAddedAndRemovedByOneCommandEach(t *testing.T) {
 		"--resource=secrets,events,leases.coordination.k8s.io,shards.tenure.dev")
 	labtest.Kubectl(t, home, "-n", namespace, "create", "rolebinding", "reader", "--role=reader", "--user=reader")
 	f.may("reader", "list", "secrets")
-	run(1, append([]string{"add", "west", "--namespaces=default", "--home-kubeconfig", reader}, admin...),
+	f.says(1, "cluster add west --namespaces=default --home-kubeconfig "+reader+admin,
 		"writing Secret tenure-system/west")
-	run(0, wider, "nothing had to be changed")
+	f.says(0, wider, "nothing had to be changed")
 
 	before := f.secret()
-	run(0, append([]string{"rotate", "west", "--token-lifetime", "12h"}, admin...), "in 12h",
+	f.says(0, "cluster rotate west --token-lifetime 12h"+admin, "in 12h",
 		"the token before stays valid until")
 	if after := f.secret(); string(after.Data["kubeconfig"]) == string(before.Data["kubeconfig"]) {
 		t.Error("the Secret holds the same token as before")
 	}
 	f.do("second")
 	var all []onboard.Entry
-	must.Succeed(t, json.Unmarshal([]byte(run(0, []string{"list", "-o", "json"})), &all))
+	must.Succeed(t, json.Unmarshal([]byte(f.says(0, "cluster list -o json")), &all))
 	if len(all) != 1 || all[0].Expires == nil || time.Until(*all[0].Expires) > 12*time.Hour || !all[0].Service.Complete {
 		t.Errorf("the list: %+v", all)
 	}
 
 	// Of another fleet's cluster, or under a mistyped name, nothing is deleted.
-	run(1, append([]string{"remove", "wset"}, admin...), "this is cluster west (its Secret has annotation")
-	run(1, append([]string{"remove", "west", "--namespace", "default"}, admin...),
+	f.says(1, "cluster remove wset"+admin, "this is cluster west (its Secret has annotation")
+	f.says(1, "cluster remove west --namespace default"+admin,
 		"replicas in namespace tenure-system serve this cluster as west", "nothing was done")
-	run(0, []string{"check", "west"})
+	f.says(0, "cluster check west")
 
 	f.renewed()
-	run(0, []string{"check", "west"}, "the fleet renews them before")
+	f.says(0, "cluster check west", "the fleet renews them before")
 	f.leave("r0")
 	f.leave("r1")
 	f.renewedByALeader()
@@ -161,13 +138,13 @@ func TestAClusterIsAddedAndRemovedByOneCommandEach(t *testing.T) {
 	// Another fleet, which has a name, takes over. The commands for the first fleet know nothing of it.
 	f.leave("r0")
 	f.start("n0", "--fleet=night", "--cluster-removal-grace=1s")
-	run(0, append([]string{"add", "west", "--fleet=night"}, admin...), "8 of 8 held by 1 of 1 replicas")
-	run(0, []string{"list", "--fleet=night"}, "8/8", "served")
-	run(1, []string{"list"}, "not served")
+	f.says(0, "cluster add west --fleet=night"+admin, "8 of 8 held by 1 of 1 replicas")
+	f.says(0, "cluster list --fleet=night", "8/8", "served")
+	f.says(1, "cluster list", "not served")
 	secret := f.secret()
 	secret.Finalizers = []string{"example.com/hold"}
 	must.Succeed(t, f.home.Update(t.Context(), secret))
-	run(0, []string{"remove", "west", "--fleet=night", "--wait=0"}, "Secret tenure-system/west deleted",
+	f.says(0, "cluster remove west --fleet=night --wait=0", "Secret tenure-system/west deleted",
 		"8 of 8 held by 1 of 1 replicas", "replicas weren't waited for")
 	f.await("a cluster whose Secret a finalizer holds is let go of", func() bool {
 		out, code := f.ask("cluster", "list", "--fleet=night")
@@ -184,18 +161,18 @@ func TestAClusterIsAddedAndRemovedByOneCommandEach(t *testing.T) {
 			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web"}},
 				Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web"}}}}},
 	})
-	run(0, append([]string{"remove", "west", "--fleet=night"}, admin...), "west not there", "shards let go of",
+	f.says(0, "cluster remove west --fleet=night"+admin, "west not there", "shards let go of",
 		"8 Shard records left, held by nobody", "API of Ats 1 left", "5 Ats are left", "copies of Deployments left: 1")
-	run(0, []string{"list"}, "no clusters")
+	f.says(0, "cluster list", "no clusters")
 	f.leftovers()
 }
 
 // mistaken gives the commands a cluster that isn't the one they need, and an At where the fleet may not run any.
-func (f *fleet) mistaken(run func(code int, args []string, wants ...string) string) {
+func (f *fleet) mistaken() {
 	f.t.Helper()
 	home, west := f.Planes.Cluster(lab.Home).Kubeconfig(), f.Planes.Cluster("west").Kubeconfig()
-	run(1, []string{"add", "east", "--kubeconfig", home, "--home-kubeconfig", west}, "has no kind Shard: it isn't the "+
-		"home cluster")
+	f.says(1, "cluster add east --kubeconfig "+home+" --home-kubeconfig "+west,
+		"has no kind Shard: it isn't the home cluster")
 	if err := f.west.Get(f.t.Context(), client.ObjectKey{Namespace: namespace, Name: "east"},
 		&corev1.Secret{}); !apierrors.IsNotFound(err) {
 		f.t.Errorf("credentials were put into a cluster that isn't home: %v", err)
@@ -205,20 +182,10 @@ func (f *fleet) mistaken(run func(code int, args []string, wants ...string) stri
 	}
 	at := labtest.At(rights.Unbound, "barred", time.Now())
 	f.create(f.west, at)
-	why := []string{"why", "at/barred", "--cluster", "west", "--object-namespace", rights.Unbound}
-	for _, c := range []struct {
-		args []string
-		want string
-	}{
-		{[]string{"status", "--home-kubeconfig", west}, "has no kind Shard"},
-		{append(why, "--kubeconfig", home), "--kubeconfig leads to another cluster than west"},
-		{why, "the fleet may not run Ats there"},
-	} {
-		out, code := f.ask(c.args...)
-		if flat := strings.Join(strings.Fields(out), " "); code != 1 || !strings.Contains(flat, c.want) {
-			f.t.Errorf("tenure %s: exit code %d, want %q\n%s", strings.Join(c.args, " "), code, c.want, out)
-		}
-	}
+	why := "why at/barred --cluster west --object-namespace " + rights.Unbound
+	f.says(1, "status --home-kubeconfig "+west, "has no kind Shard")
+	f.says(1, why+" --kubeconfig "+home, "--kubeconfig leads to another cluster than west")
+	f.says(1, why, "the fleet may not run Ats there")
 	if err := f.west.Delete(f.t.Context(), at); err != nil {
 		f.t.Fatal(err)
 	}

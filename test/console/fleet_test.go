@@ -7,6 +7,8 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -34,12 +36,23 @@ type fleet struct {
 // newFleet installs what a fleet needs, and starts no replica.
 func newFleet(t *testing.T) *fleet {
 	t.Helper()
+	// As before Kubernetes 1.34: clients list, and then watch.
+	return fleetOf(t, lab.Options{Workloads: []string{"west"}, Gates: map[string]bool{"WatchList": false}})
+}
+
+// newBareFleet installs nothing in the workload clusters, and home knows of none.
+func newBareFleet(t *testing.T, workloads ...string) *fleet {
+	t.Helper()
+	// Replicas have no race detector here: other tests run them with it.
+	return fleetOf(t, lab.Options{Workloads: workloads, Untold: true, Empty: true, Bare: true, Tenure: labtest.Tenure(t)})
+}
+
+func fleetOf(t *testing.T, options lab.Options) *fleet {
+	t.Helper()
 	f := &fleet{t: t, replicas: map[string]*lab.Replica{}, tenure: labtest.Tenure(t)} // commands are short
-	f.Fleet = labtest.Fleet(t, lab.Options{
-		Workloads: []string{"west"}, LeaseDuration: 10 * time.Second, Direct: true,
-		// As before Kubernetes 1.34: clients list, and then watch.
-		Gates: map[string]bool{"WatchList": false},
-	})
+	// A busy machine alone makes nobody lapse.
+	options.Direct, options.LeaseDuration = true, 10*time.Second
+	f.Fleet = labtest.Fleet(t, options)
 	f.home, f.west = f.Client(lab.Home), f.Client("west")
 	return f
 }
@@ -123,6 +136,21 @@ func (f *fleet) askAs(kubeconfig string, args ...string) (string, int) {
 	}
 	return out.String() + errs.String(), command.ProcessState.ExitCode()
 }
+
+// says runs a subcommand as the admin and returns its output, which has to hold some texts and no token.
+func (f *fleet) says(code int, line string, wants ...string) string {
+	f.t.Helper()
+	out, got := f.ask(strings.Fields(line)...)
+	flat := flatten(out)
+	missing := slices.DeleteFunc(wants, func(want string) bool { return strings.Contains(flat, want) })
+	if got != code || len(missing) > 0 || strings.Contains(out, "eyJ") {
+		f.t.Fatalf("tenure %s: exit code %d, want %d, %q, and no token\n%s", line, got, code, missing, out)
+	}
+	return out
+}
+
+// flatten undoes the wrapping of lines.
+func flatten(out string) string { return strings.Join(strings.Fields(out), " ") }
 
 // status asks for the state of everything.
 func (f *fleet) status() (state console.Fleet, code int) {

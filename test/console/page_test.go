@@ -1,8 +1,8 @@
 package console
 
 import (
-	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -11,9 +11,9 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-dev/tenure/test/lab"
+	"github.com/tenure-dev/tenure/test/lab/labtest"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
@@ -85,46 +86,29 @@ func (f *fleet) open(args ...string) (address string, end func() error) {
 	f.t.Helper()
 	command := exec.Command(f.tenure, args...)
 	command.Env = append(os.Environ(), "KUBECONFIG=")
-	out := &safeBuffer{}
-	command.Stdout, command.Stderr = out, out
-	if err := command.Start(); err != nil {
-		f.t.Fatal(err)
-	}
+	file, err := os.Create(filepath.Join(f.t.TempDir(), "output"))
+	must.Succeed(f.t, err)
+	defer file.Close()
+	command.Stdout, command.Stderr = file, file
+	must.Succeed(f.t, command.Start())
 	f.t.Cleanup(func() { _ = command.Process.Kill() })
-	if err := lab.Eventually(f.t.Context(), time.Minute, func() error {
-		if address = regexp.MustCompile(`http://\S+`).FindString(out.String()); address == "" {
-			return fmt.Errorf("no address is printed: %s", out)
+	labtest.Within(f.t, time.Minute, "an address is printed", func() error {
+		out, err := os.ReadFile(file.Name())
+		if address = regexp.MustCompile(`http://\S+`).FindString(string(out)); address == "" {
+			err = errors.Join(err, fmt.Errorf("it says: %s", out))
 		}
-		return nil
-	}); err != nil {
-		f.t.Fatal(err)
-	}
+		return err
+	})
 	return address, func() error {
 		if err := command.Process.Signal(syscall.SIGINT); err != nil {
 			return err
 		}
 		if err := command.Wait(); err != nil {
+			out, _ := os.ReadFile(file.Name())
 			return fmt.Errorf("%w: %s", err, out)
 		}
 		return nil
 	}
-}
-
-type safeBuffer struct {
-	mu sync.Mutex // guards b
-	b  bytes.Buffer
-}
-
-func (s *safeBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *safeBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
 }
 
 // pretendPod has the home cluster believe that there is a Pod, on a node whose kubelet forwards ports to this machine:

@@ -7,7 +7,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/labtest"
@@ -31,7 +30,6 @@ func TestTheRunbookLeadsOutOfTrouble(t *testing.T) {
 		{"TenureForeignRecords", night.foreignRecord},
 		{"Rotating the credentials of a cluster", night.rotate},
 		{"TenureClusterUnreachable", night.unreachable},
-		{"Restoring the home cluster from a backup", night.restore},
 	} {
 		if !t.Run(entry.title, func(t *testing.T) { entry.follow(n.in(t), entry.title) }) {
 			return
@@ -136,24 +134,4 @@ func (n night) unreachable(entry string) {
 	n.types(onCall + again)
 	n.healthy()
 	n.says(check, false, "ok server")
-}
-
-// restore takes home back to a backup, while its replicas run.
-func (n night) restore(string) {
-	home := n.planes.Cluster(lab.Home)
-	backup := filepath.Join(n.t.TempDir(), "home.db")
-	if err := home.Snapshot(n.t.Context(), backup); err != nil {
-		n.t.Fatal(err)
-	}
-	n.replicas[0].Kill() // what the backup doesn't know
-	n.says("tenure status", false, "healthy: 2 replicas")
-	if err := home.Restore(n.t.Context(), backup, 0); err != nil {
-		n.t.Fatal(err)
-	}
-	began := time.Now()
-	n.says("tenure status", false, "healthy: 2 replicas")
-	n.t.Logf("healthy %v after home was back", time.Since(began).Round(100*time.Millisecond))
-	n.types("kubectl --kubeconfig east.yaml delete at example-at")
-	n.types("kubectl --kubeconfig east.yaml apply -f config/samples/at_book.yaml")
-	n.types("kubectl --kubeconfig east.yaml wait at example-at --for=jsonpath='{.status.phase}'=DONE --timeout=60s")
 }

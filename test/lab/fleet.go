@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -99,14 +100,9 @@ func Scheme() *runtime.Scheme {
 // Start starts the planes, installs config/ and makes the workload clusters known. It starts no replica. ctx bounds the
 // start only.
 func Start(ctx context.Context, o Options) (_ *Fleet, err error) {
-	if o.LeaseDuration == 0 {
-		o.LeaseDuration = 5 * time.Second
-	}
-	if o.ShardsPerCluster == 0 && !o.Lean {
-		o.ShardsPerCluster = 8
-	}
-	if o.UserAgent == "" {
-		o.UserAgent = "lab"
+	o.LeaseDuration, o.UserAgent = cmp.Or(o.LeaseDuration, 5*time.Second), cmp.Or(o.UserAgent, "lab")
+	if !o.Lean {
+		o.ShardsPerCluster = cmp.Or(o.ShardsPerCluster, 8)
 	}
 	if o.Jaeger != nil && !o.Direct {
 		return nil, errors.New("lab: a fleet with Jaeger must be Direct: a proxy can't pass on the certificate that puts " +

@@ -153,8 +153,8 @@ func handoffs(b *dashboard.DashboardBuilder) {
 		"Age of the oldest shard without holder, since a replica noticed, and of the oldest move.", "s",
 		q("max("+ofMembers("tenure_unserved_seconds")+")", "unserved"),
 		q("max("+ofMembers("tenure_moving_seconds")+")", "moving")))
-	b.WithPanel(lines("Held and not served", "By cluster: since when a shard's holder can't use the cluster or can't "+
-		"fill its caches.", "s",
+	b.WithPanel(lines("Held and not served", "By cluster: since when a shard's holder can't use the cluster, or "+
+		"can't list or watch a kind there.", "s",
 		q("topk(10, max by (cluster) ("+ofMembers("tenure_held_unserved_seconds")+"))", "{{cluster}}")).NoValue("None"))
 	b.WithPanel(lines("Epochs", "Each change of holder is one more, counted from the start of the time that is shown. "+
 		"Shown are the ten shards that moved most: one that climbs and climbs doesn't settle.", "none",

@@ -43,8 +43,9 @@ func NewCollector(status func() shard.Status) *Collector {
 			"knows.", nil},
 		{"tenure_unserved_seconds", "How long the longest-orphaned shard has had no live holder, as this replica sees it.",
 			nil},
-		{"tenure_held_unserved_seconds", "For how long this replica has held a shard of the cluster and couldn't serve it: " +
-			"its caches aren't filled, or the cluster can't be used from here.", []string{"cluster"}},
+		{"tenure_held_unserved_seconds", "For how long this replica has held a shard of the cluster and couldn't serve it, " +
+			"or couldn't see what changes: the cluster can't be used from here, or a kind can't be listed or " +
+			"watched.", []string{"cluster"}},
 		{"tenure_foreign_records", "Shard records with something wrong, by reason (ForeignRecord, UnreadableRecord, " +
 			"OverlappingRecords, SpentRecord), as this replica sees them.", []string{"reason"}},
 		{"tenure_deleted_records_total", "Records that this replica saw to be deleted, which replicas never do.", nil},

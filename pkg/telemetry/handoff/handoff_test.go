@@ -329,7 +329,7 @@ tenure_clusters_engaged 2
 tenure_fenced_writes_total{cluster="free"} 0
 tenure_fenced_writes_total{cluster="gone"} 0
 tenure_fenced_writes_total{cluster="west"} 1
-# HELP tenure_held_unserved_seconds For how long this replica has held a shard of the cluster and couldn't serve it: its caches aren't filled, or the cluster can't be used from here.
+# HELP tenure_held_unserved_seconds For how long this replica has held a shard of the cluster and couldn't serve it, or couldn't see what changes: the cluster can't be used from here, or a kind can't be listed or watched.
 # TYPE tenure_held_unserved_seconds gauge
 tenure_held_unserved_seconds{cluster="east"} 60
 tenure_held_unserved_seconds{cluster="west"} 30

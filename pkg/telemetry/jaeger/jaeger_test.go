@@ -167,27 +167,6 @@ func TestTheSlowestReconcileIsWithoutItsWait(t *testing.T) {
 	}
 }
 
-func TestATraceIsWholeWithOneRootAndNoOrphan(t *testing.T) {
-	root, child, orphan := Span{ID: "a"}, Span{ID: "b", Parent: "a"}, Span{ID: "c", Parent: "x"}
-	for _, c := range []struct {
-		name  string
-		spans []Span
-		want  bool
-	}{
-		{"whole", []Span{root, child}, true},
-		{"an orphan", []Span{root, child, orphan}, false},
-		{"no root", []Span{child}, false},
-		{"two roots", []Span{root, {ID: "r"}}, false},
-		{"nothing", nil, false},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			if got := (&Trace{Spans: c.spans}).Whole(); got != c.want {
-				t.Errorf("whole = %v, want %v", got, c.want)
-			}
-		})
-	}
-}
-
 func TestNoErrorRepeatsAPassword(t *testing.T) {
 	gone := &Client{URL: "http://me:canary@127.0.0.1:9"}
 	if _, err := gone.Find(t.Context(), Query{}); err == nil || strings.Contains(err.Error(), "canary") {

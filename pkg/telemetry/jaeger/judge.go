@@ -20,17 +20,6 @@ func (t *Trace) Orphans() []Span {
 	return orphans
 }
 
-// Whole reports whether the trace has exactly one root and no orphans.
-func (t *Trace) Whole() bool {
-	roots := 0
-	for i := range t.Spans {
-		if t.Spans[i].Parent == "" {
-			roots++
-		}
-	}
-	return roots == 1 && len(t.Orphans()) == 0
-}
-
 // Reconcile is the span of the reconcile that the trace is about, nil if it is about something else.
 func (t *Trace) Reconcile() *Span {
 	i := slices.IndexFunc(t.Spans, func(s Span) bool { return s.Tags["tenure.result"] != "" })

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -72,16 +73,27 @@ type informing struct {
 // if its cluster forbids the lists and need not allow them, or, without pending, if no list has failed. Watches don't
 // matter: none begins before a list is in.
 func (i *informing) lacks(pending bool) string {
-	err := i.filter.lastList.Load()
-	failed := err != nil && *err != nil
-	if i.HasSynced() || failed && i.filter.mayRefuse(*err) || !failed && !pending {
+	fails := i.filter.failing.Load()
+	if i.HasSynced() || fails != nil && i.filter.mayRefuse(fails.err) || fails == nil && !pending {
 		return ""
 	}
 	why := "its first list isn't in yet"
-	if failed {
-		why = (*err).Error()
+	if fails != nil {
+		why = fails.err.Error()
 	}
 	return fmt.Sprintf("%s isn't synced: %s", i.HasSyncedChecker().Name(), why)
+}
+
+// behind says that the cache isn't kept up to date, and why: for as long as lasting, lists have failed, or watches
+// couldn't begin. What failed before from doesn't count. It returns "" if all is well, or if its cluster need not allow
+// what it forbids. A list that is only slow has not failed.
+func (i *informing) behind(from time.Time, lasting time.Duration) string {
+	fails := i.filter.failing.Load()
+	if fails == nil || i.filter.mayRefuse(fails.err) || fails.last.Sub(fails.first) < lasting ||
+		fails.last.Sub(from) < lasting {
+		return ""
+	}
+	return fmt.Sprintf("%s isn't kept up to date: %v", i.HasSyncedChecker().Name(), fails.err)
 }
 
 // caches holds a shard's caches: of its declared kinds, and of other kinds for which an informer is requested. It is

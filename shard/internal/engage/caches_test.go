@@ -2,26 +2,39 @@ package engage
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
+	"github.com/tenure-dev/tenure/shard/internal/informer"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/test/must"
 )
+
+func TestMain(m *testing.M) {
+	utilruntime.ErrorHandlers = nil // one of them sleeps by a clock that bubbles don't share
+	os.Exit(m.Run())
+}
 
 // serveTwo is an API server with ConfigMaps and Secrets: of each, "listed" is there, and "watched" comes. It answers in
 // the form that it is asked for.
@@ -146,6 +159,68 @@ func TestAKindIsNamedThatIsNotSyncedAndWhy(t *testing.T) {
 				}
 				time.Sleep(time.Millisecond)
 			}
+		})
+	}
+}
+
+// A kind's CRD may be deleted, or the right to it be taken away, while shards are served.
+func TestAKindIsNamedWhoseCacheIsNotKeptUpToDateAnyMore(t *testing.T) {
+	pods := corev1.Resource("pods")
+	missing, busy := apierrors.NewNotFound(pods, ""), apierrors.NewTooManyRequests("later", 1)
+	forbidden := apierrors.NewForbidden(pods, "", errors.New("not you"))
+	for what, c := range map[string]struct {
+		lists, watches error
+		ends           time.Duration // of that; it began after a minute
+		optional       bool
+		behind         bool
+	}{
+		"its CRD is deleted":                {missing, missing, time.Hour, false, true},
+		"it may not be listed or watched":   {forbidden, forbidden, time.Hour, false, true},
+		"it may be listed, and not watched": {nil, forbidden, time.Hour, false, true},
+		"watches are too much":              {nil, busy, time.Hour, false, true},
+		"for a moment":                      {missing, missing, 5 * time.Second, false, false},
+		"it need not be allowed":            {forbidden, forbidden, time.Hour, true, false},
+		"watches end again and again":       {nil, nil, time.Hour, false, false},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now().Add(time.Minute)
+				now := func(fails error) error {
+					if since := time.Since(began); since < 0 || since >= c.ends {
+						return nil
+					}
+					return fails
+				}
+				f := everything()
+				f.optional = c.optional
+				i := &informing{Store: informer.New(informer.Config{Kind: corev1.SchemeGroupVersion.WithKind("Pod")}), filter: f,
+					example: &corev1.Pod{}, from: f.wrap(&toolscache.ListWatch{
+						ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+							return emptyList(), now(c.lists)
+						},
+						WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
+							w := watch.NewFake()
+							time.AfterFunc(2*time.Second, w.Stop)
+							return w, now(c.watches)
+						},
+					})}
+				part := &Cluster{stores: []*informing{i}}
+				go i.Run(t.Context(), i.from, i.example)
+				look := func(after time.Duration, from time.Time, behind bool) {
+					t.Helper()
+					time.Sleep(time.Until(began.Add(after)))
+					why := part.Behind(from, 10*time.Second)
+					if (why != nil) != behind || behind && !strings.HasPrefix(why.Error(), "informer of Pod isn't kept up to date: ") {
+						t.Errorf("%v after it began: %v; is it behind? %t", after, why, behind)
+					}
+				}
+				look(-time.Second, time.Time{}, false)
+				look(10*time.Second, time.Time{}, false)
+				look(25*time.Second, time.Time{}, c.behind)
+				look(30*time.Minute, began.Add(30*time.Minute-10*time.Second), false) // since then it has been less than 10 s
+				look(time.Hour-time.Second, began, c.behind)
+				look(time.Hour+10*time.Second, time.Time{}, false)
+			})
 		})
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -201,10 +202,21 @@ func (c *Cluster) Warm(ctx context.Context) error {
 // Unsynced names the declared kinds for which Warm waits, and says why; nil if there are none. A kind that the cluster
 // forbids, and need not allow, is left out, and without pending one whose first list is under way.
 func (c *Cluster) Unsynced(pending bool) error {
+	return c.complaints(func(s *informing) string { return s.lacks(pending) })
+}
+
+// Behind names the declared kinds whose caches aren't kept up to date, since their lists or watches have failed for as
+// long as lasting, and says why; nil if there are none. What failed before from doesn't count.
+func (c *Cluster) Behind(from time.Time, lasting time.Duration) error {
+	return c.complaints(func(s *informing) string { return s.behind(from, lasting) })
+}
+
+// complaints returns what is wrong with declared kinds; nil if nothing is.
+func (c *Cluster) complaints(of func(*informing) string) error {
 	var all []string
 	for _, s := range c.stores {
-		if lacks := s.lacks(pending); lacks != "" {
-			all = append(all, lacks)
+		if wrong := of(s); wrong != "" {
+			all = append(all, wrong)
 		}
 	}
 	if len(all) == 0 {

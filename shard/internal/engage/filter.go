@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -60,8 +61,24 @@ type filter struct {
 	pack          func(client.Object) informer.Packed // listed objects; nil packs none
 	// transform is applied to objects before they are kept; nil for none.
 	transform toolscache.TransformFunc
-	// lastList has the error with which the last list ended, nil for none. It is nil before the first list has ended.
-	lastList atomic.Pointer[error]
+	failing   atomic.Pointer[failing] // nil if a watch has begun since the last failure, or nothing has failed
+}
+
+// failing says that lists fail, or that watches can't begin.
+type failing struct {
+	first, last time.Time
+	err         error // the last
+}
+
+// fails records that a list failed, or that a watch couldn't begin. A list that succeeds doesn't end that: the watch
+// after it may be what is refused.
+func (f *filter) fails(err error) {
+	now := time.Now()
+	first := now
+	if before := f.failing.Load(); before != nil {
+		first = before.first
+	}
+	f.failing.Store(&failing{first, now, err})
 }
 
 // fieldSelector leaves out objects that are finished for good.

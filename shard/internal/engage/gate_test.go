@@ -36,25 +36,18 @@ func openGate(t *testing.T) *Gate {
 	return g
 }
 
-func TestNothingPassesAShutGate(t *testing.T) {
-	g, _ := newTestGate(t)
-	if _, _, ok := g.Begin(t.Context()); ok {
-		t.Error("a reconcile began though the gate was never opened")
-	}
-	if _, _, _, err := g.beginWrite(t.Context()); !errors.Is(err, ErrFenced) {
-		t.Errorf("write through a shut gate: got %v, want ErrFenced", err)
-	}
-}
-
-func TestNothingPassesAnOpenGateOnceTheLeaseHasRunOut(t *testing.T) {
-	g, valid := newTestGate(t)
-	g.Open(3)
+func TestNothingPassesAGateThatIsShutOrWhoseLeaseHasRunOut(t *testing.T) {
+	shut, _ := newTestGate(t)
+	late, valid := newTestGate(t)
+	late.Open(3)
 	valid.Store(false)
-	if _, _, ok := g.Begin(t.Context()); ok {
-		t.Error("a reconcile began under a lease that has run out")
-	}
-	if _, _, _, err := g.beginWrite(t.Context()); !errors.Is(err, ErrFenced) {
-		t.Errorf("write under a lease that has run out: got %v, want ErrFenced", err)
+	for name, g := range map[string]*Gate{"a shut gate": shut, "a gate whose lease has run out": late} {
+		if _, _, ok := g.Begin(t.Context()); ok {
+			t.Errorf("a reconcile began at %s", name)
+		}
+		if _, _, _, err := g.beginWrite(t.Context()); !errors.Is(err, ErrFenced) {
+			t.Errorf("write through %s: got %v, want ErrFenced", name, err)
+		}
 	}
 }
 
@@ -270,27 +263,33 @@ func TestAReconcileThatNeverReturnsCostsItsGateOnly(t *testing.T) {
 			t.Errorf("got %v with %d abandoned, want Abandoned and one", got, traffic.Abandoned.Load())
 		}
 		g.Open(2) // the shard comes back
-		if _, _, _, err := g.beginWrite(stuck); !errors.Is(err, ErrFenced) {
-			t.Errorf("a write of the reconcile that outlived its tenure: %v, want ErrFenced", err)
-		}
-		again := g.Run(t.Context(), traffic, func(ctx context.Context) {
-			_, done, end, err := g.beginWrite(ctx)
-			if err != nil {
-				t.Errorf("a write of the next tenure: %v", err)
-				return
-			}
-			done(true)
-			end()
-		})
-		if again != Returned {
-			t.Errorf("the next tenure's reconcile: %v", again)
-		}
+		onlyTheNextWrites(t, g, traffic, stuck)
 		close(release)
 		synctest.Wait()
 		if n := traffic.Abandoned.Load(); n != 0 {
 			t.Errorf("%d counted as abandoned after all have returned", n)
 		}
 	})
+}
+
+// onlyTheNextWrites checks that a reconcile that was abandoned can't write, and that the next one can.
+func onlyTheNextWrites(t *testing.T, g *Gate, traffic *Traffic, abandoned context.Context) {
+	t.Helper()
+	if _, _, _, err := g.beginWrite(abandoned); !errors.Is(err, ErrFenced) {
+		t.Errorf("a write of the reconcile that was abandoned: %v, want ErrFenced", err)
+	}
+	again := g.Run(t.Context(), traffic, func(ctx context.Context) {
+		_, done, end, err := g.beginWrite(context.WithoutCancel(ctx))
+		if err != nil {
+			t.Errorf("a write of the next one: %v", err)
+			return
+		}
+		done(true)
+		end()
+	})
+	if again != Returned {
+		t.Errorf("the next one: %v", again)
+	}
 }
 
 func TestAPanicOfAnAbandonedReconcileIsLogged(t *testing.T) {
@@ -330,21 +329,7 @@ func TestAReconcileThatOutlivesItsTimeoutCannotWrite(t *testing.T) {
 			t.Fatalf("got %v, want Abandoned", ran)
 		}
 		synctest.Wait() // orders what it wrote before what is read
-		if _, _, _, err := g.beginWrite(stuck); !errors.Is(err, ErrFenced) {
-			t.Errorf("a write of the reconcile that outlived its timeout: %v, want ErrFenced", err)
-		}
-		again := g.Run(t.Context(), traffic, func(ctx context.Context) {
-			_, done, end, err := g.beginWrite(context.WithoutCancel(ctx))
-			if err != nil {
-				t.Errorf("a write of the next one: %v", err)
-				return
-			}
-			done(true)
-			end()
-		})
-		if again != Returned {
-			t.Errorf("the next one: %v", again)
-		}
+		onlyTheNextWrites(t, g, traffic, stuck)
 	})
 }
 

@@ -283,13 +283,3 @@ func TestNoLimitCostsNothing(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 }
-
-func BenchmarkNoLimit(b *testing.B) {
-	l, ctx := &limit{}, b.Context()
-	b.ReportAllocs()
-	for b.Loop() {
-		if l.beginWrite(ctx) == nil {
-			l.writes.Leave()
-		}
-	}
-}

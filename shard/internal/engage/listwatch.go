@@ -34,7 +34,9 @@ func (f *filter) wrap(inner toolscache.ListerWatcher) toolscache.ListerWatcher {
 		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 			watched.forget()
 			list, err := f.list(ctx, lw, opts)
-			f.lastList.Store(&err)
+			if err != nil {
+				f.fails(err)
+			}
 			if f.mayRefuse(err) {
 				_ = sleep(ctx, wait.Jitter(forbiddenPause, 0.5)) // whether it ends early or not, the error counts
 			}
@@ -42,12 +44,18 @@ func (f *filter) wrap(inner toolscache.ListerWatcher) toolscache.ListerWatcher {
 		},
 		WatchFuncWithContext: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 			opts.ShardSelector, opts.LabelSelector, opts.FieldSelector = f.shardSelector, f.labels, f.fields.ofWatch()
-			return watchServer(ctx, lw, opts, watched, LastPause, func(error) {})
+			w, err := watchServer(ctx, lw, opts, watched, LastPause, f.fails)
+			if err != nil {
+				f.fails(err)
+			} else {
+				f.failing.Store(nil)
+			}
+			return w, err
 		},
 	}}
 }
 
-// mayRefuse reports whether a list failed because the cluster forbids it, and need not allow it.
+// mayRefuse reports whether a list or a watch failed because the cluster forbids it, and need not allow it.
 func (f *filter) mayRefuse(err error) bool {
 	return f.optional && apierrors.IsForbidden(err) && !cas.ByProxy(err)
 }

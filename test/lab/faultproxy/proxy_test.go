@@ -102,31 +102,12 @@ func get(t *testing.T, c *http.Client, p *Proxy) int {
 	return res.StatusCode
 }
 
-func TestVerbsAndResourcesAreReadAsAnAPIServerDoes(t *testing.T) {
-	tests := []struct {
-		method, path string
-		want         request
-	}{
-		{"GET", "/api/v1/namespaces/a/pods", request{verb: "list", resource: "pods"}},
-		{"GET", "/api/v1/pods?watch=true", request{verb: "watch", resource: "pods"}},
-		{"GET", "/api/v1/namespaces/a/pods/p", request{verb: "get", resource: "pods", name: "p"}},
-		{"POST", "/api/v1/namespaces/a/pods", request{verb: "create", resource: "pods"}},
-		{"PUT", "/apis/cnat.programming-kubernetes.info/v1alpha1/namespaces/a/ats/x/status",
-			request{verb: "update", resource: "ats/status", name: "x"}},
-		{"PATCH", "/apis/tenure.dev/v1alpha1/namespaces/a/shards/s", request{verb: "patch", resource: "shards", name: "s"}},
-		{"DELETE", "/apis/coordination.k8s.io/v1/namespaces/a/leases/l",
-			request{verb: "delete", resource: "leases", name: "l"}},
-		{"DELETE", "/api/v1/namespaces/a/pods", request{verb: "deletecollection", resource: "pods"}},
-		{"GET", "/api/v1/namespaces/a", request{verb: "get", resource: "namespaces", name: "a"}},
-		{"GET", "/readyz", request{verb: "get"}},
-	}
-	for _, tt := range tests {
-		t.Run(tt.method+" "+tt.path, func(t *testing.T) {
-			r := httptest.NewRequest(tt.method, tt.path, nil)
-			if diff := cmp.Diff(tt.want, parse(r.Method, r.URL, ""), cmp.AllowUnexported(request{})); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
-		})
+func TestAWatchIsAVerbOfItsOwn(t *testing.T) {
+	for query, want := range map[string]string{"": "list", "?watch=true": "watch", "?watch=1": "watch"} {
+		r := httptest.NewRequest(http.MethodGet, pods+query, nil)
+		if got := parse(r.Method, r.URL, ""); got.verb != want || got.resource != "pods" {
+			t.Errorf("%s: %+v, want verb %s", r.URL, got, want)
+		}
 	}
 }
 

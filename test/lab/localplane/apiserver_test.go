@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -16,83 +15,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/tenure-dev/tenure/bench/audit"
 	"github.com/tenure-dev/tenure/test/must"
 )
-
-func TestAShardSelectorFiltersListsAndWatchesAndIsAudited(t *testing.T) {
-	plane := shared.Cluster("home")
-	ctx, client, ns := testContext(t), clientOf(t, plane), namespace(t, plane)
-	const objects = 40
-	for i := range objects {
-		object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("c-%d", i)}}
-		if _, err := client.CoreV1().ConfigMaps(ns).Create(ctx, object, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	seen := map[string]int{}
-	for _, selector := range []string{
-		"shardRange(object.metadata.uid, '0x0000000000000000', '0x8000000000000000')",
-		"shardRange(object.metadata.uid, '0x8000000000000000', '0x10000000000000000')",
-	} {
-		list, err := client.CoreV1().ConfigMaps(ns).List(ctx, metav1.ListOptions{ShardSelector: selector})
-		must.Succeed(t, err)
-		if len(list.Items) == 0 || len(list.Items) == objects {
-			t.Errorf("%s selects %d of %d objects, want a part", selector, len(list.Items), objects)
-		}
-		for _, item := range list.Items {
-			seen[item.Name]++
-		}
-		checkWatch(ctx, t, client, ns, selector, len(list.Items))
-	}
-	if len(seen) != objects {
-		t.Errorf("two halves hold %d of %d objects", len(seen), objects)
-	}
-	for name, times := range seen {
-		if times != 1 {
-			t.Errorf("%s is in %d halves", name, times)
-		}
-	}
-	watches, err := audit.All(plane.AuditLog(), func(e *audit.Event) bool {
-		uri, err := url.Parse(e.URI)
-		return err == nil && e.Verb == "watch" && e.Stage == "ResponseStarted" &&
-			e.Namespace == ns && uri.Query().Get("shardSelector") != ""
-	})
-	if err != nil || len(watches) != 2 {
-		t.Errorf("%d watches with a shardSelector were audited, want 2 (%v)", len(watches), err)
-	}
-}
-
-// checkWatch expects a watch with initial events to bring exactly that many.
-func checkWatch(ctx context.Context, t *testing.T, client kubernetes.Interface, ns, selector string, want int) {
-	t.Helper()
-	yes := true
-	watcher, err := client.CoreV1().ConfigMaps(ns).Watch(ctx, metav1.ListOptions{
-		ShardSelector: selector, SendInitialEvents: &yes, AllowWatchBookmarks: true,
-		ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
-	})
-	must.Succeed(t, err)
-	defer watcher.Stop()
-	got := 0
-	for event := range watcher.ResultChan() {
-		switch event.Type {
-		case watch.Added:
-			got++
-		case watch.Bookmark: // ends the initial events
-			if got != want {
-				t.Errorf("the watch brought %d objects, the list %d", got, want)
-			}
-			return
-		default:
-			t.Fatalf("unexpected %s: %v", event.Type, event.Object)
-		}
-	}
-	t.Error("the watch ended before its initial events did")
-}
 
 func TestAKubeconfigIsOfAUserWithoutOtherRights(t *testing.T) {
 	plane := shared.Cluster("home")
