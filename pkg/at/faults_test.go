@@ -484,3 +484,13 @@ func TestAnAtThatABackupBringsBackRunsAgainAndItsOwnerIsTold(t *testing.T) {
 		b.restart(t)
 	}
 }
+
+func TestTheTimeToLiveDeletesTheAt(t *testing.T) {
+	b := newBench(t, anAt(ttl(60)))
+	b.live(t)
+	b.clock.Step(time.Hour)
+	mustReconcile(t, b)
+	if err := b.client.Get(t.Context(), testRequest.NamespacedName, &cnatv1alpha1.At{}); !apierrors.IsNotFound(err) {
+		t.Errorf("reading the At: %v, want not found", err)
+	}
+}
