@@ -37,7 +37,6 @@ type engagement struct {
 	// Only the loop touches it.
 	sample   loadSample
 	unserved time.Time // when it was last seen not to be served
-	behind   bool      // its caches weren't kept up to date when that was last seen
 
 	mu       sync.Mutex // guards all below
 	awareEnd context.CancelFunc

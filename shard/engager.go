@@ -305,9 +305,10 @@ func (g *engager) measure() {
 	}
 }
 
-// stuck returns since when, at least, a shard that is held here isn't served or isn't kept up to date; zero if all is
-// well. It logs why caches aren't kept up to date, and that they are again. Lists and watches that fail while the
-// cluster can't be used at all, or while the shard isn't served, don't count: that is logged elsewhere.
+// stuck returns since when a shard that is held here isn't served, or isn't kept up to date; zero if all is well. It is
+// called again and again: the first time counts, except that caches are judged once their lists or watches have failed
+// for [inspect.LongStuck]. It logs why they fail. What fails while the cluster can't be used at all, or while the shard
+// isn't served, doesn't count: that is logged elsewhere.
 func (g *engager) stuck(s ShardStatus, now time.Time) time.Time {
 	e := g.of(s.ID)
 	if e == nil || !s.Served() || g.judge.trouble(s.ID.Cluster) != nil {
@@ -316,14 +317,8 @@ func (g *engager) stuck(s ShardStatus, now time.Time) time.Time {
 		}
 		return now
 	}
-	behind := e.cluster().Behind(e.unserved, inspect.LongStuck)
-	switch {
-	case behind != nil:
+	if behind := e.cluster().Behind(e.unserved, inspect.LongStuck); behind != nil {
 		g.opening(e, s.ID.Cluster, false).failed(e.ctx, notKept, behind)
-	case e.behind:
-		g.log.Info("shard is kept up to date again", "shard", s.ID.String())
-	}
-	if e.behind = behind != nil; e.behind {
 		return now.Add(-inspect.LongStuck)
 	}
 	return time.Time{}

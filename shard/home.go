@@ -9,11 +9,12 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/tenure-dev/tenure/pkg/apierror"
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/shard/internal/cas"
 	"github.com/tenure-dev/tenure/shard/internal/driver"
@@ -226,26 +227,27 @@ func (h *homeClient) reading(ctx context.Context, of driver.Subject) (ownership.
 
 // A list that home has no room for is repeated after a time that doubles.
 const (
-	listPause     = 50 * time.Millisecond
+	listPause     = 100 * time.Millisecond
 	listPauseMost = time.Second
 )
 
-// list reads all records live. What home refuses since it is overloaded is read again while there is time, by itself:
-// where it refuses half of all requests, this replica could hardly ever read both at once, and would lapse.
+// list reads all records live, by a list of Leases and one of Shards. While there is time, each of the two is repeated
+// separately if home has no room for it: where home refuses half of all requests, it would hardly ever answer both at
+// once, and this replica would lapse.
 func (h *homeClient) list(ctx context.Context) (ownership.Input, error) {
 	var all, members ownership.Listing
 	var leases, shards error
 	var both sync.WaitGroup
 	both.Go(func() {
-		retry(ctx, listPause, listPauseMost, func() bool {
+		h.patiently(ctx, func() error {
 			members.Leases, members.Lead, leases = h.members.List(ctx)
-			return !overloaded(leases)
+			return leases
 		})
 	})
 	both.Go(func() {
-		retry(ctx, listPause, listPauseMost, func() bool {
+		h.patiently(ctx, func() error {
 			all, shards = h.records.List(ctx)
-			return !overloaded(shards)
+			return shards
 		})
 	})
 	both.Wait()
@@ -256,8 +258,17 @@ func (h *homeClient) list(ctx context.Context) (ownership.Input, error) {
 	return all, nil
 }
 
-// overloaded reports whether an API server had no room for a request, or failed at it.
-func overloaded(err error) bool {
-	code := apierror.Code(err)
-	return code == http.StatusTooManyRequests || code >= http.StatusInternalServerError
+// patiently repeats a list for as long as home has no room for it. The log tells of each refusal: the last may be cut off
+// by a lapse.
+func (h *homeClient) patiently(ctx context.Context, list func() error) {
+	for pause := listPause; ; pause = min(2*pause, listPauseMost) {
+		err := list()
+		if !apierrors.IsTooManyRequests(err) && !apierrors.IsServiceUnavailable(err) {
+			return
+		}
+		h.failures.report("Read", err)
+		if !sleep(ctx, wait.Jitter(pause, 1)) {
+			return
+		}
+	}
 }

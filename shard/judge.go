@@ -263,7 +263,7 @@ func (j *clusterJudge) proven(name keyspace.ClusterName) bool {
 	defer j.mu.Unlock()
 	v := j.verdicts[name]
 	return time.Since(traffic.Breaker.LastUsable()) < 2*j.every ||
-		v != nil && v.over == c.connection && time.Since(v.next) < j.every
+		v != nil && v.over == c.connection && time.Since(v.probed) < 2*j.every
 }
 
 // verdictOn adds to a cluster's status what probes found. A cluster that can't be used counts as open even if no

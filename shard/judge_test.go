@@ -158,7 +158,7 @@ func TestWhoeverWantsToKnowGetsOneVerdict(t *testing.T) {
 	if err := j.usable(t.Context(), "west"); err != nil || asked.Load() != 2 || !j.proven("west") {
 		t.Errorf("%v after %d questions, though it answered a probe just now", err, asked.Load())
 	}
-	j.verdicts["west"].next = time.Now().Add(-j.every) // that probe was long ago
+	j.verdicts["west"].probed = time.Now().Add(-2 * j.every)
 	if err := j.usable(t.Context(), "west"); err != nil || asked.Load() != 3 || j.proven("west") {
 		t.Errorf("%v after %d questions, the last long ago", err, asked.Load())
 	}

@@ -112,7 +112,7 @@ func (v *view) warm(ctx context.Context, o opening) bool {
 const (
 	notWarm = "shard can't be warmed yet; will try again"
 	notOver = "shard can't change over to the other server yet; will try again"
-	notKept = "shard can't be kept up to date; will try again"
+	notKept = "shard can't see what changes; will try again"
 )
 
 // failed logs that an attempt failed, unless its context has ended: of a cluster's shards one a minute.

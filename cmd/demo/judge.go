@@ -201,7 +201,7 @@ func handoffCheck(o *observation) check {
 // mode returns where a cluster's watches were filtered: by the API server (server), or by the replicas on arrival
 // (client).
 func (w watchFacts) mode() string {
-	if w.filtered > 0 && w.unfiltered == 0 && w.discarded == 0 {
+	if w.filtered > 0 && w.unfiltered == 0 && w.kept > 0 && w.discarded == 0 {
 		return "server"
 	}
 	return "client"

@@ -56,7 +56,7 @@ func perfect() *observation {
 			o.sent[atID{cluster, "shop", name}] = due.Add(-time.Minute)
 		}
 		o.creates[cluster] = facts
-		o.watches[cluster] = watchFacts{filtered: 2}
+		o.watches[cluster] = watchFacts{filtered: 2, kept: 9}
 		for i, holder := range []string{"r1-a", "r3-c"} {
 			shard := tenurev1alpha1.Shard{Spec: tenurev1alpha1.ShardSpec{Cluster: cluster, Prefix: fmt.Sprint(i)}}
 			shard.Status.Holder, shard.Status.Phase = holder, tenurev1alpha1.ShardHeld
@@ -111,7 +111,7 @@ func TestJudgeFindsEachFaultAndNothingElse(t *testing.T) {
 		{"a replica with nothing", func(o *observation) { o.replicas = append(o.replicas, "r4") },
 			"shards per replica: r1 3, r3 3, r4 0"},
 		{"a watch without selector", func(o *observation) {
-			o.watches["west"] = watchFacts{filtered: 2, unfiltered: 1}
+			o.watches["west"] = watchFacts{filtered: 2, unfiltered: 1, kept: 9}
 		}, "watches filtered by the: client in west; server in east, north"},
 		{"a handoff that the watch missed", func(o *observation) { o.handoffs = nil },
 			"handoffs: 0 watched, but 2 in the audit log; gaps, Crash: there were none; gaps, Planned: there were none"},
@@ -195,10 +195,11 @@ func TestWatchModeIsTheServersOnlyIfNothingArrivedInVain(t *testing.T) {
 		in   watchFacts
 		want string
 	}{
-		{"selectors, and nothing of other shards", watchFacts{filtered: 8}, "server"},
-		{"replicas threw something away", watchFacts{filtered: 8, discarded: 3}, "client"},
-		{"a request without selector", watchFacts{filtered: 8, unfiltered: 1}, "client"},
-		{"no requests", watchFacts{}, "client"},
+		{"selectors, and nothing of other shards", watchFacts{filtered: 8, kept: 300}, "server"},
+		{"replicas threw something away", watchFacts{filtered: 8, kept: 300, discarded: 3}, "client"},
+		{"a request without selector", watchFacts{filtered: 8, unfiltered: 1, kept: 300}, "client"},
+		{"nothing to see it by", watchFacts{filtered: 8}, "client"},
+		{"no requests", watchFacts{kept: 300}, "client"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if got := c.in.mode(); got != c.want {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -20,8 +21,9 @@ import (
 type watchFacts struct {
 	// filtered and unfiltered count the requests with and without a shard's selector.
 	filtered, unfiltered int
-	// discarded counts the objects and events that replicas were sent although they belong to another shard.
-	discarded int
+	// kept counts the objects and events that replicas were sent, discarded those that belong to another shard than
+	// the one that asked.
+	kept, discarded int
 }
 
 // observation is everything that the judgement is about, as the API servers, their audit logs and the replicas'
@@ -60,12 +62,12 @@ func (st *story) gather(ctx context.Context) (*observation, error) {
 	if err := o.readHome(ctx, st.fleet.Client(homeCluster)); err != nil {
 		return nil, err
 	}
-	discarded, err := st.discarded(ctx)
+	received, err := st.received(ctx)
 	if err != nil {
 		return nil, err
 	}
 	for _, name := range workloadClusters {
-		if err := o.readWorkload(ctx, st.fleet, name, discarded[name]); err != nil {
+		if err := o.readWorkload(ctx, st.fleet, name, received[name]); err != nil {
 			return nil, err
 		}
 	}
@@ -107,7 +109,7 @@ func (o *observation) readHome(ctx context.Context, home client.Client) error {
 	return nil
 }
 
-func (o *observation) readWorkload(ctx context.Context, f *lab.Fleet, name string, discarded int) error {
+func (o *observation) readWorkload(ctx context.Context, f *lab.Fleet, name string, w watchFacts) error {
 	c := f.Client(name)
 	for _, ns := range atNamespaces {
 		ats, pods := &cnatv1alpha1.AtList{}, &corev1.PodList{}
@@ -125,13 +127,14 @@ func (o *observation) readWorkload(ctx context.Context, f *lab.Fleet, name strin
 		return err
 	}
 	o.creates[name] = facts
-	o.watches[name] = watchFacts{facts.filtered, facts.unfiltered, discarded}
+	w.filtered, w.unfiltered = facts.filtered, facts.unfiltered
+	o.watches[name] = w
 	return nil
 }
 
-// discarded asks the live replicas how many objects of other shards they were sent, by cluster.
-func (st *story) discarded(ctx context.Context) (map[string]int, error) {
-	sum := map[string]int{}
+// received asks the live replicas what they were sent, by cluster.
+func (st *story) received(ctx context.Context) (map[string]watchFacts, error) {
+	sum := map[string]watchFacts{}
 	for _, r := range st.board.allReplicas() {
 		if r.Ended() {
 			continue
@@ -141,11 +144,15 @@ func (st *story) discarded(ctx context.Context) (map[string]int, error) {
 			return nil, err
 		}
 		for _, cluster := range workloadClusters {
-			n, err := m.Sum("tenure_watch_discarded_total", map[string]string{"cluster": cluster})
-			if err != nil {
+			of := map[string]string{"cluster": cluster}
+			kept, unknown := m.Sum("tenure_watch_kept_total", of)
+			discarded, err := m.Sum("tenure_watch_discarded_total", of)
+			if err := errors.Join(unknown, err); err != nil {
 				return nil, err
 			}
-			sum[cluster] += int(n)
+			w := sum[cluster]
+			w.kept, w.discarded = w.kept+int(kept), w.discarded+int(discarded)
+			sum[cluster] = w
 		}
 	}
 	return sum, nil

@@ -143,9 +143,9 @@ func (a *actor) makePod(ctx context.Context, at *cnatv1alpha1.At) (ctrl.Result, 
 		}
 		return ctrl.Result{}, true, nil
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		// The At is deleted with its namespace, which may be stuck. Nobody is told, since events are refused there, too.
+		// The At is deleted with its namespace, which may be stuck. Nobody is told: such a namespace refuses events, too.
 		a.notes.claims(at.UID, claim, noteUnused, a.clock.Now())
-		return ctrl.Result{RequeueAfter: orDeadline(a.view(at, nil, false), stuckAfter)}, false, nil
+		return ctrl.Result{RequeueAfter: orDeadline(a.view(at, nil, false), longestBackoff)}, false, nil
 	}
 	var showErr error
 	switch {
@@ -160,7 +160,8 @@ func (a *actor) makePod(ctx context.Context, at *cnatv1alpha1.At) (ctrl.Result, 
 		return ctrl.Result{}, false, showErr
 	}
 	refused := a.view(at, nil, false)
-	if deadline, has := startBy(refused); has && isRefused(at) && deadline.Sub(refused.Now) < longestBackoff {
+	if deadline, has := startBy(refused); has && isShown(err) && isRefused(at) &&
+		deadline.Sub(refused.Now) < longestBackoff {
 		// The delay after an error might outlast the deadline.
 		return ctrl.Result{RequeueAfter: orDeadline(refused, backoff(at.Status.Conditions, refused.Now))}, false, nil
 	}
@@ -175,11 +176,14 @@ func isRefusal(err error) bool {
 		code == http.StatusInternalServerError && strings.Contains(err.Error(), "failed calling webhook ")
 }
 
+// isShown reports whether an error of making a Pod is shown as a refusal. The others pass by themselves.
+func isShown(err error) bool { return !apierrors.IsTooManyRequests(err) && !apierrors.IsConflict(err) }
+
 // showRefusal shows in the At's status that the API server doesn't take its Pod (a quota, a policy, a webhook that
 // fails).
 func (a *actor) showRefusal(ctx context.Context, at *cnatv1alpha1.At, what string, cause error) error {
-	if apierrors.IsTooManyRequests(cause) || apierrors.IsConflict(cause) {
-		return nil // Passes by itself.
+	if !isShown(cause) {
+		return nil
 	}
 	a.refusals.Take(at.Namespace, a.clock.Now())
 	message := text.Line(fmt.Sprintf("%s: %v", what, cause), text.Note)

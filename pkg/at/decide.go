@@ -280,8 +280,11 @@ func (e *edit) foreign(view view) decision {
 		message += ", or until the At's deadline at " + deadline.Format(time.RFC3339Nano)
 	}
 	next := e.blocked(ReasonForeignPod, "MakePod", message)
-	// When another owner's Pod goes away, this At gets no event.
-	next.After = orDeadline(view, backoff(e.next.Conditions, view.Now))
+	wait := shortestBackoff // the condition may be as old as another cause
+	if next.Status == nil {
+		wait = backoff(e.next.Conditions, view.Now)
+	}
+	next.After = orDeadline(view, wait) // when another owner's Pod goes away, this At gets no event
 	return next
 }
 

@@ -379,6 +379,10 @@ func TestAServerThatIsBusyIsTriedMoreAndMoreRarelyThoughThereIsADeadline(t *test
 	b := newBench(t, anAt(deadline(60)))
 	b.fault = refusePods(apierrors.NewTooManyRequests("busy", 1))
 	mustFail(t, b)
+	b.fault = refusePods(apierrors.NewForbidden(corev1.Resource("pods"), "x", errors.New("exceeded quota")))
+	mustReconcile(t, b)
+	b.fault = refusePods(apierrors.NewTooManyRequests("busy", 1))
+	mustFail(t, b)
 }
 
 // terminating is how an API server refuses what is made in a namespace that is being deleted.
@@ -393,8 +397,8 @@ func TestAnAtWaitsQuietlyInANamespaceThatIsBeingDeleted(t *testing.T) {
 	b.fault = refusePods(terminating())
 	for range 5 {
 		result, err := b.reconcile()
-		if err != nil || result.RequeueAfter != stuckAfter {
-			t.Fatalf("Reconcile = %v, %v, want another look after %v", result, err, stuckAfter)
+		if err != nil || result.RequeueAfter != longestBackoff {
+			t.Fatalf("Reconcile = %v, %v, want another look after %v", result, err, longestBackoff)
 		}
 		b.clock.Step(result.RequeueAfter)
 	}

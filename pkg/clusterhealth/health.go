@@ -139,24 +139,25 @@ func (h *Health) SetupWithManager(mgr mcmanager.Manager) error {
 	everywhere := false // every replica reports its own view
 	return ctrl.NewControllerManagedBy(local).Named("clusterhealth").
 		For(&corev1.Secret{}, builder.WithPredicates(kubeconfig.Secrets(h.cfg.Namespace))).
-		WatchesRawSource(source.Func(h.stir)).
+		WatchesRawSource(source.Func(h.wakeQuiet)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: looksAtOnce, NeedLeaderElection: &everywhere}).
 		Complete(h)
 }
 
-// stir queues the quiet clusters that need another look, every lookEvery until the context ends. To reconcile each of
-// them every time takes a sixth of the processor time of an idle replica that knows 300 clusters.
-func (h *Health) stir(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
+// wakeQuiet queues the quiet clusters that have something to report by now, every lookEvery until the context ends. To
+// reconcile all of them instead took a sixth of the processor time of an idle replica that knows 300 clusters.
+func (h *Health) wakeQuiet(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 	go wait.UntilWithContext(ctx, func(context.Context) {
-		for _, name := range h.stirring(time.Now()) {
+		for _, name := range h.noLongerQuiet(time.Now()) {
 			queue.Add(ctrl.Request{NamespacedName: types.NamespacedName{Namespace: h.cfg.Namespace, Name: name}})
 		}
 	}, lookEvery)
 	return nil
 }
 
-// stirring returns the quiet clusters that need another look. Their Secrets haven't changed: that is an event.
-func (h *Health) stirring(now time.Time) (names []string) {
+// noLongerQuiet returns the clusters that were quiet when they were looked at, and need another look. Their Secrets
+// haven't changed: that is an event.
+func (h *Health) noLongerQuiet(now time.Time) (names []string) {
 	h.mu.Lock()
 	known := maps.Clone(h.states)
 	maps.DeleteFunc(known, func(name string, _ state) bool { return !h.quiet(name) })

@@ -295,7 +295,7 @@ func TestAQuietClusterIsReconciledWhenItStirs(t *testing.T) {
 	stirs := func(what string, want bool) {
 		t.Helper()
 		for range 2 {
-			if got := len(h.stirring(time.Now())) == 1; got != want {
+			if got := len(h.noLongerQuiet(time.Now())) == 1; got != want {
 				t.Fatalf("%s: it stirs: %t", what, got)
 			}
 		}
@@ -340,7 +340,7 @@ func TestAClusterThatStirsIsQueued(t *testing.T) {
 		queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[ctrl.Request]())
 		defer queue.ShutDown()
 		ctx, cancel := context.WithCancel(t.Context())
-		must.Succeed(t, h.stir(ctx, queue))
+		must.Succeed(t, h.wakeQuiet(ctx, queue))
 		for range 3 {
 			got, _ := queue.Get()
 			if want := (types.NamespacedName{Namespace: "n", Name: "west"}); got.NamespacedName != want {

@@ -61,7 +61,7 @@ type filter struct {
 	pack          func(client.Object) informer.Packed // listed objects; nil packs none
 	// transform is applied to objects before they are kept; nil for none.
 	transform toolscache.TransformFunc
-	failing   atomic.Pointer[failing] // nil if a watch has begun since the last failure, or nothing has failed
+	failing   atomic.Pointer[failing] // not nil from a failure until a watch begins
 }
 
 // failing says that lists fail, or that watches can't begin.

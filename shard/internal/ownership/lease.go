@@ -107,7 +107,7 @@ func (r *Replica) ownWritten(in Written) {
 
 // unrenewed returns why the lease wasn't renewed in time.
 func (r *Replica) unrenewed() string {
-	if r.own.w == nil && r.viewStale() && r.now.AtMost(r.looked) < r.cfg.ViewTimeout/4 { // it didn't stand still
+	if r.own.w == nil && r.viewStale() && r.now.AtMost(r.looked) < r.cfg.ViewTimeout/4 { // the process wasn't paused
 		return "lease not renewed, since the records couldn't be read in time"
 	}
 	return "lease not renewed in time"
