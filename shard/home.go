@@ -258,8 +258,8 @@ func (h *homeClient) list(ctx context.Context) (ownership.Input, error) {
 	return all, nil
 }
 
-// patiently repeats a list for as long as home has no room for it. The log tells of each refusal: the last may be cut off
-// by a lapse.
+// patiently repeats a list for as long as home has no room for it. The log tells of each refusal: the last may be cut
+// off by a lapse.
 func (h *homeClient) patiently(ctx context.Context, list func() error) {
 	for pause := listPause; ; pause = min(2*pause, listPauseMost) {
 		err := list()

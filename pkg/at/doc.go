@@ -139,6 +139,6 @@
 // minutes. Of the events of one reason in a namespace only a few are sent, and the next one says how many were left
 // out. Pods that are refused are tried again a bounded number of times a second in each namespace.
 //
-// In a namespace that is being deleted, an At that is due waits, and no error, condition or event says so. A replica that
-// takes such an At over can't tell, and reports once that its Pod is gone.
+// In a namespace that is being deleted, an At that is due waits, and no error, condition or event says so. A replica
+// that takes such an At over can't tell, and reports once that its Pod is gone.
 package at
