@@ -10,6 +10,7 @@ import (
 	"time"
 
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	"github.com/tenure-dev/tenure/test/lab"
@@ -117,7 +118,7 @@ func TestRotatedBrokenAndMovedCredentialsAreNotNoticed(t *testing.T) {
 		}
 		slow[next] = max(slow[next], min(spell, longest))
 	}
-	time.Sleep(2 * ahead)
+	r.eventually("all Ats that are due are done", func() error { return r.open(ats) })
 	r.eventually("all shards went to the other server and back", func() error { return wentOver(2) })
 
 	worst, control := r.worst("west", ats, changed), r.worst("east", ats, changed)
@@ -210,6 +211,26 @@ func (r *rig) worst(cluster string, ats []*cnatv1alpha1.At, changed []time.Time)
 		worst[phase] = max(worst[phase], done.Sub(due)-answering[at.Name])
 	}
 	return worst
+}
+
+// open names one of some Ats that isn't done.
+func (r *rig) open(ats []*cnatv1alpha1.At) error {
+	phases := map[string]cnatv1alpha1.AtPhase{}
+	for _, cluster := range r.Workloads() {
+		list := &cnatv1alpha1.AtList{}
+		if err := r.Client(cluster).List(r.t.Context(), list, client.InNamespace(r.namespace)); err != nil {
+			return err
+		}
+		for i := range list.Items {
+			phases[list.Items[i].Name] = list.Items[i].Status.Phase
+		}
+	}
+	for _, at := range ats {
+		if phase := phases[at.Name]; phase != cnatv1alpha1.AtDone {
+			return fmt.Errorf("%s is %q", at.Name, phase)
+		}
+	}
+	return nil
 }
 
 // logged says whether replicas have logged something so often altogether.
