@@ -27,10 +27,10 @@
 //   - No other replica reconciles the key meanwhile (I1). When this can't be kept up any longer, the reconcile's
 //     context ends and its writes fail, with [ErrFenced] or the context's error. Pass that context to every call: by
 //     it alone the fence knows a reconcile that doesn't return. Five seconds after its context has ended, the key is
-//     worked on without waiting for it any longer. An object that is made
-//     again under its name has another UID, and so mostly another shard and key: the reconcile that finds the old one
-//     gone may run beside that of the new one, or after it. So clean up by a finalizer, or ask GetAPIReader first
-//     whether the name is taken again.
+//     worked on without waiting for it any longer.
+//   - An object that is made again under its name has another UID, and so mostly another shard and key: the reconcile
+//     that finds the old one gone may run beside that of the new one, or after it. So clean up by a finalizer, or ask
+//     GetAPIReader first whether the name is taken again.
 //   - Its writes carry preconditions, so a write that was on the wire when its tenure ended does no harm. Server-side
 //     apply has none but field ownership, which old and new holder share: where a late one would do harm, set the
 //     resourceVersion of what is applied. A cache may be older than the last write of the previous holder. So what must

@@ -311,10 +311,11 @@ func (g *engager) measure() {
 // isn't served, doesn't count: that is logged elsewhere.
 func (g *engager) stuck(s ShardStatus, now time.Time) time.Time {
 	e := g.of(s.ID)
-	if e == nil || !s.Served() || g.judge.trouble(s.ID.Cluster) != nil {
-		if e != nil {
-			e.unserved = now
-		}
+	if e == nil {
+		return now
+	}
+	if !s.Served() || g.judge.trouble(s.ID.Cluster) != nil {
+		e.unserved = now
 		return now
 	}
 	if behind := e.cluster().Behind(e.unserved, inspect.LongStuck); behind != nil {

@@ -11,7 +11,6 @@ import (
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -261,14 +260,12 @@ func (h *homeClient) list(ctx context.Context) (ownership.Input, error) {
 // patiently repeats a list for as long as home has no room for it. The log tells of each refusal: the last may be cut
 // off by a lapse.
 func (h *homeClient) patiently(ctx context.Context, list func() error) {
-	for pause := listPause; ; pause = min(2*pause, listPauseMost) {
+	retry(ctx, listPause, listPauseMost, func() bool {
 		err := list()
-		if !apierrors.IsTooManyRequests(err) && !apierrors.IsServiceUnavailable(err) {
-			return
+		full := apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err)
+		if full {
+			h.failures.report("Read", err)
 		}
-		h.failures.report("Read", err)
-		if !sleep(ctx, wait.Jitter(pause, 1)) {
-			return
-		}
-	}
+		return !full
+	})
 }

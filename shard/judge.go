@@ -244,26 +244,28 @@ func (j *clusterJudge) usable(ctx context.Context, name keyspace.ClusterName) er
 	if c.Cluster == nil {
 		return fmt.Errorf("cluster %s: %w", name, multicluster.ErrClusterNotFound)
 	}
-	if why := j.unusable(name); why != nil || j.proven(name) {
+	if why := j.unusable(name); why != nil || j.answered(name, c.connection, &traffic.Breaker) {
 		return why
 	}
 	return ask(ctx, c, &traffic.Breaker)
 }
 
-// proven reports whether the cluster can be used, as requests of shards or a probe have shown lately.
+// proven reports whether usable would return nil without a request.
 func (j *clusterJudge) proven(name keyspace.ClusterName) bool {
 	c, traffic := j.clusters.known(name)
-	if c.Cluster == nil || j.unusable(name) != nil {
-		return false
-	}
-	if open, _ := traffic.Breaker.Open(); open {
+	return c.Cluster != nil && j.unusable(name) == nil && j.answered(name, c.connection, &traffic.Breaker)
+}
+
+// answered reports whether the cluster has answered shards, or a probe over this connection, lately.
+func (j *clusterJudge) answered(name keyspace.ClusterName, connection uint64, breaker *engage.Breaker) bool {
+	if open, _ := breaker.Open(); open {
 		return false
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	v := j.verdicts[name]
-	return time.Since(traffic.Breaker.LastUsable()) < 2*j.every ||
-		v != nil && v.over == c.connection && time.Since(v.probed) < 2*j.every
+	return time.Since(breaker.LastUsable()) < 2*j.every ||
+		v != nil && v.over == connection && time.Since(v.probed) < 2*j.every
 }
 
 // verdictOn adds to a cluster's status what probes found. A cluster that can't be used counts as open even if no

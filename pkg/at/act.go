@@ -160,8 +160,8 @@ func (a *actor) makePod(ctx context.Context, at *cnatv1alpha1.At) (ctrl.Result, 
 		return ctrl.Result{}, false, showErr
 	}
 	refused := a.view(at, nil, false)
-	if deadline, has := startBy(refused); has && isShown(err) && isRefused(at) &&
-		deadline.Sub(refused.Now) < longestBackoff {
+	if deadline, has := startBy(refused); has && isRefusal(err) && isShown(err) && isRefused(at) &&
+		!apierrors.IsUnauthorized(err) && deadline.Sub(refused.Now) < longestBackoff {
 		// The delay after an error might outlast the deadline.
 		return ctrl.Result{RequeueAfter: orDeadline(refused, backoff(at.Status.Conditions, refused.Now))}, false, nil
 	}
@@ -176,7 +176,7 @@ func isRefusal(err error) bool {
 		code == http.StatusInternalServerError && strings.Contains(err.Error(), "failed calling webhook ")
 }
 
-// isShown reports whether an error of making a Pod is shown as a refusal. The others pass by themselves.
+// isShown reports whether a refusal is shown. The others pass by themselves.
 func isShown(err error) bool { return !apierrors.IsTooManyRequests(err) && !apierrors.IsConflict(err) }
 
 // showRefusal shows in the At's status that the API server doesn't take its Pod (a quota, a policy, a webhook that

@@ -381,8 +381,11 @@ func TestAServerThatIsBusyIsTriedMoreAndMoreRarelyThoughThereIsADeadline(t *test
 	mustFail(t, b)
 	b.fault = refusePods(apierrors.NewForbidden(corev1.Resource("pods"), "x", errors.New("exceeded quota")))
 	mustReconcile(t, b)
-	b.fault = refusePods(apierrors.NewTooManyRequests("busy", 1))
-	mustFail(t, b)
+	for _, passing := range []error{apierrors.NewTooManyRequests("busy", 1), apierrors.NewUnauthorized("expired"),
+		errors.New("connection lost")} {
+		b.fault = refusePods(passing)
+		mustFail(t, b)
+	}
 }
 
 // terminating is how an API server refuses what is made in a namespace that is being deleted.

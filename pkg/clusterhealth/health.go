@@ -159,10 +159,10 @@ func (h *Health) wakeQuiet(ctx context.Context, queue workqueue.TypedRateLimitin
 // haven't changed: that is an event.
 func (h *Health) noLongerQuiet(now time.Time) (names []string) {
 	h.mu.Lock()
-	known := maps.Clone(h.states)
-	maps.DeleteFunc(known, func(name string, _ state) bool { return !h.quiet(name) })
+	quiet := maps.Clone(h.states)
+	maps.DeleteFunc(quiet, func(name string, _ state) bool { return !h.quiet(name) })
 	h.mu.Unlock()
-	for name, s := range known {
+	for name, s := range quiet {
 		use, ok := h.cfg.InUse(name)
 		rests := use.Proven || (!use.Needed && now.Sub(s.looked) < h.rarely)
 		if !ok || use.Refused != "" || use.Given != s.shared || !rests {
