@@ -2,10 +2,8 @@ package clusterhealth
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"sync"
 	"time"
 
@@ -13,10 +11,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -30,7 +26,6 @@ import (
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
-	"github.com/tenure-dev/tenure/pkg/text"
 )
 
 // Config of [Health]; zero values mean the defaults.
@@ -80,14 +75,6 @@ var rejected = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 }, []string{"cluster", "reason"})
 
 func init() { metrics.Registry.MustRegister(usable, rejected) }
-
-// Reasons, as they appear in events, metrics and [Look].
-const (
-	ReasonUsable      = "Usable"
-	ReasonBadConfig   = "BadKubeconfig"
-	ReasonUnreachable = "Unreachable"
-	ReasonRefused     = "AccessRefused"
-)
 
 // Health watches over the workload clusters.
 type Health struct {
@@ -233,16 +220,6 @@ func (h *Health) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 	return ctrl.Result{RequeueAfter: lookEvery}, nil
 }
 
-// finding is what a look at a cluster and its Secret found: what is wrong with the Secret, and whether the cluster can
-// be used all the same.
-type finding struct {
-	reason, note string
-	usable       bool
-	busy         bool         // it has too many requests to serve this one
-	passing      bool         // the Secret may become usable without a change ([kubeconfig.Passing])
-	shared       *rest.Config // the configuration in use, if it is the Secret's
-}
-
 // shares reports whether an earlier look found that a configuration in use is that of this version of the Secret. Then
 // the kubeconfig needn't be parsed again, which takes half a millisecond.
 func (h *Health) shares(secret *corev1.Secret, given *rest.Config) bool {
@@ -274,119 +251,6 @@ func (h *Health) inUse(ctx context.Context, use Use, f finding) finding {
 		f.note, f.usable = f.note+"; the connection from before is used on, until this replica restarts", true
 	}
 	return f
-}
-
-// errBusy is the answer of an API server that serves others. What is said of its limits tells more.
-var errBusy = errors.New("the API server answers, but has too many requests (429)")
-
-// Prove is Look for credentials that are to replace others: an API server that has too many requests proves nothing.
-func Prove(ctx context.Context, secret *corev1.Secret, policy kubeconfig.Policy,
-	timeout time.Duration) (reason, note string) {
-	f := look(ctx, secret, policy, timeout, nil, true)
-	if f.busy {
-		return ReasonUnreachable, f.note
-	}
-	return f.reason, f.note
-}
-
-// Look asks the cluster of a kubeconfig Secret whether it can be used. The note says why not, in one line that carries
-// no secret and leaves room in an event.
-func Look(ctx context.Context, secret *corev1.Secret, policy kubeconfig.Policy,
-	timeout time.Duration) (reason, note string) {
-	f := look(ctx, secret, policy, timeout, nil, true)
-	return f.reason, f.note
-}
-
-// UID returns the UID of namespace kube-system of the cluster that a kubeconfig Secret leads to, which tells the
-// cluster from all others; "" if it can't be read.
-func UID(ctx context.Context, secret *corev1.Secret, policy kubeconfig.Policy, timeout time.Duration) string {
-	access, err := kubeconfig.OfSecret(secret, policy)
-	if err != nil {
-		return ""
-	}
-	cfg, err := access.REST()
-	if err != nil {
-		return ""
-	}
-	cfg.Timeout = timeout
-	kubeconfig.Bound(cfg)
-	connection, err := rest.HTTPClientFor(cfg)
-	if err != nil {
-		return ""
-	}
-	defer connection.CloseIdleConnections()
-	c, err := corev1client.NewForConfigAndClient(cfg, connection)
-	if err != nil {
-		return ""
-	}
-	system, err := c.Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
-	if err != nil {
-		return ""
-	}
-	return text.Line(string(system.UID), 64) // as long as layouts have it
-}
-
-// look asks over the connection in use if that was made of the same credentials (shared). Otherwise it opens
-// another connection, and, with closes, closes it afterwards unless something else uses it.
-func look(ctx context.Context, secret *corev1.Secret, policy kubeconfig.Policy, timeout time.Duration, use *Use,
-	closes bool) finding {
-	access, err := kubeconfig.OfSecret(secret, policy)
-	if err != nil {
-		return finding{reason: ReasonBadConfig, note: err.Error(), passing: kubeconfig.Passing(err)}
-	}
-	cfg, err := access.REST()
-	if err != nil {
-		return finding{reason: ReasonBadConfig, note: err.Error()}
-	}
-	if use != nil && use.Refused == "" && kubeconfig.Same(use.Given, cfg) {
-		f := answer(cfg, use.askWithin(ctx, timeout))
-		f.shared = use.Given
-		return f
-	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	return answer(cfg, ask(ctx, cfg, closes))
-}
-
-// askWithin asks the cluster over the connection in use.
-func (u *Use) askWithin(ctx context.Context, timeout time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	return u.Ask(ctx)
-}
-
-// answer returns what the result of asking a cluster says.
-func answer(cfg *rest.Config, err error) finding {
-	if err == nil {
-		return finding{reason: ReasonUsable, note: "the API server answers", usable: true}
-	}
-	if errors.Is(err, errBusy) {
-		return finding{reason: ReasonUsable, note: errBusy.Error(), usable: true, busy: true}
-	}
-	reason := ReasonUnreachable
-	if apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err) {
-		reason = ReasonRefused
-	}
-	return finding{reason: reason, note: text.Line(fmt.Sprintf("%s: %v", cfg.Host, err), text.Note/2)}
-}
-
-// ask returns why a cluster can't be used with these credentials; nil if it can.
-func ask(ctx context.Context, cfg *rest.Config, closes bool) error {
-	status, err := kubeconfig.Ask(ctx, cfg, closes)
-	switch {
-	case err != nil:
-		return err
-	case status == http.StatusTooManyRequests:
-		return errBusy
-	case status == http.StatusUnauthorized:
-		return apierrors.NewUnauthorized("the credentials are refused")
-	case status == http.StatusForbidden:
-		return apierrors.NewForbidden(corev1.Resource("version"), "",
-			errors.New("the credentials may not ask for the version"))
-	case status != http.StatusOK:
-		return fmt.Errorf("GET /version: %d %s", status, http.StatusText(status))
-	}
-	return nil
 }
 
 // Usable reports whether a cluster could be used when it was last asked, and since when that has been so. A cluster
