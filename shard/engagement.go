@@ -3,8 +3,6 @@ package shard
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -41,13 +39,13 @@ type engagement struct {
 	mu       sync.Mutex // guards all below
 	awareEnd context.CancelFunc
 	reaching map[keyspace.ClusterName]*outpost
-	remotes  map[keyspace.ClusterName]*view // the views in reaching that are synced
 	waiting  map[*kindSource]*alarms
 }
 
 // outpost is the engagement's view over another cluster, which holds objects that the shard's objects own.
 type outpost struct {
 	view   view
+	synced bool            // it may be read; guarded by the engagement's lock
 	ctx    context.Context // ends when the cluster is given up
 	cancel context.CancelFunc
 }
@@ -78,13 +76,14 @@ func (e *engagement) epoch() protocol.Epoch { return e.gate.Epoch() }
 // remote returns another cluster as this shard sees it.
 func (e *engagement) remote(name keyspace.ClusterName) (cluster.Cluster, error) {
 	e.mu.Lock()
-	v := e.remotes[name]
+	o := e.reaching[name]
+	synced := o != nil && o.synced
 	e.mu.Unlock()
-	if v == nil {
+	if !synced {
 		return nil, fmt.Errorf("cluster %s as seen by shard %s: not there or not synced: %w", name, e.id,
 			multicluster.ErrClusterNotFound)
 	}
-	return v.cluster(), nil
+	return o.view.cluster(), nil
 }
 
 // unreach drops the views over clusters that are gone, or that were replaced by another cluster of the same name.
@@ -98,7 +97,6 @@ func (e *engagement) unreach(all map[keyspace.ClusterName]realCluster) {
 		}
 		o.cancel()
 		delete(e.reaching, name)
-		delete(e.remotes, name)
 	}
 }
 
@@ -112,7 +110,7 @@ func (e *engagement) reach(name keyspace.ClusterName) (_ *outpost, begun bool) {
 	o := &outpost{}
 	o.ctx, o.cancel = context.WithCancel(e.ctx)
 	if e.reaching == nil {
-		e.reaching, e.remotes = map[keyspace.ClusterName]*outpost{}, map[keyspace.ClusterName]*view{}
+		e.reaching = map[keyspace.ClusterName]*outpost{}
 	}
 	e.reaching[name] = o
 	return o, false
@@ -122,16 +120,13 @@ func (e *engagement) reach(name keyspace.ClusterName) (_ *outpost, begun bool) {
 func (e *engagement) reached(name keyspace.ClusterName, o *outpost) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.reaching[name] != o {
-		return false
-	}
-	e.remotes[name] = &o.view
-	return true
+	o.synced = true
+	return e.reaching[name] == o
 }
 
 // views returns the views that hold the shard's objects of a kind: that of its own cluster or, for a remote kind, the
 // synced ones of all other clusters.
-func (e *engagement) views(k Kind) []*view {
+func (e *engagement) views(k Kind) (all []*view) {
 	if !k.in(e.id.Cluster) {
 		return nil
 	}
@@ -140,7 +135,12 @@ func (e *engagement) views(k Kind) []*view {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return slices.Collect(maps.Values(e.remotes))
+	for _, o := range e.reaching {
+		if o.synced {
+			all = append(all, &o.view)
+		}
+	}
+	return all
 }
 
 // attach connects the sources' workqueues to the shard's caches, each once. It is done during warm-up, since it takes
@@ -169,11 +169,14 @@ func (e *engagement) backfill(sources []*kindSource) {
 
 // beginAwares returns the context to engage unmodified controllers with.
 func (e *engagement) beginAwares() context.Context {
-	e.endAwares() // a change of caches may have engaged them while the shard drained
 	ctx, cancel := context.WithCancel(e.ctx)
 	e.mu.Lock()
-	defer e.mu.Unlock()
+	last := e.awareEnd // a change of caches may have engaged them while the shard drained
 	e.awareEnd = cancel
+	e.mu.Unlock()
+	if last != nil {
+		last()
+	}
 	return ctx
 }
 

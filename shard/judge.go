@@ -61,14 +61,13 @@ type clusterJudge struct {
 
 // clusterVerdict is what is known of one cluster.
 type clusterVerdict struct {
-	connection uint64 // of the connection that it is about
-	probing    bool
-	probed     time.Time // when it was last probed, zero if it wasn't
-	next       time.Time // when it is probed next, unless it answers something before
-	rested     time.Time // when connections that aren't in use were last closed
-	there      time.Time // when the cluster was last there
-	trouble    error     // why it can't be used, nil if it can
-	over       uint64    // the connection that was probed last
+	probing bool
+	probed  time.Time // when it was last probed, zero if it wasn't
+	over    uint64    // the connection that was probed last, 0 for none
+	next    time.Time // when it is probed next over that, unless it answers something before
+	rested  time.Time // when connections that aren't in use were last closed
+	there   time.Time // when the cluster was last there
+	trouble error     // why it can't be used, nil if it can
 }
 
 func newJudge(clusters *clusterSet, roster *roster, lease time.Duration, log logr.Logger, put func(driver.Event),
@@ -102,7 +101,7 @@ func (j *clusterJudge) due(now time.Time) (names []keyspace.ClusterName) {
 	j.mu.Lock()
 	j.watched = 0
 	j.clusters.each(func(name keyspace.ClusterName, c *realCluster, traffic *engage.Traffic) {
-		v := j.verdict(name, c.connection)
+		v := j.verdict(name)
 		v.there = now
 		if !here[name] && now.Sub(v.rested) >= restsAfter*j.every {
 			v.rested = now
@@ -116,8 +115,9 @@ func (j *clusterJudge) due(now time.Time) (names []keyspace.ClusterName) {
 			return
 		}
 		heard := traffic.Breaker.LastUsable()
-		fails := v.trouble == nil && unexplained(&traffic.Breaker, now.After(v.next))
-		if fails || (now.After(v.next) && now.Sub(heard) >= j.every) || (v.trouble != nil && heard.After(v.probed)) {
+		due := now.After(v.next) || v.over != c.connection
+		fails := v.trouble == nil && unexplained(&traffic.Breaker, due)
+		if fails || (due && now.Sub(heard) >= j.every) || (v.trouble != nil && heard.After(v.probed)) {
 			names = append(names, name)
 		}
 	})
@@ -138,17 +138,13 @@ func unexplained(b *engage.Breaker, due bool) bool {
 	return open && (cause == engage.Silence || cause == engage.Unauthorized && due)
 }
 
-// verdict returns what is known of a cluster. If the cluster is reached over another connection now, a probe is due at
-// once. Call it with the lock held.
-func (j *clusterJudge) verdict(name keyspace.ClusterName, connection uint64) *clusterVerdict {
+// verdict returns what is known of a cluster. Call it with the lock held.
+func (j *clusterJudge) verdict(name keyspace.ClusterName) *clusterVerdict {
 	v := j.verdicts[name]
 	if v == nil {
 		now := time.Now()
-		v = &clusterVerdict{connection: connection, rested: now, there: now}
+		v = &clusterVerdict{rested: now, there: now}
 		j.verdicts[name] = v
-	}
-	if v.connection != connection {
-		v.connection, v.next = connection, time.Time{}
 	}
 	return v
 }
@@ -169,7 +165,7 @@ func (j *clusterJudge) probe(ctx context.Context, name keyspace.ClusterName) {
 		return
 	}
 	j.mu.Lock()
-	v := j.verdict(name, c.connection)
+	v := j.verdict(name)
 	busy := v.probing
 	v.probing = true
 	j.mu.Unlock()
@@ -192,7 +188,7 @@ func (j *clusterJudge) conclude(name keyspace.ClusterName, connection uint64, tr
 	j.mu.Lock()
 	v := j.verdicts[name]
 	// The verdicts follow the clusters a little later.
-	if v == nil || v.connection != connection || c.connection != connection {
+	if v == nil || c.connection != connection {
 		if v != nil {
 			v.probing = false
 		}

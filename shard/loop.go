@@ -47,7 +47,6 @@ type loop struct {
 	entrance   *entrance
 	known      driver.Clusters // of which the driver was told last
 	changes    changes         // of clusters that the driver hasn't been told yet
-	moved      bool            // clusters came, went or got another connection, and the shards haven't followed yet
 	turned     *atomic.Int64   // when the loop last turned, on the monotonic clock
 
 	// The present incarnation, or the last.
@@ -72,7 +71,7 @@ func (l *loop) run(ctx context.Context, leaving <-chan struct{}) error {
 	l.clusters.start(ctx, l.beside.Go, func() { l.mail.put(driver.Clusters{}) })
 	defer l.clusters.stop()
 	l.beside.Go(func() { l.judge.run(ctx) })
-	l.handle(driver.Clusters{})
+	l.tellClusters()
 	l.beside.Go(func() {
 		l.entrance.wait(ctx)
 		l.mail.put(driver.Start{})
@@ -112,7 +111,6 @@ func (l *loop) run(ctx context.Context, leaving <-chan struct{}) error {
 			l.handle(driver.Quit{}) // bounded: by stopGrace, and by the sealing of the Lease
 		}
 		l.followChanges(l.changes.wait(time.Now()))
-		l.follow()
 		l.report.publish(l.driver, l.lease, l.shards)
 	}
 	return l.failure
@@ -138,28 +136,31 @@ func (c *changes) wait(now time.Time) time.Duration {
 	return pauseAfter(c.took) - now.Sub(c.at)
 }
 
-// followChanges tells the driver of all changes of clusters until now, unless they may wait.
+// followChanges makes driver and shards follow all changes of clusters until now, unless they may wait.
 func (l *loop) followChanges(wait time.Duration) {
 	if c := &l.changes; c.any && wait <= 0 {
 		c.any = false
 		began := time.Now()
-		l.handle(driver.Clusters{})
-		l.follow()
+		l.tellClusters()
+		if l.shards != nil && !l.done {
+			l.shards.clustersChanged()
+		}
 		c.at = time.Now()
 		c.took = c.at.Sub(began)
 	}
+}
+
+// tellClusters tells the driver which clusters there are now: two changes may be put in the wrong order.
+func (l *loop) tellClusters() {
+	l.report.touch()
+	l.known = l.knownClusters()
+	l.handle(l.known)
 }
 
 // handle feeds the driver one event and carries out its requests. Once the process is done, requests are dropped.
 func (l *loop) handle(e driver.Event) {
 	if l.done {
 		return
-	}
-	_, changed := e.(driver.Clusters)
-	if changed {
-		l.report.touch()
-		l.known = l.knownClusters() // in their present state: two changes may be put in the wrong order
-		e = l.known
 	}
 	requests := l.driver.Handle(l.clock.now(), e)
 	l.lease.set(l.driver.ValidUntil())
@@ -171,15 +172,6 @@ func (l *loop) handle(e driver.Event) {
 			l.do(r)
 		}
 	}
-	l.moved = l.moved || changed
-}
-
-// follow makes the shards follow changes of clusters, once for all events that came together.
-func (l *loop) follow() {
-	if l.moved && l.shards != nil && !l.done {
-		l.shards.clustersChanged()
-	}
-	l.moved = false
 }
 
 // do carries out one request.
@@ -278,9 +270,6 @@ func (l *loop) begin(b driver.Begin) {
 			l.fail(err)
 			return
 		}
-	}
-	if l.report.warner == nil {
-		l.report.warner = newWarner(l.homeClient.client, l.cfg, l.log, l.beside.Go)
 	}
 	f := &follower{by: b.ID, fleet: l.cfg.Fleet, cache: l.records, pods: l.pods, log: log, put: l.mail.put,
 		changed: l.report.touch}

@@ -43,7 +43,7 @@ func TestAClusterThatNoShardFencesIsToBeAskedForByName(t *testing.T) {
 	must.Succeed(t, err)
 	must.Succeed(t, provider.Add(t.Context(), "west", west, m))
 	asSeen, held := &engage.Cluster{}, &engage.Cluster{}
-	e := &engagement{remotes: map[keyspace.ClusterName]*view{"west": {virtual: asSeen}}}
+	e := &engagement{reaching: map[keyspace.ClusterName]*outpost{"west": {view: view{virtual: asSeen}, synced: true}}}
 	e.own.virtual = held
 	m.node.roster.put("east/0", e)
 	reconcile := context.WithValue(t.Context(), engagementKey{}, e)

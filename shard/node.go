@@ -145,7 +145,6 @@ func (n *node) Start(ctx context.Context) error {
 	stop := func() {}
 	list := func() (cache.Cache, error) {
 		stop()
-		var records cache.Cache
 		records, err := newRecordCache(n.cfg, n.home, scheme, n.log, n.failures, func() { mail.put(driver.Reconnected{}) })
 		if err != nil {
 			return nil, err
@@ -172,6 +171,7 @@ func (n *node) Start(ctx context.Context) error {
 	if l.entrance, err = newEntrance(n.cfg, n.kinds, n.home, scheme, n.log, l.beside.Go); err != nil {
 		return err
 	}
+	l.report.warner = l.entrance.warner
 	if n.roster.guards.Load() == 0 {
 		n.log.Error(nil, "no reconciler is wrapped by Manager.Guard, so a move wouldn't wait for one: no controller gets "+
 			"keys of shards; use Complete(mgr.Guard(reconciler))")

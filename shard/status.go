@@ -112,8 +112,8 @@ type report struct {
 	there                   map[string]types.UID // the records of the last survey
 	changed                 atomic.Bool          // a record or the clusters changed since the last survey began
 	peers                   map[protocol.Incarnation]peer
-	led, calm               bool    // it ran in the coordinator; it found nothing
-	warner                  *warner // nil until the first incarnation begins
+	led, calm               bool // it ran in the coordinator; it found nothing
+	warner                  *warner
 }
 
 // publish publishes the present state after requests were carried out, and once a second for what changes otherwise.
@@ -192,7 +192,7 @@ func (r *report) survey(ctx context.Context, records client.Reader, cfg Config, 
 	r.lost, r.there = r.lost+len(gone), there
 	r.peers, r.led = peers, d.Leads()
 	r.calm = len(unserved)+len(moving)+len(odd)+len(gone) == 0
-	if r.warner == nil || !r.led {
+	if !r.led {
 		return
 	}
 	for name, served := range d.Aliases() {

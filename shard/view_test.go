@@ -199,7 +199,7 @@ func TestAShardWhoseCachesAreNotKeptUpToDateIsStuckAndThatIsLogged(t *testing.T)
 			g.roster.put(e.name(), e)
 			g.judge = newJudge(west.clusterSet, g.roster, 10*time.Second, logr.Discard(), nil, nil)
 			real, _ := west.get("west")
-			g.judge.verdicts["west"] = &clusterVerdict{connection: real.connection, over: real.connection}
+			g.judge.verdicts["west"] = &clusterVerdict{over: real.connection}
 			server.keepsPods.Store(true)
 			time.AfterFunc(c.refused, func() { server.keepsPods.Store(false) })
 			stuck := 0

@@ -46,11 +46,7 @@ func Prove(ctx context.Context, secret *corev1.Secret, policy kubeconfig.Policy,
 // UID returns the UID of namespace kube-system of the cluster that a kubeconfig Secret leads to, which tells the
 // cluster from all others; "" if it can't be read.
 func UID(ctx context.Context, secret *corev1.Secret, policy kubeconfig.Policy, timeout time.Duration) string {
-	access, err := kubeconfig.OfSecret(secret, policy)
-	if err != nil {
-		return ""
-	}
-	cfg, err := access.REST()
+	cfg, err := kubeconfig.Connection(secret, policy)
 	if err != nil {
 		return ""
 	}
@@ -89,13 +85,9 @@ var errBusy = errors.New("the API server answers, but has too many requests (429
 // another connection, and, with closes, closes it afterwards unless something else uses it.
 func look(ctx context.Context, secret *corev1.Secret, policy kubeconfig.Policy, timeout time.Duration, use *Use,
 	closes bool) finding {
-	access, err := kubeconfig.OfSecret(secret, policy)
+	cfg, err := kubeconfig.Connection(secret, policy)
 	if err != nil {
 		return finding{reason: ReasonBadConfig, note: err.Error(), passing: kubeconfig.Passing(err)}
-	}
-	cfg, err := access.REST()
-	if err != nil {
-		return finding{reason: ReasonBadConfig, note: err.Error()}
 	}
 	if use != nil && use.Refused == "" && kubeconfig.Same(use.Given, cfg) {
 		f := answer(cfg, use.askWithin(ctx, timeout))

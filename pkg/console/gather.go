@@ -176,14 +176,11 @@ type life struct{ issued, expires time.Time }
 func kubeconfigs(secrets []corev1.Secret) (only map[string]types.UID, lives []life) {
 	only, lives = map[string]types.UID{}, make([]life, len(secrets))
 	for i := range secrets {
-		access, err := kubeconfig.OfSecret(&secrets[i], kubeconfig.Policy{})
+		c, err := kubeconfig.Connection(&secrets[i], kubeconfig.Policy{})
 		if kubeconfig.Allowable(err) {
 			only[secrets[i].Name] = secrets[i].UID
 		}
-		if err != nil {
-			continue
-		}
-		if c, err := access.REST(); err == nil {
+		if err == nil {
 			lives[i].issued, _ = kubeconfig.TokenLife(c.BearerToken)
 			lives[i].expires = kubeconfig.Expiry(c)
 		}
@@ -341,11 +338,11 @@ func (g Gatherer) workload(ctx context.Context, home client.Client, name keyspac
 	if err := home.Get(ctx, client.ObjectKey{Namespace: g.Namespace, Name: string(name)}, secret); err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig Secret of cluster %s (or give --kubeconfig): %w", name, err)
 	}
-	access, err := kubeconfig.OfSecret(secret, kubeconfig.Policy{})
+	config, err := kubeconfig.Connection(secret, kubeconfig.Policy{})
 	if err != nil {
 		return nil, fmt.Errorf("Secret of cluster %s can't be used from here (so give --kubeconfig): %w", name, err)
 	}
-	return access.REST()
+	return config, nil
 }
 
 // clusterOf returns the cluster of an object: home for a Deployment whose cluster wasn't named.

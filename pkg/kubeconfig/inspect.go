@@ -394,6 +394,15 @@ func (a *Access) Kubeconfig() ([]byte, error) {
 	return text, nil
 }
 
+// Connection returns the connection that the kubeconfig in a Secret gives; see [OfSecret].
+func Connection(secret *corev1.Secret, policy Policy) (*rest.Config, error) {
+	access, err := OfSecret(secret, policy)
+	if err != nil {
+		return nil, err
+	}
+	return access.REST()
+}
+
 // REST returns the connection, which stays with its server ([Pin]). The error repeats nothing of the kubeconfig.
 func (a *Access) REST() (*rest.Config, error) {
 	c, err := clientcmd.NewDefaultClientConfig(*a.config, &clientcmd.ConfigOverrides{}).ClientConfig()

@@ -22,11 +22,7 @@ const asksAtOnce = 32
 var asksWithin = 10 * time.Second
 
 // ask asks the cluster itself about its API and the caller's rights.
-func (p *probe) ask(ctx context.Context, opened *kubeconfig.Access) error {
-	config, err := opened.REST()
-	if err != nil {
-		return err
-	}
+func (p *probe) ask(ctx context.Context, config *rest.Config) error {
 	config.Timeout, config.QPS = lookTimeout, -1
 	kubeconfig.Bound(config)
 	ctx, cancel := context.WithTimeout(ctx, asksWithin)

@@ -141,12 +141,14 @@ func TestAnAnswerWithoutAnEndFailsACheck(t *testing.T) {
 }
 
 // access is what a Secret of a cluster whose API server this is gives.
-func access(t *testing.T, server *httptest.Server) *kubeconfig.Access {
+func access(t *testing.T, server *httptest.Server) *rest.Config {
 	t.Helper()
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 	text, err := target{Server: server.URL, CA: ca}.kubeconfig("west", "token")
 	must.Succeed(t, err)
 	given, err := kubeconfig.Inspect(text, kubeconfig.Policy{})
 	must.Succeed(t, err)
-	return given
+	config, err := given.REST()
+	must.Succeed(t, err)
+	return config
 }

@@ -89,11 +89,11 @@ func (o Onboarder) Check(ctx context.Context, wish Wish) (Examination, error) {
 	}
 	p.assess(snapshot, known.UID)
 	if p.Reason == clusterhealth.ReasonUsable {
-		opened, err := kubeconfig.OfSecret(known.Own, kubeconfig.Policy{})
+		config, err := kubeconfig.Connection(known.Own, kubeconfig.Policy{})
 		if err != nil {
 			return Examination{}, err
 		}
-		if err := p.ask(ctx, opened); err != nil {
+		if err := p.ask(ctx, config); err != nil {
 			return Examination{}, err
 		}
 	}

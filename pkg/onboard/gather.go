@@ -127,11 +127,7 @@ func (k *known) tryAuthority(ctx context.Context, ca []byte) {
 
 // unverified reports whether the server in a Secret shows a certificate that the CA there doesn't verify.
 func unverified(ctx context.Context, s *corev1.Secret) bool {
-	access, err := kubeconfig.OfSecret(s, kubeconfig.Policy{})
-	if err != nil {
-		return false
-	}
-	config, err := access.REST()
+	config, err := kubeconfig.Connection(s, kubeconfig.Policy{})
 	if err != nil {
 		return false
 	}

@@ -218,11 +218,7 @@ var errChanged = errors.New("the Secret was changed meanwhile")
 // replace requests a token with the lifetime of the present one, checks that the cluster takes it, and puts it into
 // the Secret. It returns errChanged if the Secret was changed meanwhile.
 func (r *Renewer) replace(ctx context.Context, secret *corev1.Secret, held Held) (made replacement, err error) {
-	access, err := kubeconfig.OfSecret(secret, r.cfg.Policy)
-	if err != nil {
-		return made, err
-	}
-	config, err := access.REST()
+	config, err := kubeconfig.Connection(secret, r.cfg.Policy)
 	if err != nil {
 		return made, err
 	}

@@ -238,11 +238,7 @@ func (h Held) broken() bool { return h.Refused != nil && !kubeconfig.Allowable(h
 func Hold(s *corev1.Secret) Held { return hold(s, kubeconfig.Policy{}) }
 
 func hold(s *corev1.Secret, policy kubeconfig.Policy) Held {
-	access, err := kubeconfig.OfSecret(s, policy)
-	if err != nil {
-		return Held{Refused: err}
-	}
-	c, err := access.REST()
+	c, err := kubeconfig.Connection(s, policy)
 	if err != nil {
 		return Held{Refused: err}
 	}

@@ -160,15 +160,7 @@ func (b *Breaker) took(d time.Duration) {
 	b.seen.now.took += d
 }
 
-// hears returns what records each part of an answer; nil for an answer that doesn't show that the cluster can be used.
-func (b *Breaker) hears(req *http.Request, res *http.Response) func() {
-	if watches(req) || causeOf(res.StatusCode).unusable() {
-		return nil
-	}
-	return b.heard
-}
-
-// heard records that a part of an answer has arrived.
+// heard records that a part of an answer has arrived that doesn't say that the cluster can't be used.
 func (b *Breaker) heard() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

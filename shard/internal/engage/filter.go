@@ -31,8 +31,8 @@ func (s *filters) of(of form) *filter {
 	k := s.declared[of.GroupVersionKind]
 	prefix := s.shard.Prefix
 	f := &filter{traffic: s.traffic, optional: k.Optional, managed: k.ManagedFields, pack: k.Pack,
-		transform: of.named(k.Transform),
-		fields:    &fieldSelector{text: k.Fields, listsOnly: k.Owned}}
+		transform: of.named(k.Transform)}
+	f.fields.text, f.fields.listsOnly = k.Fields, k.Owned
 	if k.Owned {
 		f.labels = prefix.SlotSelector()
 		f.keep = func(o metav1.Object) bool {
@@ -55,7 +55,7 @@ type filter struct {
 	labels        string // for owned kinds
 	keep          func(metav1.Object) bool
 	traffic       *Traffic
-	fields        *fieldSelector                      // nil for none
+	fields        fieldSelector
 	optional      bool                                // the cluster may refuse lists
 	managed       bool                                // managed fields are kept
 	pack          func(client.Object) informer.Packed // listed objects; nil packs none
@@ -81,7 +81,7 @@ func (f *filter) fails(err error) {
 	f.failing.Store(&failing{first, now, err})
 }
 
-// fieldSelector leaves out objects that are finished for good.
+// fieldSelector leaves out objects that are finished for good. The zero value leaves out none.
 type fieldSelector struct {
 	text      string
 	listsOnly bool
@@ -89,14 +89,14 @@ type fieldSelector struct {
 }
 
 func (s *fieldSelector) ofList() string {
-	if s == nil || s.unknown.Load() {
+	if s.unknown.Load() {
 		return ""
 	}
 	return s.text
 }
 
 func (s *fieldSelector) ofWatch() string {
-	if s == nil || s.listsOnly {
+	if s.listsOnly {
 		return ""
 	}
 	return s.ofList()

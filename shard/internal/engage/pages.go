@@ -70,9 +70,7 @@ func (f *filter) list(ctx context.Context, lw toolscache.ListerWithContext,
 		return nil, err
 	}
 	defer f.traffic.lists.Leave()
-	if f.fields != nil {
-		f.fields.unknown.Store(false) // its CRD may have been replaced since
-	}
+	f.fields.unknown.Store(false) // its CRD may have been replaced since
 	opts.ShardSelector, opts.LabelSelector, opts.FieldSelector = f.shardSelector, f.labels, f.fields.ofList()
 	opts.Limit, opts.Continue = firstPage, ""
 	switch {

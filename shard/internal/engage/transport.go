@@ -76,16 +76,15 @@ func (f *fence) RoundTrip(req *http.Request) (*http.Response, error) {
 			return nil, err
 		}
 		sent := time.Now()
-		res, release, err := f.send(req.Context(), req)
+		res, err := f.send(req.Context(), req)
 		if err != nil {
 			return nil, ofWaiting(req.Context(), began, sent, err)
 		}
-		counted := &countedBody{ReadCloser: res.Body, bytes: &f.traffic.ListWatchBytes, page: pageOf(req.Context()),
-			heard: f.traffic.Breaker.hears(req, res)}
+		counted := &countedBody{ReadCloser: res.Body, bytes: &f.traffic.ListWatchBytes, page: pageOf(req.Context())}
 		if counted.page == nil && namesOne(req.URL.Path) {
 			counted.page = &page{most: largestObject}
 		}
-		res.Body = &releasingBody{ReadCloser: counted, release: release}
+		res.Body = counted
 		return res, nil
 	}
 	// Wait for the turn first, and then ask the gate: the shard may be lost while the write waits.
@@ -101,7 +100,6 @@ func (f *fence) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	var res *http.Response
-	var release func()
 	err = errPanicked // unless it returns
 	defer func() {
 		// A server error says no more than silence does: an API server that gave a request up may still commit it.
@@ -116,12 +114,11 @@ func (f *fence) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 	}()
 	sent := time.Now()
-	if res, release, err = f.send(ctx, req); err != nil {
+	if res, err = f.send(ctx, req); err != nil {
 		return nil, ofWaiting(req.Context(), began, sent, err)
 	}
-	bounded := &countedBody{ReadCloser: res.Body, page: &page{most: largestObject},
-		heard: f.traffic.Breaker.hears(req, res)}
-	res.Body = &releasingBody{ReadCloser: bounded, release: func() { release(); end() }}
+	bounded := &countedBody{ReadCloser: res.Body, page: &page{most: largestObject}}
+	res.Body = &releasingBody{ReadCloser: bounded, release: end}
 	return res, nil
 }
 
@@ -135,17 +132,15 @@ func closeBody(req *http.Request) {
 }
 
 // send signs a request and sends it, watched over by the cluster's breaker.
-func (f *fence) send(ctx context.Context, req *http.Request) (_ *http.Response, release func(), _ error) {
+func (f *fence) send(ctx context.Context, req *http.Request) (*http.Response, error) {
 	return f.traffic.Breaker.send(ctx, req, f.base, f.gate.agentNow(), pageOf(ctx) != nil)
 }
 
-// send sends a request, and judges the cluster by the result. agent is its User-Agent, "" for the request's own. Call
-// release when the answer was read.
+// send sends a request, and judges the cluster by the result. agent is its User-Agent, "" for the request's own.
 func (b *Breaker) send(ctx context.Context, req *http.Request, base http.RoundTripper, agent string,
-	list bool) (_ *http.Response, release func(), _ error) {
+	list bool) (*http.Response, error) {
 	if watches(req) {
-		res, err := b.watch(signed(ctx, req, agent), base)
-		return res, func() {}, err
+		return b.watch(signed(ctx, req, agent), base)
 	}
 	patience, asks := listStallAfter, inquiry{}
 	if !list {
@@ -164,7 +159,7 @@ func (b *Breaker) send(ctx context.Context, req *http.Request, base http.RoundTr
 	case err == nil:
 		answered = true
 		w.hears()
-		body := &countedBody{ReadCloser: res.Body, heard: w.hears, broke: func() {
+		body := &timedBody{ReadCloser: res.Body, heard: w.hears, broke: func() {
 			if ctx.Err() == nil { // not given up by the caller
 				b.failed()
 				askedOf(ctx).note(askedBy{cluster: b, lost: true})
@@ -172,19 +167,25 @@ func (b *Breaker) send(ctx context.Context, req *http.Request, base http.RoundTr
 		}}
 		res.Body = body
 		disbelieve(req, res)
+		if !causeOf(res.StatusCode).unusable() {
+			body.heard = func() { w.hears(); b.heard() }
+		}
+		release := w.end
 		if list {
 			b.answered(res, pageOf(ctx))
 			tellRetryAfter(ctx, b, res)
-			return res, w.end, nil
-		}
-		b.Judge(req, res, time.Since(sent), tellRetryAfter(ctx, b, res))
-		body.took.Store(0) // what was read until now is judged already
-		return res, func() {
-			w.end()
-			if !streams(req.URL.Path) {
-				b.took(time.Duration(body.took.Load()))
+		} else {
+			b.Judge(req, res, time.Since(sent), tellRetryAfter(ctx, b, res))
+			body.took.Store(0) // what was read until now is judged already
+			release = func() {
+				w.end()
+				if !streams(req.URL.Path) {
+					b.took(time.Duration(body.took.Load()))
+				}
 			}
-		}, nil
+		}
+		res.Body = &releasingBody{ReadCloser: res.Body, release: release}
+		return res, nil
 	case ctx.Err() == nil, // not given up by the caller, or after its deadline, in which nothing came from the cluster
 		errors.Is(ctx.Err(), context.DeadlineExceeded) && w.quiet() >= FirstPause:
 		b.failed()
@@ -198,7 +199,7 @@ func (b *Breaker) send(ctx context.Context, req *http.Request, base http.RoundTr
 			askedOf(ctx).note(askedBy{cluster: b, lost: true})
 		}
 	}
-	return nil, nil, err
+	return nil, err
 }
 
 // signed returns a copy of a request with a context and a User-Agent, "" for its own: a RoundTripper must not change
@@ -239,13 +240,7 @@ type unfenced struct {
 
 func (u *unfenced) RoundTrip(req *http.Request) (*http.Response, error) {
 	list := !mutates(req.Method) && !namesOne(req.URL.Path)
-	res, release, err := u.breaker.send(req.Context(), req, u.base, "", list)
-	if err != nil {
-		return nil, err
-	}
-	counted := &countedBody{ReadCloser: res.Body, heard: u.breaker.hears(req, res)}
-	res.Body = &releasingBody{ReadCloser: counted, release: release}
-	return res, nil
+	return u.breaker.send(req.Context(), req, u.base, "", list)
 }
 
 // largestObject bounds an answer that is one object, in bytes: several times what an API server takes. So a server
@@ -343,28 +338,38 @@ func mutates(method string) bool {
 	return method != http.MethodGet && method != http.MethodHead && method != http.MethodOptions
 }
 
-// countedBody counts the bytes that are read from it, and the time that its readers wait.
+// timedBody measures how long its readers wait, and tells what comes.
+type timedBody struct {
+	io.ReadCloser
+	took  atomic.Int64 // nanoseconds spent in Read
+	heard func()       // called for each piece
+	broke func()       // called if it ends before its end
+}
+
+func (b *timedBody) Read(p []byte) (int, error) {
+	began := time.Now()
+	n, err := b.ReadCloser.Read(p)
+	b.took.Add(int64(time.Since(began)))
+	if n > 0 {
+		b.heard()
+	}
+	if err != nil && err != io.EOF {
+		b.broke()
+	}
+	return n, err
+}
+
+// countedBody counts the bytes that are read from it, and bounds them.
 type countedBody struct {
 	io.ReadCloser
-	took  atomic.Int64   // nanoseconds spent in Read
 	bytes *atomic.Uint64 // they are added to this; nil to count none
-	heard func()         // called for each piece; may be nil
-	broke func()         // called if it ends before its end; may be nil
 	page  *page          // bounds it; nil for no bound
 }
 
 func (b *countedBody) Read(p []byte) (int, error) {
-	began := time.Now()
 	n, err := b.ReadCloser.Read(p)
-	b.took.Add(int64(time.Since(began)))
 	if b.bytes != nil {
 		b.bytes.Add(uint64(n))
-	}
-	if n > 0 && b.heard != nil {
-		b.heard()
-	}
-	if err != nil && err != io.EOF && b.broke != nil {
-		b.broke()
 	}
 	if b.page != nil {
 		if large := b.page.got(n); large != nil {
