@@ -23,8 +23,10 @@
 // remove a cluster that is being served, nor does a Secret that is deleted and comes back refused within a grace. If
 // nothing was accepted since the replica started, the Secret seems not to exist: accepted kubeconfigs are kept in
 // memory only, since a second store of credentials would need the same protection as the first. To remove a cluster,
-// delete its Secret. A refusal that may pass by itself is looked at again every half minute. If a Secret changes, the
-// provider removes the cluster before it adds the new one; package shard decides what the change means.
+// delete its Secret. A refusal that may pass by itself, such as a file that isn't there yet, is an error instead, and
+// looked at again every half minute. It leaves a connected cluster as it is, but a Secret that was away and comes back
+// so has no cluster until it has passed. If a Secret changes, the provider removes the cluster before it adds the new
+// one; package shard decides what the change means.
 //
 // # Files
 //
