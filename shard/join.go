@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 	"github.com/tenure-dev/tenure/shard/internal/member"
 	"github.com/tenure-dev/tenure/shard/internal/record"
 )
@@ -51,7 +52,12 @@ type sighting struct {
 
 func newEntrance(cfg Config, kinds string, home *rest.Config, scheme *runtime.Scheme, log logr.Logger,
 	spawn func(func())) (*entrance, error) {
-	c, err := client.New(coordinating(home, cfg, ""), client.Options{Scheme: scheme, Mapper: recordMapper()})
+	rc := coordinating(home, cfg, "")
+	over, err := kubeconfig.HTTPClientFor(rc)
+	if err != nil {
+		return nil, fmt.Errorf("building the client of the home cluster: %w", err)
+	}
+	c, err := client.New(rc, client.Options{Scheme: scheme, Mapper: recordMapper(), HTTPClient: over})
 	if err != nil {
 		return nil, fmt.Errorf("building the client of the home cluster: %w", err)
 	}

@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,6 +57,9 @@ func NewManager(home *rest.Config, provider multicluster.Provider, opts manager.
 	if opts.Controller.CacheSyncTimeout == 0 {
 		opts.Controller.CacheSyncTimeout = cacheSyncTimeout
 	}
+	if err := outlastPrograms(home, &opts); err != nil {
+		return nil, fmt.Errorf("building the client of the home cluster: %w", err)
+	}
 	if opts.Logger.GetSink() == nil {
 		opts.Logger = log.Log
 	}
@@ -89,6 +93,22 @@ func NewManager(home *rest.Config, provider multicluster.Provider, opts manager.
 		return nil, fmt.Errorf("building the multicluster manager: %w", err)
 	}
 	return m, nil
+}
+
+// outlastPrograms makes requests of the manager's own cache and client end with their contexts, if a program makes the
+// credentials of the home cluster. The process couldn't end while that program hangs, otherwise.
+func outlastPrograms(home *rest.Config, opts *manager.Options) error {
+	if home.ExecProvider == nil {
+		return nil
+	}
+	home = rest.CopyConfig(home)
+	home.UserAgent = cmp.Or(home.UserAgent, rest.DefaultKubernetesUserAgent())
+	over, err := kubeconfig.HTTPClientFor(home)
+	if err != nil {
+		return err
+	}
+	opts.Cache.HTTPClient, opts.Client.HTTPClient = cmp.Or(opts.Cache.HTTPClient, over), cmp.Or(opts.Client.HTTPClient, over)
+	return nil
 }
 
 // Start runs until the context ends. Then the replica leaves in order: its shards are handed off to warm successors

@@ -5,18 +5,23 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
@@ -183,6 +188,43 @@ func TestAReplicaWaitsForAHomeClusterThatIsAwayForLong(t *testing.T) {
 			t.Errorf("controllers wait %v for their caches, want at least %v; the program said %v", got, least, given)
 		}
 	}
+}
+
+// client-go waits for such a program without heed of a request's context, and the Pod would be killed in the end.
+func TestAReplicaEndsWhileTheProgramOfItsCredentialsHangs(t *testing.T) {
+	began := filepath.Join(t.TempDir(), "began")
+	home := &rest.Config{Host: "127.0.0.1:1", ExecProvider: &clientcmdapi.ExecConfig{
+		APIVersion: "client.authentication.k8s.io/v1", InteractiveMode: clientcmdapi.NeverExecInteractiveMode,
+		Command: "/bin/sh", Args: []string{"-c", fmt.Sprintf("touch %[1]q; while [ -e %[1]q ]; do sleep 0.1; done 2>&1", began)},
+	}}
+	m, err := NewManager(home, nop.New(), manager.Options{
+		Metrics: metricsserver.Options{BindAddress: "0"},
+		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) {
+			known := meta.NewDefaultRESTMapper(nil)
+			known.Add(corev1.SchemeGroupVersion.WithKind("Secret"), meta.RESTScopeNamespace)
+			return known, nil
+		},
+	}, Config{Replica: "a", Kinds: []Kind{Primary(&corev1.ConfigMap{})}})
+	must.Succeed(t, err)
+	must.Succeed(t, m.GetLocalManager().Add(manager.RunnableFunc(func(ctx context.Context) error { // as a controller does
+		_, err := m.GetLocalManager().GetCache().GetInformer(ctx, &corev1.Secret{}, cache.BlockUntilSynced(false))
+		return err
+	})))
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- m.Start(ctx) }()
+	for _, err := os.Stat(began); err != nil; _, err = os.Stat(began) { // the test's own time is the bound
+		time.Sleep(10 * time.Millisecond)
+	}
+	time.Sleep(300 * time.Millisecond) // others wait for it as well
+	stop()
+	select {
+	case err := <-ended:
+		must.Succeed(t, err)
+	case <-time.After(20 * time.Second):
+		t.Error("it hasn't ended after 20 s")
+	}
+	must.Succeed(t, os.Remove(began))
 }
 
 // With these nothing would be reconciled, or not what the program means, and nothing would say so.

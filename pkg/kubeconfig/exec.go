@@ -26,6 +26,15 @@ func TransportFor(cfg *rest.Config) (http.RoundTripper, error) {
 	return &impatient{base: base, left: left.(*atomic.Int64)}, nil
 }
 
+// HTTPClientFor is rest.HTTPClientFor over [TransportFor].
+func HTTPClientFor(cfg *rest.Config) (*http.Client, error) {
+	transport, err := TransportFor(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &http.Client{Transport: transport, Timeout: cfg.Timeout}, nil
+}
+
 // leftBehind counts the requests that still run after their context has ended, by server and program: *atomic.Int64
 // by string. Entries are never removed, just as client-go keeps its entry for each program.
 var leftBehind sync.Map

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 
+	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
 )
 
@@ -31,7 +32,11 @@ type lively func(toolscache.ListerWatcher) toolscache.ListerWatcher
 
 // NewWatch returns a watch of the Pods. It sends no request until Run.
 func NewWatch(rc *rest.Config, namespace, selector string, live lively, log logr.Logger) (*Watch, error) {
-	c, err := kubernetes.NewForConfig(rc)
+	over, err := kubeconfig.HTTPClientFor(rc)
+	if err != nil {
+		return nil, fmt.Errorf("building the client of the Pods: %w", err)
+	}
+	c, err := kubernetes.NewForConfigAndClient(rc, over)
 	if err != nil {
 		return nil, fmt.Errorf("building the client of the Pods: %w", err)
 	}
