@@ -46,7 +46,8 @@ func newObservability(ctx context.Context, o *options, log logr.Logger) (*observ
 	})
 	if s.Tracing() {
 		s.moves.Tell(s.Telemetry.Tell)
-		log.Info("tracing reconciles", "ratio", settings.Ratio, "slow", o.traceSlow.String(), "service", settings.Service)
+		log.Info("tracing reconciles", "ratio", settings.Ratio, "slow", o.traceSlow.String(), "service", settings.Service,
+			"endpoint", settings.Endpoint)
 	}
 	return s, nil
 }

@@ -173,7 +173,8 @@ func (p *Page) stream(w http.ResponseWriter, r *http.Request) {
 		case <-pause.C:
 			continue
 		case <-r.Context().Done():
-		case <-end.C:
+		case <-end.C: // told, so that the page doesn't take it for a loss
+			_, _ = fmt.Fprint(w, "event: over\ndata: follow again\n\n")
 		case <-p.stopped:
 		}
 		pause.Stop()

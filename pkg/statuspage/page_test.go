@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -108,6 +109,15 @@ func TestStreamsEndWithTheManager(t *testing.T) {
 	for err = nil; err == nil; {
 		_, err = response.Body.Read(buffer) // to its end, else the test's own time limit
 	}
+}
+
+func TestAStreamThatIsOverSaysSoSinceThatIsNoLoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := get(newPage(func() (inspect.Records, error) { return inspect.Records{}, nil }), "GET", "/status/events")
+		if got := w.Body.String(); !strings.HasSuffix(got, "}\n\nevent: over\ndata: follow again\n\n") {
+			t.Errorf("the stream ends with %q", got[max(0, len(got)-100):])
+		}
+	})
 }
 
 // stuck is a connection whose reader doesn't read.
@@ -236,20 +246,33 @@ func TestAClusterThatThisReplicaCannotReachIsShownAsUnreachableThoughOthersServe
 	}
 }
 
-func TestOfTooManyClustersThoseWithTroubleAreShown(t *testing.T) {
-	v := View{}
-	for i := range maxRows + 1 {
-		name := keyspace.ClusterName(fmt.Sprintf("c%03d", i))
-		v.Fleet.Clusters = append(v.Fleet.Clusters, console.Cluster{Name: name, Reason: "Usable"})
-		v.Fleet.Shards = append(v.Fleet.Shards, console.Shard{Cluster: name})
-	}
-	v.Fleet.Clusters[maxRows].Reason = "Unreachable"
-	v.cut()
-	last := len(v.Fleet.Clusters) - 1
-	if v.LeftClusters != 1 || v.Left != 1 || last != maxRows-1 || v.Fleet.Clusters[last].Reason != "Unreachable" ||
-		v.Fleet.Clusters[0].Name != "c000" {
-		t.Errorf("left out: %d clusters, %d shards; of %d that are shown the last is %+v", v.LeftClusters, v.Left, last+1,
-			v.Fleet.Clusters[last])
+func TestOfTooManyClustersOrShardsThoseWithTroubleAreShownFirst(t *testing.T) {
+	for _, c := range []struct{ clusters, shards, leftClusters, left int }{
+		{clusters: maxRows, shards: maxShards / maxRows},
+		{clusters: maxRows + 1, shards: 1, leftClusters: 1, left: 1},
+		{clusters: 9, shards: 256, left: 9*256 - maxShards},
+	} {
+		t.Run(fmt.Sprintf("%d of %d", c.clusters, c.shards), func(t *testing.T) {
+			var v View
+			for i := range c.clusters {
+				name := keyspace.ClusterName(fmt.Sprintf("c%03d", i))
+				v.Fleet.Clusters = append(v.Fleet.Clusters, console.Cluster{Name: name, Reason: "Usable"})
+				v.Fleet.Shards = slices.Concat(v.Fleet.Shards, slices.Repeat([]console.Shard{{Cluster: name}}, c.shards))
+			}
+			bad, first := v.Fleet.Clusters[c.clusters-1].Name, keyspace.ClusterName("c000")
+			v.Fleet.Clusters[c.clusters-1].Reason = "Unreachable"
+			v.cut()
+			if v.LeftClusters != c.leftClusters || v.Left != c.left {
+				t.Errorf("left out: %d clusters, %d shards", v.LeftClusters, v.Left)
+			}
+			if c.left > 0 {
+				first = bad
+			}
+			f := v.Fleet
+			if f.Clusters[0].Name != first || f.Shards[0].Cluster != first || f.Shards[c.shards-1].Cluster != first {
+				t.Errorf("%+v comes first, with shard %+v; want %s", f.Clusters[0], f.Shards[0], first)
+			}
+		})
 	}
 }
 

@@ -65,26 +65,12 @@ func (w *watch) see(cfg Config, records inspect.Records, m metrics, now time.Tim
 	return v
 }
 
-// cut shortens lists that are too long for a page. Clusters without trouble are left out first.
+// cut shortens lists that are too long for a page. Where clusters or shards are left out, those with trouble come
+// first.
 func (v *View) cut() {
 	f := &v.Fleet
-	if v.LeftClusters = max(0, len(f.Clusters)-maxRows); v.LeftClusters > 0 {
-		slices.SortStableFunc(f.Clusters, func(a, b console.Cluster) int {
-			return cmp.Compare(b.Trouble(), a.Trouble())
-		})
-		f.Clusters = f.Clusters[:maxRows]
-		slices.SortStableFunc(f.Clusters, func(a, b console.Cluster) int { return cmp.Compare(a.Name, b.Name) })
-		shown := map[keyspace.ClusterName]bool{}
-		for _, c := range f.Clusters {
-			shown[c.Name] = true
-		}
-		all := len(f.Shards)
-		f.Shards = slices.DeleteFunc(f.Shards, func(s console.Shard) bool { return !shown[s.Cluster] })
-		v.Left = all - len(f.Shards)
-	}
-	if more := len(f.Shards) - maxShards; more > 0 {
-		v.Left += more
-		f.Shards = f.Shards[:maxShards]
+	if len(f.Clusters) > maxRows || len(f.Shards) > maxShards {
+		v.cutClusters()
 	}
 	v.LeftReplicas = max(0, len(f.Replicas)-maxRows)
 	f.Replicas = f.Replicas[:len(f.Replicas)-v.LeftReplicas]
@@ -92,6 +78,25 @@ func (v *View) cut() {
 	f.Moves = f.Moves[:len(f.Moves)-v.LeftMoves] // those that take longest come first
 	v.LeftFindings = max(0, len(f.Findings)-maxRows)
 	f.Findings = f.Findings[:len(f.Findings)-v.LeftFindings] // those that are wrong come first
+}
+
+// cutClusters orders clusters by their trouble and shards by their clusters, and leaves out the last.
+func (v *View) cutClusters() {
+	f := &v.Fleet
+	slices.SortStableFunc(f.Clusters, func(a, b console.Cluster) int { return cmp.Compare(b.Trouble(), a.Trouble()) })
+	v.LeftClusters = max(0, len(f.Clusters)-maxRows)
+	f.Clusters = f.Clusters[:len(f.Clusters)-v.LeftClusters]
+	place := make(map[keyspace.ClusterName]int, len(f.Clusters))
+	for i, c := range f.Clusters {
+		place[c.Name] = i
+	}
+	all := len(f.Shards)
+	f.Shards = slices.DeleteFunc(f.Shards, func(s console.Shard) bool { _, shown := place[s.Cluster]; return !shown })
+	slices.SortStableFunc(f.Shards, func(a, b console.Shard) int {
+		return cmp.Compare(place[a.Cluster], place[b.Cluster])
+	})
+	f.Shards = f.Shards[:min(len(f.Shards), maxShards)]
+	v.Left = all - len(f.Shards)
 }
 
 // seeQueues takes quantiles over the last minute, or over what was seen of it.

@@ -93,13 +93,14 @@ func (c *Controller) depart(req mcreconcile.Request, t *fairqueue.Taken) {
 }
 
 // logger is controller-runtime's logger with the trace ID. It is created before the reconcile begins, so the line about
-// the reconcile's end carries the trace ID too.
+// the reconcile's end carries the trace ID too. The ID is logged whether or not the reconcile is sampled: its trace is
+// kept if it fails, and an error's text is in the log only, since it may quote secrets.
 func (c *Controller) logger(req *mcreconcile.Request) logr.Logger {
 	if req == nil {
 		return c.log
 	}
 	values := []any{"cluster", string(req.ClusterName), c.kind, klog.KRef(req.Namespace, req.Name)}
-	if f := flightIn(c.inHand(*req)); f != nil && f.sampled {
+	if f := flightIn(c.inHand(*req)); f != nil {
 		values = append(values, "trace_id", f.traceID.String(), "span_id", f.root.String())
 	}
 	return c.log.WithValues(values...)

@@ -309,16 +309,23 @@ func TestAPanicIsToldAndGoesOn(t *testing.T) {
 }
 
 func TestLogsCarryTheTrace(t *testing.T) {
-	var out bytes.Buffer
-	r := newRig(t, Config{Settings: always(), Log: logr.FromSlogHandler(slog.NewJSONHandler(&out, nil))})
-	r.queue.Add(testKey)
-	r.reconcile(t, func(context.Context) (reconcile.Result, error) {
-		r.options.LogConstructor(&testKey).Info("hello") // controller-runtime asks for the logger while the key is in hand
-		return fine(nil)
-	})
-	root := find(t, r.sent(t), "reconcile At")
-	if id := root.SpanContext.TraceID().String(); !strings.Contains(out.String(), `"trace_id":"`+id+`"`) {
-		t.Errorf("%s isn't in %s", id, out.String())
+	never := always()
+	never.Ratio = 0
+	for name, settings := range map[string]Settings{"of one that is sampled": always(), "of one that fails": never} {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			r := newRig(t, Config{Settings: settings, Slow: time.Hour,
+				Log: logr.FromSlogHandler(slog.NewJSONHandler(&out, nil))})
+			r.queue.Add(testKey)
+			r.reconcile(t, func(context.Context) (reconcile.Result, error) {
+				r.options.LogConstructor(&testKey).Info("hello") // controller-runtime asks for the logger while the key is in hand
+				return reconcile.Result{}, errors.New("boom")
+			})
+			root := find(t, r.sent(t), "reconcile At")
+			if id := root.SpanContext.TraceID().String(); !strings.Contains(out.String(), `"trace_id":"`+id+`"`) {
+				t.Errorf("%s isn't in %s", id, out.String())
+			}
+		})
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net"
 	"net/url"
 	"os"
 	"slices"
@@ -35,6 +36,8 @@ type Settings struct {
 	Enabled bool
 	// Ratio is the share of reconciles that are sampled when they begin, 0 to 1.
 	Ratio float64
+	// Endpoint is the host and port of the collector, for people. The exporter reads it from the environment itself.
+	Endpoint string
 	// Propagate reports whether API calls send a traceparent.
 	Propagate bool
 	// Service is service.name. Attributes are further attributes of the resource. The zero value of Service, and of all
@@ -83,7 +86,7 @@ func ReadSettings(getenv func(string) string) (Settings, error) {
 	if s.Batch > s.Queue {
 		r.bad("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "must not be greater than OTEL_BSP_MAX_QUEUE_SIZE (%d)", s.Queue)
 	}
-	r.connection()
+	s.Endpoint = r.connection()
 	return s, r.error()
 }
 
@@ -265,17 +268,34 @@ func isHeader(key string) bool {
 	})
 }
 
-// connection checks what the exporter reads itself, since the exporter ignores what it can't parse.
-func (r *reader) connection() {
-	if name, value := r.either("ENDPOINT"); name != "" {
-		u, err := url.Parse(value)
-		switch {
-		case err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https"):
-			r.bad(name, "must be a URL such as http://localhost:4317, or https:// for TLS") // unquoted: it may hold a password
-		case u.User != nil:
-			r.bad(name, "must not hold a user or password: use OTEL_EXPORTER_OTLP_HEADERS")
-		}
+// endpoint returns the host and port of the collector.
+func (r *reader) endpoint() string {
+	name, value := r.either("ENDPOINT")
+	if name == "" {
+		return "localhost:4317" // the exporter's default
 	}
+	u, err := url.Parse(value)
+	switch { // the value isn't quoted: it may hold a password
+	case err != nil || u.Hostname() == "" || (u.Scheme != "http" && u.Scheme != "https"):
+		r.bad(name, "must be a URL such as http://localhost:4317, or https:// for TLS")
+		return ""
+	case u.User != nil:
+		r.bad(name, "must not hold a user or password: use OTEL_EXPORTER_OTLP_HEADERS")
+		return ""
+	case u.Scheme == "https" && u.Port() == "" && !strings.HasSuffix(u.Host, ":"):
+		return net.JoinHostPort(u.Hostname(), "443") // gRPC's default
+	}
+	// Without TLS, gRPC would take 443 too, where no collector listens.
+	if port, err := strconv.ParseUint(u.Port(), 10, 16); err != nil || port == 0 {
+		r.bad(name, "must have a port from 1 to 65535, such as the 4317 of http://localhost:4317")
+	}
+	return u.Host
+}
+
+// connection checks what the exporter reads itself, since the exporter ignores what it can't parse. It returns the
+// endpoint.
+func (r *reader) connection() (endpoint string) {
+	endpoint = r.endpoint()
 	if name, value := r.either("PROTOCOL"); name != "" && value != "grpc" {
 		r.bad(name, "%q isn't built in: grpc is", value)
 	}
@@ -285,7 +305,8 @@ func (r *reader) connection() {
 	if name, _ := r.either("TIMEOUT"); name != "" {
 		r.number(name, 1)
 	}
-	if name, value := r.either("INSECURE"); name != "" && value != "true" && value != "false" {
+	if name, value := r.either("INSECURE"); name != "" && !strings.EqualFold(value, "true") &&
+		!strings.EqualFold(value, "false") {
 		r.bad(name, "%q is neither true nor false", value)
 	}
 	// The exporter parses these even where the variable for traces takes precedence, and prints what it can't parse.
@@ -299,6 +320,7 @@ func (r *reader) connection() {
 		r.headers(prefix + "HEADERS")
 	}
 	r.certificates()
+	return endpoint
 }
 
 // certificates reports files that the exporter would ignore: it would trust other authorities then, or say nothing of

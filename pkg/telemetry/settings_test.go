@@ -62,8 +62,8 @@ func TestSettingsFollowTheEnvironment(t *testing.T) {
 		"OTEL_BSP_MAX_EXPORT_BATCH_SIZE=10", "OTEL_BSP_SCHEDULE_DELAY=50", "OTEL_BSP_EXPORT_TIMEOUT=70",
 		"OTEL_PROPAGATORS=none"))
 	must.Succeed(t, err)
-	want := Settings{Enabled: true, Ratio: .25, Service: "mine", Attributes: map[string]string{"team": "a b"},
-		Queue: 100, Batch: 10,
+	want := Settings{Enabled: true, Ratio: .25, Endpoint: "localhost:4317", Service: "mine",
+		Attributes: map[string]string{"team": "a b"}, Queue: 100, Batch: 10,
 		Delay: 50 * time.Millisecond, ExportTimeout: 70 * time.Millisecond}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -80,9 +80,30 @@ func TestAnExporterAloneIsEnough(t *testing.T) {
 		t.Error("nothing was sent")
 	}
 	read, err := ReadSettings(environment(somewhere))
-	read.Propagate = false
+	read.Propagate, read.Endpoint = false, ""
 	if diff := cmp.Diff(read, r.cfg.Settings, cmpopts.EquateEmpty()); err != nil || diff != "" {
 		t.Errorf("%v; -by the environment +by the program:\n%s", err, diff)
+	}
+}
+
+func TestTheEndpointIsToldWithItsPort(t *testing.T) {
+	for env, want := range map[string]string{
+		"OTEL_TRACES_EXPORTER=otlp":                              "localhost:4317",
+		"OTEL_EXPORTER_OTLP_ENDPOINT=http://collector:65535":     "collector:65535",
+		"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=https://c.example/x": "c.example:443",
+		"OTEL_EXPORTER_OTLP_ENDPOINT=https://[::1]":              "[::1]:443",
+	} {
+		if s, err := ReadSettings(environment(env)); err != nil || s.Endpoint != want {
+			t.Errorf("%s: %q, %v; want %s", env, s.Endpoint, err, want)
+		}
+	}
+}
+
+func TestTrueAndFalseAreReadInAnyCase(t *testing.T) {
+	for _, env := range []string{"OTEL_EXPORTER_OTLP_INSECURE=True", "OTEL_SDK_DISABLED=False"} {
+		if s, err := ReadSettings(environment(somewhere, env)); err != nil || !s.Enabled {
+			t.Errorf("%s: enabled %v, %v", env, s.Enabled, err)
+		}
 	}
 }
 
@@ -113,6 +134,11 @@ func TestWhatMakesNoSenseIsNamedInOneLineWithoutItsSecrets(t *testing.T) {
 		"OTEL_SDK_DISABLED=maybe":                                   "neither true nor false",
 		"OTEL_EXPORTER_OTLP_ENDPOINT=user:secret@host":              "must be a URL",
 		"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://u:secret@host":   "must not hold a user",
+		"OTEL_EXPORTER_OTLP_ENDPOINT=http://collector":              "must have a port",
+		"OTEL_EXPORTER_OTLP_ENDPOINT=https://collector:":            "must have a port",
+		"OTEL_EXPORTER_OTLP_ENDPOINT=http://collector:0":            "must have a port",
+		"OTEL_EXPORTER_OTLP_ENDPOINT=http://collector:65536":        "must have a port",
+		"OTEL_EXPORTER_OTLP_ENDPOINT=http://:4317":                  "must be a URL",
 		"OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf":                 "isn't built in",
 		"OTEL_EXPORTER_OTLP_COMPRESSION=zip":                        "gzip or none",
 		"OTEL_EXPORTER_OTLP_TIMEOUT=soon":                           "whole number",

@@ -31,6 +31,7 @@ type fleet struct {
 	usable   *prometheus.GaugeVec
 	wait     prometheus.Observer
 	refuses  atomic.Int32 // how many of the next streams of events are refused
+	silent   atomic.Bool  // nothing more comes, on connections that stay open
 
 	mu      sync.Mutex // guards all below
 	version int
@@ -137,6 +138,41 @@ func move(to string, kind protocol.MoveKind) func(*tenurev1alpha1.Shard) {
 	}
 }
 
+// replace gives one replica's lease and shards to a new replica.
+func (f *fleet) replace(replica int, name string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	lease := &f.records.Leases[replica]
+	old := lease.Name
+	lease.Name, lease.Labels[tenurev1alpha1.ReplicaLabel] = name+"-abc234", name
+	for i := range f.records.Leases {
+		if who := f.records.Leases[i].Spec.HolderIdentity; who != nil && *who == old { // it coordinates
+			*who = lease.Name
+		}
+	}
+	for i := range f.records.Shards {
+		if s := &f.records.Shards[i]; s.Status.Holder == old {
+			s.Spec.Assignee, s.Status.Holder = lease.Name, lease.Name
+			s.Status.Epoch++
+		}
+	}
+}
+
+// mute drops what is written while silent is true.
+type mute struct {
+	http.ResponseWriter
+	silent *atomic.Bool
+}
+
+func (m mute) Write(b []byte) (int, error) {
+	if m.silent.Load() {
+		return len(b), nil
+	}
+	return m.ResponseWriter.Write(b)
+}
+
+func (m mute) Unwrap() http.ResponseWriter { return m.ResponseWriter }
+
 // serve serves the fleet's page and returns the address of the server.
 func (f *fleet) serve(t *testing.T) (address string, stop func()) {
 	t.Helper()
@@ -147,7 +183,7 @@ func (f *fleet) serve(t *testing.T) (address string, stop func()) {
 			http.Error(w, "the token isn't good any more", http.StatusInternalServerError)
 			return
 		}
-		page.ServeHTTP(w, r)
+		page.ServeHTTP(mute{w, &f.silent}, r)
 	}))
 	ctx, cancel := context.WithCancel(context.Background())
 	var once sync.Once

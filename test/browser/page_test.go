@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	"github.com/tenure-dev/tenure/pkg/statuspage"
 	"github.com/tenure-dev/tenure/shard/inspect"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/shard/protocol"
@@ -93,9 +94,11 @@ func TestTheMapIsUsedWithTheKeyboardAlone(t *testing.T) {
 func useKeyboard(t *testing.T, f *fleet) {
 	t.Helper()
 	c, _ := open(t, f, 1000, 800)
-	c.key("Tab")
-	if got := c.eval(`document.activeElement.className`); got != "skip" {
-		t.Errorf("the first stop is %q, want the link that skips the header", got)
+	for _, want := range []string{"Skip to the fleet", "Skip to the replicas"} {
+		c.key("Tab")
+		if got := c.eval(`document.activeElement.textContent`); got != want {
+			t.Errorf("a first stop is %q, want %q", got, want)
+		}
 	}
 	c.key("Tab")
 	for _, step := range []struct{ key, want string }{
@@ -121,6 +124,9 @@ func useKeyboard(t *testing.T, f *fleet) {
 	if outline != "solid3px" {
 		t.Errorf("the focus shows as %q", outline)
 	}
+	// Where clusters are left out, west comes first now.
+	f.change("west.p001", func(s *tenurev1alpha1.Shard) { s.Status.Holder = "" })
+	c.until("it still has the focus", `String(`+focused+`).startsWith("shard west/001, nobody holds it")`)
 	c.quiet(t)
 }
 
@@ -224,7 +230,43 @@ func TestNamesAreTextAndNeverMarkup(t *testing.T) {
 func TestAPageThatLostItsReplicaSaysSo(t *testing.T) {
 	c, stop := open(t, newFleet(t), 1000, 800)
 	stop()
-	c.until("the page says that it is old", `document.getElementById("link").textContent.includes("what you see is old")`)
+	c.until("the page says that it is old", isOld)
+}
+
+// isOld is how a page shows that it isn't up to date.
+const isOld = `document.getElementById("link").textContent.includes("what you see is old") &&
+	document.getElementById("verdict").textContent === "Unknown" &&
+	getComputedStyle(document.getElementById("verdict")).color === getComputedStyle(document.getElementById("totals")).color &&
+	document.title === "? Tenure"`
+
+// A network that drops what is sent closes no connection: that of a laptop that went elsewhere, of a node that died.
+func TestAPageOfAReplicaThatFellSilentSaysSoAndFollowsAgain(t *testing.T) {
+	f := newFleet(t)
+	address, _ := f.serve(t)
+	c := newTab(t, 1000, 800)
+	c.call("Page.addScriptToEvaluateOnNewDocument", map[string]any{ // so that the test needn't wait for half a minute
+		"source": `{ const wait = setTimeout; window.setTimeout = (then, ms) => wait(then, ms / 15); }`}, nil)
+	c.call("Page.navigate", map[string]any{"url": address + statuspage.Path}, nil)
+	const live = `document.getElementById("link")?.textContent.startsWith("Live") && document.title === "Tenure"`
+	c.until("the page is live", live)
+	f.silent.Store(true)
+	c.until("the page says that it is old", `document.getElementById("link").textContent.startsWith("Nothing came for 30 s") && `+
+		isOld)
+	f.silent.Store(false)
+	c.until("the page is live again", live)
+	c.quiet(t)
+}
+
+func TestReplicasThatAreGoneLeaveTheirLetters(t *testing.T) {
+	f := newFleet(t)
+	c, _ := open(t, f, 1000, 800)
+	const letters = `[...document.querySelectorAll("#replicas tr")].map((r) => r.querySelector("th").innerText).join(" ")`
+	for i, want := range []string{
+		"br1-abc234 cr2-abc234 ax0-abc234 (coordinates)", "cr2-abc234 ax0-abc234 (coordinates) bx1-abc234",
+	} {
+		f.replace(i, fmt.Sprintf("x%d", i))
+		c.until("the letters are "+want, letters+` === `+strconv.Quote(want))
+	}
 }
 
 // quiet checks that the page sent requests to its own server only, and that the browser complained about nothing.

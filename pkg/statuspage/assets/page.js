@@ -7,11 +7,26 @@ const LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
 
 const byId = (id) => document.getElementById(id);
 
-// A replica keeps its letter and colour for as long as the page is open, whoever comes and goes.
+// A replica keeps its letter and colour for as long as it is in the view. A new one gets the first that are free: else a
+// page that is open during many rollouts would run out of letters.
 const places = new Map();
 function placeOf(replica) {
-  if (!places.has(replica)) places.set(replica, places.size);
+  if (!places.has(replica)) {
+    const taken = new Set(places.values());
+    let place = 0;
+    while (taken.has(place)) place++;
+    places.set(replica, place);
+  }
   return places.get(replica);
+}
+function givePlaces(fleet) {
+  const replicas = fleet.replicas || [], there = new Set(replicas.map((r) => r.name));
+  for (const shard of fleet.shards || []) there.add(shard.replica); // of many replicas, some aren't listed
+  for (const replica of places.keys()) {
+    if (!there.has(replica)) places.delete(replica);
+  }
+  // Letters go by name, in the order of the replicas, not in that of the blocks.
+  replicas.filter((r) => r.state === "live" || r.shards).forEach((r) => placeOf(r.name));
 }
 const letterOf = (replica) => LETTERS[placeOf(replica)] || "#";
 const colourOf = (replica) => "k" + (placeOf(replica) % COLOURS);
@@ -153,16 +168,19 @@ function showMap(view) {
     showCluster(row, cluster, byCluster.get(cluster.name) || []);
     return row;
   });
-  const there = [...map.children];
-  if (there.length !== wanted.length || there.some((row, i) => row !== wanted[i])) map.replaceChildren(...wanted);
+  const there = [...map.children], focused = document.activeElement;
+  if (there.length !== wanted.length || there.some((row, i) => row !== wanted[i])) {
+    map.replaceChildren(...wanted);
+    if (map.contains(focused)) focused.focus({ preventScroll: true }); // an element that is moved loses it
+  }
   for (const [id, item] of blocks) {
     if (!item.isConnected) blocks.delete(id);
   }
   if (wanted.length === 0) map.textContent = "No workload clusters.";
   const left = [view.leftClusters && plural(view.leftClusters, "cluster"), view.left && plural(view.left, "shard")].filter(Boolean);
   setText(byId("map-left"), left.length ? left.join(" and ") + " more; tenure status -o json has all." : "");
-  const focused = document.activeElement;
-  if (focused && focused.dataset.text) setText(byId("detail"), focused.dataset.text);
+  const text = document.activeElement?.dataset.text;
+  if (text) setText(byId("detail"), text);
 }
 
 function showReplicas(fleet, left) {
@@ -242,8 +260,7 @@ function showUnusable(clusters, left) {
 }
 
 function show(view) {
-  // Letters go by name, in the order of the replicas, not in that of the blocks.
-  (view.fleet.replicas || []).filter((r) => r.state === "live" || r.shards).forEach((r) => placeOf(r.name));
+  givePlaces(view.fleet);
   showHead(view);
   showFindings(view.fleet.findings, view.leftFindings);
   showMap(view);
@@ -273,23 +290,53 @@ for (const kind of ["focusin", "pointerover", "click"]) {
 
 const link = byId("link");
 
+// A network or a replica that falls silent closes no connection, so the page has to notice that by itself. Between two
+// events are at most ten seconds, and the few that it takes to make one.
+const SILENCE_SECONDS = 30;
+
+let seen = ""; // when the last view came, by this browser's clock
+
+function showOld(why) {
+  link.className = "link bad";
+  setText(link, why + (seen ? "; what you see is old, from " + seen : ""));
+  byId("verdict").className = "verdict quiet";
+  setText(byId("verdict"), "Unknown");
+  document.title = "? Tenure";
+}
+
 function follow() {
   const stream = new EventSource("status/events");
+  let silence;
+  const again = (afterSeconds) => {
+    clearTimeout(silence);
+    stream.close();
+    setTimeout(follow, afterSeconds * 1000);
+  };
+  const heard = () => {
+    clearTimeout(silence);
+    silence = setTimeout(() => {
+      showOld("Nothing came for " + SILENCE_SECONDS + " s, trying again");
+      again(0);
+    }, SILENCE_SECONDS * 1000);
+  };
+  heard();
   stream.addEventListener("view", (event) => {
+    heard();
     const view = JSON.parse(event.data);
     show(view);
+    seen = new Date().toLocaleTimeString();
     link.className = "link";
     setText(link, "Live, as " + view.by + " sees it");
   });
   stream.addEventListener("trouble", (event) => {
-    link.className = "link bad";
-    setText(link, "This replica can't tell: " + event.data);
+    heard();
+    showOld("This replica can't tell: " + event.data);
   });
+  stream.addEventListener("over", () => again(0));
   stream.addEventListener("error", () => {
-    link.className = "link bad";
-    setText(link, "Connection lost, trying again; what you see is old");
+    showOld("Connection lost, trying again");
     // Browsers try again by themselves after a broken connection, but not after an answer that is an error.
-    if (stream.readyState === EventSource.CLOSED) setTimeout(follow, 3000);
+    if (stream.readyState === EventSource.CLOSED) again(3);
   });
 }
 follow();

@@ -200,6 +200,37 @@ func TestAShardThatClosesBeforeTheNewsOfItsHandoffWasServed(t *testing.T) {
 	}
 }
 
+func TestATryWithoutAResultIsInTheTraceThatItsStepBelongsTo(t *testing.T) {
+	for name, c := range map[string]struct {
+		step  shard.Step
+		epoch protocol.Epoch // of the trace
+		want  []string
+	}{
+		"a handoff":         {shard.Step{Name: shard.StepHandOff, Peer: "to", Epoch: 6}, 6, []string{"hand off"}},
+		"a release":         {shard.Step{Name: shard.StepHandOff, Epoch: 6}, 5, []string{"release"}},
+		"a claim":           {shard.Step{Name: shard.StepClaim, Epoch: 6}, 6, []string{"claim"}},
+		"an unknown record": {shard.Step{Name: shard.StepPlan, Peer: "to"}, 0, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &story{t: t, id: shardID(t, "west/01")}
+			w := s.watcher()
+			c.step.Shard, c.step.Start, c.step.End = s.id, began, began.Add(time.Second)
+			if c.step.Epoch > 0 {
+				c.step.Record = "record"
+			}
+			for _, c.step.Outcome = range []protocol.Outcome{protocol.Unknown, protocol.Rejected} {
+				w.Stepped(c.step)
+			}
+			if diff := cmp.Diff(append(c.want, "no root"), s.trace(c.epoch)); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+			if len(s.spans) != len(c.want) || len(c.want) > 0 && s.spans[0].Failed != "unknown" {
+				t.Errorf("spans: %+v", s.spans)
+			}
+		})
+	}
+}
+
 func TestShardsThatComeAndGoLeaveNothingBehind(t *testing.T) {
 	w := NewWatcher()
 	now, most := began, 0

@@ -132,7 +132,12 @@ func (w *Watcher) Stepped(s shard.Step) {
 	name := s.Shard.String()
 	if s.Outcome != protocol.Committed {
 		w.moves.WithLabelValues(string(s.Name), s.Outcome.String()).Inc()
-		// A failed step is part of no completed move. A step with an unknown outcome is tried again.
+		// One that was rejected is part of no move. One with an unknown outcome is tried again: its span shows what the move
+		// waited for.
+		if s.Outcome == protocol.Unknown && s.Epoch > 0 && s.Record != "" {
+			s = released(s)
+			w.tell(stepSpan(s, s.Epoch))
+		}
 		return
 	}
 	switch s.Name {
@@ -151,21 +156,26 @@ func (w *Watcher) Stepped(s shard.Step) {
 	}
 }
 
-// handedOff sends the spans of a tenure's end. A handoff belongs to the trace of the next tenure, a release to the
-// trace of the tenure that ends.
+// handedOff sends the spans of a tenure's end.
 func (w *Watcher) handedOff(name string, s shard.Step) {
-	ours, into := s.Epoch-1, s.Epoch
-	if w.served[name].epoch != ours {
+	if ours := s.Epoch - 1; w.served[name].epoch != ours {
 		w.tell(w.of(name).unserved(s, ours)...)
 	}
-	if s.Peer == "" {
-		s.Name, into = "release", ours
-	}
+	s = released(s)
 	if drain := w.of(name).drain; drain != nil {
-		w.tell(stepSpan(*drain, into))
+		w.tell(stepSpan(*drain, s.Epoch))
 	}
-	w.tell(stepSpan(s, into))
+	w.tell(stepSpan(s, s.Epoch))
 	w.drop(name)
+}
+
+// released returns a step as traces show it. A handoff belongs to the trace of the next tenure, a handoff to nobody to
+// that of the tenure that ends.
+func released(s shard.Step) shard.Step {
+	if s.Name == shard.StepHandOff && s.Peer == "" {
+		s.Name, s.Epoch = "release", s.Epoch-1
+	}
+	return s
 }
 
 // Activated implements [shard.Observer].
