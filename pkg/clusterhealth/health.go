@@ -103,7 +103,8 @@ type state struct {
 	version string
 	// shared is the configuration in use if it is that of the Secret's version.
 	shared *rest.Config
-	told   time.Time // when it was last reported by an event
+	told   time.Time // when it was last reported by an event, or when its Secret was found to be gone
+	copies bool      // whether it keeps copies of Deployments
 }
 
 // New returns a Health; see SetupWithManager.
@@ -262,6 +263,15 @@ func (h *Health) Usable(cluster string) (ok bool, since time.Time) {
 	return s.usable, s.since
 }
 
+// KeepsCopies reports whether a cluster keeps copies of Deployments, as its Secret said when the cluster was last
+// looked at. known is false if it hasn't been looked at yet.
+func (h *Health) KeepsCopies(cluster string) (keeps, known bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := h.states[cluster]
+	return s.copies, !s.looked.IsZero()
+}
+
 // Changed returns a channel that gets a value after clusters came, went, or changed their state. There is one channel,
 // for one receiver; changes in quick succession may share a value. To learn of clusters that come, set the provider up
 // with [Health.Noting].
@@ -297,7 +307,7 @@ func (h *Health) tell(ctx context.Context, secret *corev1.Secret, f finding) {
 	reason, note := f.reason, f.note
 	name, now := secret.Name, state{
 		reason: reason, usable: f.usable, since: time.Now(), told: time.Now(), looked: time.Now(),
-		version: secret.ResourceVersion, shared: f.shared,
+		version: secret.ResourceVersion, shared: f.shared, copies: kubeconfig.KeepsCopies(secret),
 	}
 	if reason == ReasonBadConfig {
 		now.cause = note
@@ -306,6 +316,9 @@ func (h *Health) tell(ctx context.Context, secret *corev1.Secret, f finding) {
 	was, known := h.states[name]
 	if known && was.usable == now.usable && !was.since.IsZero() { // one that was forgotten is new
 		now.since = was.since
+	}
+	if was.copies != now.copies {
+		h.signal()
 	}
 	edited := reason != ReasonUsable && was.version != now.version // whoever did it waits for an answer
 	if known && was.reason == now.reason && was.usable == now.usable && was.cause == now.cause && !edited {
@@ -345,15 +358,19 @@ func (h *Health) tell(ctx context.Context, secret *corev1.Secret, f finding) {
 	}
 }
 
-// forget drops what is known of a cluster that is gone. What was complained of it stays: if the next Secret of that
-// name is good, readers of events are told so.
+// forget drops what is known of a cluster that is gone. If there was trouble, its reason stays for as long as readers
+// heed the last event about it: if the next Secret of that name is good, another event must tell them so.
 func (h *Health) forget(name string) {
+	now := time.Now()
 	h.mu.Lock()
 	if s, known := h.states[name]; known && s.reason != ReasonUsable {
-		h.states[name] = state{reason: s.reason}
+		h.states[name] = state{reason: s.reason, told: now}
 	} else {
 		delete(h.states, name)
 	}
+	maps.DeleteFunc(h.states, func(_ string, s state) bool {
+		return s.since.IsZero() && now.Sub(s.told) > TroubleEventMaxAge // forgotten long ago
+	})
 	delete(h.complaints, name)
 	h.mu.Unlock()
 	h.signal()

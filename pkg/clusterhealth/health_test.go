@@ -97,6 +97,43 @@ func TestASecretThatStaysBadIsToldOfAgainWhenItChanges(t *testing.T) {
 	}
 }
 
+func TestWhetherAClusterKeepsCopiesIsKnownOnceItIsLookedAt(t *testing.T) {
+	secret, given := insecure(t, "http://127.0.0.1:1")
+	home := fake.NewClientBuilder().WithObjects(secret).Build()
+	ask := func(context.Context) error { return nil }
+	h := newHealth(t, home, Config{Policy: kubeconfig.Policy{Insecure: true},
+		InUse: func(string) (Use, bool) { return Use{Ask: ask, Given: given}, true }})
+	changed := func() bool {
+		select {
+		case <-h.Changed():
+			return true
+		default:
+			return false
+		}
+	}
+	if _, known := h.KeepsCopies("west"); known {
+		t.Error("it is known before the cluster is looked at")
+	}
+	for _, c := range []struct {
+		roles                    string
+		wantKeeps, wantsToBeTold bool
+	}{{"", true, true}, {"ats", false, true}, {"ats,deployment-source", false, false}, {"deployments", true, true}} {
+		secret.Annotations = map[string]string{kubeconfig.RolesAnnotation: c.roles}
+		must.Succeed(t, home.Update(t.Context(), secret))
+		reconcile(t, h, "west")
+		keeps, known := h.KeepsCopies("west")
+		if told := changed(); keeps != c.wantKeeps || !known || told != c.wantsToBeTold {
+			t.Errorf("roles %q: keeps %v, known %v, told of a change: %v", c.roles, keeps, known, told)
+		}
+	}
+	must.Succeed(t, home.Delete(t.Context(), secret))
+	h.cfg.InUse = nil
+	reconcile(t, h, "west")
+	if _, known := h.KeepsCopies("west"); known {
+		t.Error("it is known of a cluster that is gone")
+	}
+}
+
 // Each replica finds the same trouble. It is one event, told anew only after a while.
 func TestOneCauseIsOneEventWhoeverFindsIt(t *testing.T) {
 	secret := secretOf("west", "current-context: x")
@@ -587,6 +624,22 @@ func TestAGoodSecretAfterABadOneOfItsNameIsTold(t *testing.T) {
 			t.Errorf("%s, %q: %d events, want %d", c.name, c.text, len(all), c.events)
 		}
 	}
+}
+
+func TestTroubleOfAClusterThatIsGoneIsForgottenWhenItsEventsAreTooOld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHealth(t, fake.NewClientBuilder().Build(), Config{})
+		for i := range 100 {
+			name := fmt.Sprint("west-", i)
+			h.tell(t.Context(), secretOf(name, "["), finding{reason: ReasonBadConfig, note: "it is no kubeconfig"})
+			h.forget(name)
+			time.Sleep(time.Minute)
+		}
+		if most := int(TroubleEventMaxAge/time.Minute) + 1; len(h.states) != most {
+			t.Errorf("of 100 clusters that were gone after a minute each, %d are remembered, want the last %d", len(h.states),
+				most)
+		}
+	})
 }
 
 // How long a target has been away decides whether its copies go elsewhere.

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/tenure-dev/tenure/config"
+	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 )
 
 // Role is what a workload cluster is for.
@@ -21,7 +22,7 @@ const (
 	// Ats are run there. They are seen in every cluster.
 	Ats Role = "ats"
 	// Deployments are copied there.
-	Deployments Role = "deployments"
+	Deployments Role = kubeconfig.RoleDeployments
 	// DeploymentSource has its Deployments copied to others; it is the cluster of --deployment-source.
 	DeploymentSource Role = "deployment-source"
 )
@@ -51,9 +52,9 @@ func (w Wish) of(own *corev1.Secret) (Access, error) {
 	a := Access{Roles: []Role{Ats}}
 	if own != nil {
 		added, ok := accessOf(own)
-		if text := own.Annotations[rolesAnnotation]; !ok && text != "" && w.Roles == nil {
+		if text := own.Annotations[kubeconfig.RolesAnnotation]; !ok && text != "" && w.Roles == nil {
 			return a, fmt.Errorf("Secret %s/%s: annotation %s is %q, must be of %v: say by --role what the cluster is for",
-				own.Namespace, own.Name, rolesAnnotation, text, Roles)
+				own.Namespace, own.Name, kubeconfig.RolesAnnotation, text, Roles)
 		}
 		if a.Namespaces = added.Namespaces; ok {
 			a.Roles = added.Roles
@@ -69,6 +70,19 @@ func (w Wish) of(own *corev1.Secret) (Access, error) {
 		a.Namespaces = nil
 	}
 	return a, nil
+}
+
+// taken returns the roles that a cluster had and doesn't get any more. own is its Secret, nil for a new cluster. If the
+// Secret doesn't say its roles, it may have had any.
+func (a Access) taken(own *corev1.Secret) []Role {
+	if own == nil {
+		return nil
+	}
+	had := Roles
+	if before, ok := accessOf(own); ok {
+		had = before.Roles
+	}
+	return slices.DeleteFunc(slices.Clone(had), func(r Role) bool { return slices.Contains(a.Roles, r) })
 }
 
 // kept says what was taken over from before, if that differs from what a new cluster gets; "" for nothing.

@@ -15,6 +15,7 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	"github.com/tenure-dev/tenure/pkg/clusterhealth"
@@ -22,7 +23,6 @@ import (
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 	"github.com/tenure-dev/tenure/pkg/replication"
 	"github.com/tenure-dev/tenure/shard"
-	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
 const (
@@ -312,18 +312,22 @@ func countAts(ctx context.Context, c client.Client) int {
 	return len(list.Items)
 }
 
-// countCopies counts the copies of Deployments in a cluster, -1 if that can't be known.
-func countCopies(ctx context.Context, c client.Client) int {
+// countDeployments counts the copies of Deployments in a cluster, and the Deployments there that wait for their copies
+// before they are deleted. Both are 0 if that can't be known.
+func countDeployments(ctx context.Context, c client.Client) (copies, sources int) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("DeploymentList"))
-	if err := c.List(ctx, list, client.HasLabels{keyspace.SlotLabel}); err != nil {
-		return -1
+	if err := c.List(ctx, list); err != nil {
+		return 0, 0
 	}
-	n := 0
 	for i := range list.Items {
-		if list.Items[i].Annotations[replication.AnnotationSource] != "" {
-			n++
+		d := &list.Items[i]
+		switch {
+		case controllerutil.ContainsFinalizer(d, replication.Finalizer):
+			sources++
+		case d.Annotations[replication.AnnotationSource] != "":
+			copies++
 		}
 	}
-	return n
+	return copies, sources
 }

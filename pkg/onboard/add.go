@@ -64,6 +64,8 @@ type intent struct {
 	verdict verdict
 	target  target
 	known   known
+	// stranded says what is left to itself by the loss of roles.
+	stranded []string
 }
 
 // moved reports whether the Secret that was there leads to the cluster in another way than the new one.
@@ -71,7 +73,8 @@ func (p intent) moved() bool {
 	return p.known.Own != nil && p.verdict.Action == updated && !sameWay(Hold(p.known.Own).target, p.target)
 }
 
-// kept says what stays as it was, and which flag would change it. admin is the admin's connection.
+// kept says what stays as it was, which flag would change it, and what is left to itself. admin is the admin's
+// connection.
 func (p intent) kept(a AddOptions, admin *rest.Config) (notes []string) {
 	if note := a.kept(p.access); note != "" {
 		notes = append(notes, note)
@@ -93,7 +96,7 @@ func (p intent) kept(a AddOptions, admin *rest.Config) (notes []string) {
 				"--token-lifetime %s replaces it", span(life), p.known.Own.Name, a.Lifetime))
 		}
 	}
-	return notes
+	return append(notes, p.stranded...)
 }
 
 func (o Onboarder) planAdd(ctx context.Context, home, there client.Client, a AddOptions) (p intent, err error) {
@@ -148,6 +151,7 @@ func (o Onboarder) planAdd(ctx context.Context, home, there client.Client, a Add
 	if err = a.namespacesExist(ctx, there, p.access.Namespaces, p.known.Own); err != nil {
 		return p, err
 	}
+	p.stranded = o.stranded(ctx, there, p.access.taken(p.known.Own))
 	found, err := live(ctx, there, want)
 	if err != nil {
 		return p, fmt.Errorf("cluster %s: %w", o.Name, err)

@@ -16,6 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,6 +36,7 @@ import (
 	"github.com/tenure-dev/tenure/pkg/clusterhealth"
 	"github.com/tenure-dev/tenure/pkg/console"
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
+	"github.com/tenure-dev/tenure/pkg/replication"
 	"github.com/tenure-dev/tenure/shard"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/shard/protocol"
@@ -108,7 +110,7 @@ func TestWhatIsNotAskedForStaysAsTheClusterWasAdded(t *testing.T) {
 	narrow := Access{[]Role{Ats, Deployments}, []string{"jobs", "reports"}}
 	added := newSecret("ns", "west", "uid", narrow)
 	strange := newSecret("ns", "west", "uid", narrow)
-	strange.Annotations[rolesAnnotation] = "ats,jobs"
+	strange.Annotations[kubeconfig.RolesAnnotation] = "ats,jobs"
 	for name, c := range map[string]struct {
 		wish  Wish
 		own   *corev1.Secret
@@ -1246,6 +1248,58 @@ func TestARemovalSaysWhatIsLeft(t *testing.T) {
 		if !slices.EqualFunc(got, c.want, strings.HasPrefix) {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
+	}
+}
+
+func TestWhoeverTakesARoleAwayIsToldWhichDeploymentsAreLeft(t *testing.T) {
+	server := httptest.NewTLSServer(http.NotFoundHandler())
+	defer server.Close()
+	source := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "source",
+		Finalizers: []string{replication.Finalizer}}}
+	copied := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "copy",
+		Annotations: map[string]string{replication.AnnotationSource: "home/default/copy"}}}
+	other := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "other"}}
+	there := homeWith(t, system(types.UID(west.UID)), source, copied, other)
+	const ofCopy, ofSource = "copies of Deployments left: 1. Nobody keeps", "Deployments left that are copied to other " +
+		"clusters: 1; they can't be deleted until the finalizer tenure.dev/replication is removed"
+	for name, c := range map[string]struct {
+		had  string
+		gets []Role
+		want []string
+	}{
+		"all stay":                {"ats,deployment-source,deployments", Roles, nil},
+		"no more copies":          {"ats,deployment-source,deployments", []Role{Ats, DeploymentSource}, []string{ofCopy}},
+		"no more sources":         {"deployment-source,deployments", []Role{Ats, Deployments}, []string{ofSource}},
+		"it had none":             {"ats", []Role{Ats}, nil},
+		"what it had isn't known": {"", []Role{Ats}, []string{ofCopy, ofSource}},
+	} {
+		o, home := behind(t, server, caOf(server), caOf(server))
+		secret := &corev1.Secret{}
+		must.Succeed(t, home.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "west"}, secret))
+		secret.Annotations[kubeconfig.RolesAnnotation] = c.had
+		must.Succeed(t, home.Update(t.Context(), secret))
+		p, err := o.planAdd(t.Context(), home, there, AddOptions{Wish: Wish{Roles: c.gets}})
+		must.Succeed(t, err)
+		notes := p.kept(AddOptions{Wish: Wish{Roles: c.gets, Namespaces: []string{}}}, o.Workload)
+		notes = slices.DeleteFunc(notes, func(n string) bool { return !strings.Contains(n, "Deployments left") })
+		if !slices.EqualFunc(notes, c.want, strings.HasPrefix) {
+			t.Errorf("%s: %q, want %q", name, notes, c.want)
+		}
+	}
+	o := Onboarder{Name: "west"}
+	notes := o.stranded(t.Context(), there, Roles)
+	if !slices.EqualFunc(notes, []string{ofCopy, ofSource}, strings.HasPrefix) {
+		t.Errorf("%q when the cluster is removed", notes)
+	}
+	for roles, want := range map[string]int{"": 1, "ats,deployments": 1, "deployment-source": 2} {
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
+			kubeconfig.RolesAnnotation: roles}}}
+		if notes := o.untouched(secret); len(notes) != want {
+			t.Errorf("a cluster for %q is removed without its kubeconfig: %q", roles, notes)
+		}
+	}
+	if notes := o.untouched(nil); len(notes) != 1 {
+		t.Errorf("without a Secret: %q", notes)
 	}
 }
 

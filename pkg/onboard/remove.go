@@ -57,8 +57,7 @@ func (o Onboarder) Remove(ctx context.Context, wait time.Duration) (r Report, er
 		return r, err
 	}
 	if there == nil {
-		r.Notes = append(r.Notes, "nothing was touched in the cluster itself, and its tokens stay valid until they "+
-			"expire; --kubeconfig or --context of it cleans up there")
+		r.Notes = append(r.Notes, o.untouched(known.Own)...)
 		return r, nil
 	}
 	return o.clean(ctx, atHome, there, r)
@@ -290,12 +289,47 @@ func (o Onboarder) clean(ctx context.Context, atHome string, there client.Client
 	if n := countAts(ctx, there); n > 0 {
 		r.Notes = append(r.Notes, fmt.Sprintf("%d Ats are left, and their Pods", n))
 	}
-	if n := countCopies(ctx, there); n > 0 {
-		r.Notes = append(r.Notes, fmt.Sprintf("copies of Deployments left: %d. Nobody keeps or deletes them: delete them "+
-			"there if they aren't wanted. Their sources can't be deleted until %s is off their annotation %s", n, o.Name,
-			replication.AnnotationCopies))
-	}
+	r.Notes = append(r.Notes, o.stranded(ctx, there, Roles)...)
 	return r, nil
+}
+
+// untouched says what stays in a cluster in which nothing is cleaned up. own is its Secret, nil if there was none.
+func (o Onboarder) untouched(own *corev1.Secret) []string {
+	notes := []string{"nothing was touched in the cluster itself, and its tokens stay valid until they expire; " +
+		"--kubeconfig or --context of it cleans up there"}
+	if own != nil {
+		if was, _ := accessOf(own); slices.Contains(was.Roles, DeploymentSource) {
+			notes = append(notes, "if Deployments of it are copied to other clusters: "+o.freeing())
+		}
+	}
+	return notes
+}
+
+// stranded says which Deployments of a cluster are left to themselves when the fleet loses the rights of these roles.
+// Without the right to list them, that isn't known.
+func (o Onboarder) stranded(ctx context.Context, there client.Client, roles []Role) (notes []string) {
+	if len(roles) == 0 {
+		return nil
+	}
+	copies, sources := countDeployments(ctx, there)
+	if copies > 0 && slices.Contains(roles, Deployments) {
+		notes = append(notes, fmt.Sprintf("copies of Deployments left: %d. Nobody keeps or deletes them: delete them "+
+			"there if they aren't wanted. Their sources can't be deleted until %s is off their annotation %s", copies,
+			o.Name, replication.AnnotationCopies))
+	}
+	if sources > 0 && slices.Contains(roles, DeploymentSource) {
+		notes = append(notes, fmt.Sprintf("Deployments left that are copied to other clusters: %d; %s", sources,
+			o.freeing()))
+	}
+	return notes
+}
+
+// freeing says how Deployments get rid of the finalizer that waits for their copies to be deleted.
+func (o Onboarder) freeing() string {
+	return fmt.Sprintf("they can't be deleted until the finalizer %s is removed: tenure cluster add %s with %s among the "+
+		"roles of --role, and take their label %s away, which deletes their copies, too; or leave the copies, and remove "+
+		"the finalizer by kubectl -n NAMESPACE edit deployment NAME", replication.Finalizer, o.Name, DeploymentSource,
+		replication.LabelReplicate)
 }
 
 // leavesTokens reports whether the service account is left because Add didn't create it. (Where the replicas run with

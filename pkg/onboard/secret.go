@@ -26,8 +26,8 @@ import (
 
 // Annotations of a cluster's Secret.
 const (
-	// rolesAnnotation and namespacesAnnotation are the [Access] that the cluster was added with, separated by commas.
-	rolesAnnotation      = "tenure.dev/cluster-roles"
+	// namespacesAnnotation, with [kubeconfig.RolesAnnotation], is the [Access] that the cluster was added with. It has the
+	// namespaces, separated by commas.
 	namespacesAnnotation = "tenure.dev/cluster-namespaces"
 	// SumAnnotation is the SHA-256 of a kubeconfig whose token was requested by a command here, or by the fleet. The
 	// fleet renews the token of such a kubeconfig. If somebody else writes the kubeconfig, the sum differs, and the
@@ -171,7 +171,7 @@ func annotate(s *corev1.Secret, uid string, a Access) {
 	if uid != "" {
 		metav1.SetMetaDataAnnotation(&s.ObjectMeta, kubeconfig.UIDAnnotation, uid)
 	}
-	metav1.SetMetaDataAnnotation(&s.ObjectMeta, rolesAnnotation, text.Join(a.Roles, ","))
+	metav1.SetMetaDataAnnotation(&s.ObjectMeta, kubeconfig.RolesAnnotation, text.Join(a.Roles, ","))
 	delete(s.Annotations, namespacesAnnotation)
 	if len(a.Namespaces) > 0 {
 		metav1.SetMetaDataAnnotation(&s.ObjectMeta, namespacesAnnotation, strings.Join(a.Namespaces, ","))
@@ -202,7 +202,7 @@ func requested(s *corev1.Secret) bool {
 
 // accessOf returns what the cluster was added with; ok is false for a Secret that doesn't say.
 func accessOf(s *corev1.Secret) (a Access, ok bool) {
-	roles, err := ParseRoles(split(s.Annotations[rolesAnnotation]))
+	roles, err := ParseRoles(split(s.Annotations[kubeconfig.RolesAnnotation]))
 	return Access{Roles: roles, Namespaces: split(s.Annotations[namespacesAnnotation])}, err == nil
 }
 

@@ -62,7 +62,9 @@ type bench struct {
 	clusters map[multicluster.ClusterName]*fakeCluster
 	down     map[multicluster.ClusterName]time.Time // since when
 	// hidden is a cluster that isn't listed, though it can be found and used; "" is none.
-	hidden   multicluster.ClusterName
+	hidden multicluster.ClusterName
+	// atsOnly is a cluster that keeps no copies; "" is none.
+	atsOnly  multicluster.ClusterName
 	aliases  map[multicluster.ClusterName]multicluster.ClusterName
 	recorder *copyRecorder
 	clock    *clocktesting.FakeClock
@@ -332,6 +334,8 @@ func (b *bench) GetCluster(_ context.Context, name multicluster.ClusterName) (cl
 func (b *bench) Names() []multicluster.ClusterName {
 	return slices.DeleteFunc(sortedKeys(b.clusters), func(name multicluster.ClusterName) bool { return name == b.hidden })
 }
+
+func (b *bench) KeepsCopies(name multicluster.ClusterName) bool { return name != b.atsOnly }
 
 func (b *bench) Aliases() map[multicluster.ClusterName]multicluster.ClusterName { return b.aliases }
 

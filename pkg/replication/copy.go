@@ -33,6 +33,8 @@ type copyActor struct {
 	givenUp bool   // its share was divided among the others
 	stray   bool   // it is neither wanted nor in the record
 	cluster cluster.Cluster
+	// making reports whether the last write was to make the copy, or its namespace.
+	making bool
 	// trial reports whether this reconcile must find out whether the target serves again. A cache can't show that.
 	trial bool
 }
@@ -40,7 +42,7 @@ type copyActor struct {
 // settle records what later reconciles need to know about an outcome.
 func (c *copyActor) settle(view copyView, o outcome) outcome {
 	if o.State == stateForeign && view.Live {
-		c.note(func(n *copyNote) { o.After = n.hold(view.foreignKey(), o.Text, view.Now) })
+		c.note(func(n *copyNote) { o.After = n.hold(view.foreignKey(), o.Text, longestDelay, view.Now) })
 	}
 	if o.State == stateAvailable && view.Note.HoldKey != "" {
 		c.note(func(n *copyNote) { n.HoldKey, n.Holds = "", 0 })

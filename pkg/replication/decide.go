@@ -26,10 +26,10 @@ const (
 
 // copyView is everything that the decision about one copy depends on.
 type copyView struct {
-	// Source is the value of AnnotationSource on copies of this source, and SourceCluster that of
-	// AnnotationSourceCluster.
-	Source        string
-	SourceCluster types.UID
+	// Source is the value of AnnotationSource on copies of this source, SourceCluster that of AnnotationSourceCluster, and
+	// SourceUID that of AnnotationOwnerUID.
+	Source                   string
+	SourceCluster, SourceUID types.UID
 	// Want is the wanted configuration of the copy; nil: there should be no copy.
 	Want *forms
 	// Copy is the Deployment of the source's name in the target, whether or not it is ours; nil if there is none.
@@ -104,6 +104,8 @@ func (v copyView) ours() (ours, sure bool) {
 	switch {
 	case owner == v.Source && !v.fromElsewhere():
 		return true, true
+	case v.Live && v.madeForSource():
+		return true, true
 	case marked, v.fromElsewhere():
 		return false, v.Live || v.held(v.foreignKey())
 	case v.Live:
@@ -112,6 +114,15 @@ func (v copyView) ours() (ours, sure bool) {
 	default:
 		return false, v.held(v.foreignKey())
 	}
+}
+
+// madeForSource reports whether we made the Deployment for this very source, whatever AnnotationSource says: the
+// source's cluster may have had another name, or somebody has changed the annotation. The UIDs alone prove nothing,
+// since they are copied with the rest when somebody makes a Deployment of a copy's file.
+func (v copyView) madeForSource() bool {
+	from, owner := v.Copy.Annotations[AnnotationSourceCluster], v.Copy.Annotations[AnnotationOwnerUID]
+	return from != "" && from == string(v.SourceCluster) && owner == string(v.SourceUID) &&
+		appliedByUs(v.Copy.ManagedFields)
 }
 
 // fromElsewhere reports whether the Deployment is a copy from another cluster than the source's, whatever its name.

@@ -22,7 +22,7 @@
 //	  labels:
 //	    tenure.dev/replicate: "true"
 //	  annotations:
-//	    tenure.dev/clusters: "*"             # or names: west,east. The source's own cluster is never a target.
+//	    tenure.dev/clusters: "*"             # all that keep copies, or names: west,east. Never the source's own.
 //	    tenure.dev/replicas: divide          # default: duplicate, every copy has the replicas of the source
 //	    tenure.dev/total: "10"               # with divide: what is split
 //	    tenure.dev/weights: west=3,east=1    # with divide: default 1 each
@@ -79,10 +79,10 @@
 // Every write names the version that it was decided on. An update carries UID and resourceVersion. A create carries a
 // resourceVersion that no object has, with which the API server creates a missing object and refuses to change an
 // existing one. So a copy is created once, and a Deployment that isn't ours is never taken over, whatever the cache
-// showed: it is read live, and the annotation [AnnotationSource] says whose it is, or the managed fields if somebody
-// removed the annotation. Before the first write to any target, a reconcile ensures that the source is as the cache
-// shows it, by a compare-and-swap on it or by one live read: the cache of a new holder may be older than the last write
-// of the previous one.
+// showed: it is read live, and the annotation [AnnotationSource] says whose it is. If somebody removed or changed that,
+// or the source's cluster had another name, the managed fields and the UIDs of source and cluster say it. Before the
+// first write to any target, a reconcile ensures that the source is as the cache shows it, by a compare-and-swap on it
+// or by one live read: the cache of a new holder may be older than the last write of the previous one.
 //
 // # Two fleets and one target
 //
@@ -116,7 +116,12 @@
 // A cluster leaves the list when its API server has said that it has no copy. A cluster that can't be read stays on it,
 // and keeps the finalizer, whether the source was deleted, lost its label, or lost just this target. If a cluster is
 // gone for good, take its name off the list: kubectl annotate --overwrite deployment/x tenure.dev/copies=west. If the
-// list is removed altogether, as by kubectl replace, every known cluster is asked.
+// list is removed altogether, as by kubectl replace, every cluster that keeps copies is asked.
+//
+// A cluster for which * doesn't stand ([Targets].KeepsCopies) isn't put on the list, unless a source names it. If it
+// was on the list before, nothing is done there while * is asked for: to delete copies because of a mistaken role would
+// be worse. When the source is deleted, the copy there is deleted if the rights allow it; otherwise the condition says
+// what to do.
 //
 // # The writes in the life of a source
 //

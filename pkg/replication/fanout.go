@@ -49,6 +49,10 @@ func (a *actor) fanOut(ctx context.Context, wish wish, known, targets []multiclu
 		case !slices.Contains(known, name):
 			outcomes[i].become(c.absent(wanted))
 			continue
+		case !wanted && wish.All:
+			// It is there for other things now. If that is a mistake, no copy is lost by it.
+			outcomes[i].become(c.away(keepsNone, 0))
+			continue
 		case wanted && base.unfit != "":
 			outcomes[i].become(outcome{State: stateRefused, Text: base.unfit})
 			continue
@@ -168,6 +172,10 @@ func (c *copyActor) absent(wanted bool) outcome {
 	return o
 }
 
+// keepsNone is the text about a cluster that may have a copy, and doesn't keep copies.
+const keepsNone = "isn't there for copies of Deployments (any more): nothing is done there. Let it keep copies " +
+	"again, or, if it has none, take it off the annotation " + AnnotationCopies
+
 // run brings one copy as far as it can be brought now. A failure of the cluster is an outcome. An error is about the
 // source or about this process.
 func (c *copyActor) run(ctx context.Context) (outcome, error) {
@@ -205,7 +213,11 @@ func (c *copyActor) run(ctx context.Context) (outcome, error) {
 		return outcome{State: stateProgressing}, err
 	case errors.Is(err, multicluster.ErrClusterNotFound), errors.As(err, &notStarted):
 		o = c.unconnected("isn't connected yet")
-		if !o.Pending {
+		switch {
+		case o.Pending:
+		case c.want == nil && !c.r.config.Targets.KeepsCopies(c.target):
+			o.Text = keepsNone
+		default:
 			o.Text += ": may its Deployments be listed and watched?"
 		}
 		return o, nil
@@ -238,7 +250,7 @@ func (c *copyActor) run(ctx context.Context) (outcome, error) {
 // would lose the timers of its other copies.
 func (c *copyActor) failed(ctx context.Context, err error) outcome {
 	o := c.away("can't be used", 0)
-	c.note(func(n *copyNote) { o.After = n.hold(holdFailed, "", c.r.now()) })
+	c.note(func(n *copyNote) { o.After = n.hold(holdFailed, "", longestDelay, c.r.now()) })
 	ctrl.LoggerFrom(ctx).Error(err, "the work on a copy failed; it is tried again", "target", c.target, "in",
 		o.After.String())
 	return o
@@ -292,9 +304,16 @@ func (c *copyActor) unconnected(why string) outcome {
 
 func (c *copyActor) connection() connection { return connection{c.request, c.target} }
 
+// forbiddenAgain bounds the delay after a create that was answered 403: a namespace that is being deleted, or a quota.
+// No event tells when that is over.
+const forbiddenAgain = time.Minute
+
 func (c *copyActor) refused(err error) outcome {
 	o := outcome{State: stateRefused, Text: text.Line(err.Error(), maxText)}
-	view := copyView{Want: c.want}
-	c.note(func(n *copyNote) { o.After = n.hold(view.refusedKey(), o.Text, c.r.now()) })
+	view, most := copyView{Want: c.want}, longestDelay
+	if c.making && apierrors.IsForbidden(err) {
+		most = forbiddenAgain
+	}
+	c.note(func(n *copyNote) { o.After = n.hold(view.refusedKey(), o.Text, most, c.r.now()) })
 	return o
 }

@@ -200,7 +200,9 @@ func TestAForeignDeploymentIsNeverTouched(t *testing.T) {
 
 func TestRemovingTheLabelLeavesAForeignDeploymentAlone(t *testing.T) {
 	b := settled(t)
-	b.edit("west", "somebody", func(d *appsv1.Deployment) { d.Annotations[AnnotationSource] = "else/shop/web" })
+	b.edit("west", "somebody", func(d *appsv1.Deployment) {
+		d.Annotations[AnnotationSource], d.Annotations[AnnotationOwnerUID] = "else/shop/web", "uid-of-its-web"
+	})
 	b.change(unlabelled)
 	if b.copies() != "west" || len(b.get("home").Finalizers) > 0 {
 		t.Errorf("Deployments in %q, want west's; finalizers %v", b.copies(), b.get("home").Finalizers)
@@ -234,6 +236,12 @@ func TestASourceWhoseRecordIsRefusedIsTold(t *testing.T) {
 	}
 	if text := b.events(); !strings.Contains(text, ReasonRecordRefused) || !strings.Contains(text, "frozen by policy") {
 		t.Errorf("events %q don't say why nothing is copied", text)
+	}
+	b.fault = func(int, func() error) error {
+		return apierrors.NewInternalError(errors.New(`failed calling webhook "v.example.com": no endpoints`))
+	}
+	if _, err := b.reconcile(); err == nil || !strings.Contains(b.events(), "failed calling webhook") {
+		t.Errorf("%v: no event says that a webhook at home is down", err)
 	}
 	b.fault = func(int, func() error) error { return errTimeout }
 	if _, err := b.reconcile(); err == nil || strings.Contains(b.events(), ReasonRecordRefused) {

@@ -8,6 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // beside is another fleet, whose home has the same name, a Deployment of the same name, and the same targets.
@@ -60,6 +62,61 @@ func TestACopyIsHandedOverByRemovingTheAnnotationOfItsCluster(t *testing.T) {
 	other.wantReason("taken over", ReasonReplicated)
 	b.live()
 	b.wantReason("given away", ReasonForeign)
+}
+
+func TestACopyIsItsSourcesWhateverItsAnnotationSays(t *testing.T) {
+	for what, happens := range map[string]func(*bench){
+		"the source's cluster had another name": func(b *bench) {
+			b.edit("west", FieldManager, func(d *appsv1.Deployment) {
+				d.Annotations[AnnotationSource] = "frankfurt/shop/web"
+				d.Annotations[AnnotationApplied] = "by that name"
+			})
+			b.restart()
+		},
+		"somebody has changed it": func(b *bench) {
+			b.edit("west", "kubectl-edit", func(d *appsv1.Deployment) {
+				d.Annotations[AnnotationSource] = "x"
+				d.Spec.Template.Spec.Containers[0].Image = "web:evil"
+			})
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			b := settled(t)
+			uid := b.get("west").UID
+			happens(b)
+			b.live()
+			b.wantReason("", ReasonReplicated)
+			if copy := b.get("west"); copy.UID != uid || copy.Annotations[AnnotationSource] != "home/shop/web" ||
+				b.image("west") != "web:1" {
+				t.Errorf("the copy is of %s and has %s", copy.Annotations[AnnotationSource], b.image("west"))
+			}
+			happens(b)
+			b.change(unlabelled)
+			if b.copies() != "" || b.recorded() != "" {
+				t.Errorf("copies are left in %s, recorded in %s", b.copies(), b.recorded())
+			}
+		})
+	}
+}
+
+// Whoever makes a Deployment of a copy's file may keep its annotations, and even its managed fields.
+func TestADeploymentMadeOfACopysFileIsNobodysCopy(t *testing.T) {
+	for what, differs := range map[string]func(*appsv1.Deployment){
+		"that of another source": func(d *appsv1.Deployment) { d.Annotations[AnnotationOwnerUID] = "uid-of-another" },
+		"without managed fields": func(d *appsv1.Deployment) { d.ManagedFields = nil },
+		"that of another home":   func(d *appsv1.Deployment) { d.Annotations[AnnotationSourceCluster] = "uid-of-another" },
+	} {
+		b := settled(t)
+		made := b.get("west")
+		b.delete("west")
+		made.ResourceVersion, made.UID, made.Annotations[AnnotationSource] = "", "uid-of-made", "home/shop/api"
+		differs(made)
+		must.Succeed(t, b.clusters["west"].client.Create(t.Context(), made))
+		b.live()
+		if b.condition() != "False "+ReasonForeign || b.get("west").Annotations[AnnotationSource] != "home/shop/api" {
+			t.Errorf("%s: condition %q: %s", what, b.condition(), b.message())
+		}
+	}
 }
 
 // Earlier versions made copies that don't say of which cluster.

@@ -99,12 +99,12 @@ func (n *copyNote) repaired(paths []string, undone bool, now time.Time) {
 	n.RepairedAt = now
 }
 
-// hold delays the next try of the same request.
-func (n *copyNote) hold(key, text string, now time.Time) time.Duration {
+// hold delays the next try of the same request, by at most most.
+func (n *copyNote) hold(key, text string, most time.Duration, now time.Time) time.Duration {
 	if n.HoldKey != key {
 		n.Holds = 0
 	}
-	wait := delay(n.Holds)
+	wait := min(delay(n.Holds), most)
 	n.HoldKey, n.HoldText, n.HoldUntil = key, text, now.Add(wait)
 	n.Holds++
 	return wait

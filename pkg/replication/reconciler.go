@@ -26,8 +26,11 @@ type Clusters interface {
 
 // Targets are the clusters that a source may name.
 type Targets interface {
-	// Names returns the clusters that * stands for. The Reconciler leaves out the source's own.
+	// Names returns the clusters that a source may name. The Reconciler leaves out the source's own.
 	Names() []multicluster.ClusterName
+	// KeepsCopies reports whether * stands for a cluster of Names, too. It doesn't stand for those that are there for
+	// other things: without rights in one, nobody could say that it has no copy.
+	KeepsCopies(name multicluster.ClusterName) bool
 	// Aliases returns, for clusters with several names, the one name that is used for each of the others. A cluster isn't
 	// worked on under two names: under one of them its copy may not be wanted.
 	Aliases() map[multicluster.ClusterName]multicluster.ClusterName
@@ -169,6 +172,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req mcreconcile.Request) (ct
 }
 
 func (r *Reconciler) now() time.Time { return r.config.Clock.Now() }
+
+// keepers returns those of the clusters that keep copies.
+func (r *Reconciler) keepers(names []multicluster.ClusterName) []multicluster.ClusterName {
+	return slices.DeleteFunc(slices.Clone(names), func(name multicluster.ClusterName) bool {
+		return !r.config.Targets.KeepsCopies(name)
+	})
+}
 
 // connecting is for how long this process, which has just started, may not know all clusters yet.
 func (r *Reconciler) connecting() time.Duration {

@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"strings"
@@ -58,6 +59,35 @@ func TestARefusalBy404Or409IsQuotedAndTriedEverLessOften(t *testing.T) {
 				b.wantReason("", ReasonReplicated)
 			})
 		}
+	}
+}
+
+// Such as a namespace that is being deleted, or a quota: no event tells that it is over.
+func TestACopyIsMadeWithinAMinuteOfThePermission(t *testing.T) {
+	b := newBench(t, aSource())
+	forbidden := apierrors.NewForbidden(appsv1.Resource("deployments"), "web", errors.New("it is being terminated"))
+	b.clusters["west"].refusesApply = forbidden
+	pass := func(long time.Duration) {
+		for end := b.clock.Now().Add(long); b.clock.Now().Before(end); {
+			left := end.Sub(b.clock.Now())
+			b.clock.Step(min(left, cmp.Or(b.mustReconcile().RequeueAfter, left)))
+		}
+	}
+	pass(time.Hour)
+	if b.refused < 60 || b.refused > 70 {
+		t.Errorf("it was tried %d times in an hour, want about once a minute", b.refused)
+	}
+	b.clusters["west"].refusesApply = nil
+	pass(forbiddenAgain)
+	b.mustReconcile()
+	if b.get("west") == nil {
+		t.Errorf("it isn't there after %v: %s", forbiddenAgain, b.message())
+	}
+	b.clusters["west"].refusesApply, b.refused = forbidden, 0
+	b.edit("home", "kubectl", image("web:2"))
+	pass(time.Hour)
+	if b.refused > 25 {
+		t.Errorf("a change was tried %d times in an hour, want ever less often", b.refused)
 	}
 }
 

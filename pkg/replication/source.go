@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -21,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
+	"github.com/tenure-dev/tenure/pkg/apierror"
 	"github.com/tenure-dev/tenure/pkg/budget"
 	"github.com/tenure-dev/tenure/pkg/text"
 )
@@ -65,8 +67,8 @@ func (a *actor) reconcile(ctx context.Context) (ctrl.Result, error) {
 }
 
 func (a *actor) replicate(ctx context.Context, wanted bool) (ctrl.Result, error) {
-	aliases := a.r.config.Targets.Aliases()
-	known := rename(a.r.config.Targets.Names(), aliases)
+	aliases, names := a.r.config.Targets.Aliases(), a.r.config.Targets.Names()
+	known, keepers := rename(names, aliases), rename(a.r.keepers(names), aliases)
 	record := recordOf(a.source).renamed(aliases, a.name)
 	var wish wish
 	var targets []multicluster.ClusterName
@@ -75,7 +77,7 @@ func (a *actor) replicate(ctx context.Context, wanted bool) (ctrl.Result, error)
 		if left := a.r.connecting(); left > 0 {
 			return ctrl.Result{RequeueAfter: left}, nil
 		}
-		record.Finalizer, record.Known, record.Copies = true, true, others(known, a.name)
+		record.Finalizer, record.Known, record.Copies = true, true, others(keepers, a.name)
 		if err := a.remember(ctx, record); err != nil {
 			return ctrl.Result{}, err
 		}
@@ -96,11 +98,11 @@ func (a *actor) replicate(ctx context.Context, wanted bool) (ctrl.Result, error)
 			return a.report(ctx, invalid(err, record), 0)
 		}
 		wish = wish.renamed(aliases)
-		targets = wish.targets(known, a.name)
+		targets = wish.targets(keepers, a.name)
 		weighed := wish.weighed(targets, record.Copies, a.name)
 		health := map[multicluster.ClusterName]targetHealth{}
 		for _, name := range weighed {
-			if health[name] = a.r.health(name); !slices.Contains(targets, name) { // it was one, and isn't known now
+			if health[name] = a.r.health(name); !slices.Contains(targets, name) { // it was one
 				health[name] = targetHealth{Since: a.r.connections.since(connection{a.request, name}, a.r.now())}
 			}
 		}
@@ -175,7 +177,7 @@ func (a *actor) released(ctx context.Context) (ctrl.Result, error) {
 			}
 			record := recordOf(a.source)
 			record.Finalizer, record.Known = true, true
-			record.Copies = union(record.Copies, others(a.r.config.Targets.Names(), a.name))
+			record.Copies = union(record.Copies, others(a.r.keepers(a.r.config.Targets.Names()), a.name))
 			err = a.remember(ctx, record)
 		} else {
 			err = a.writeConditions(ctx, nil)
@@ -200,7 +202,9 @@ func (a *actor) remember(ctx context.Context, record record) error {
 	patch := client.MergeFromWithOptions(a.source.DeepCopy(), client.MergeFromWithOptimisticLock{})
 	err := a.home.GetClient().Patch(ctx, next, patch, client.FieldOwner(FieldManager))
 	if err != nil {
-		if isRefusal(err) && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+		// A webhook that is down is answered 500, and for as long as that lasts.
+		refused := isRefusal(err) || apierror.Code(err) == http.StatusInternalServerError
+		if refused && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
 			a.tell(nil, corev1.EventTypeWarning, ReasonRecordRefused, fmt.Sprintf("nothing is copied or deleted, since its "+
 				"cluster doesn't let its list of copies be written: %v", err))
 		}

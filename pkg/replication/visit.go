@@ -53,7 +53,8 @@ func (v *visit) gather() (err error) {
 	if v.cluster, err = v.r.config.Clusters.GetCluster(v.ctx, v.target); err != nil {
 		return fmt.Errorf("finding cluster %s: %w", v.target, err)
 	}
-	v.view = copyView{Source: sourceKey(v.name, v.key), SourceCluster: v.uid, Want: v.want, Scalers: v.r.config.Scalers}
+	v.view = copyView{Source: sourceKey(v.name, v.key), SourceCluster: v.uid, SourceUID: v.source.UID, Want: v.want,
+		Scalers: v.r.config.Scalers}
 	if v.view.Copy, err = read(v.ctx, v.cluster.GetClient(), v.key); err != nil {
 		return err
 	}
@@ -91,6 +92,7 @@ func (v *visit) act(next step) (*outcome, error) {
 			return &outcome{State: stateGone}, nil
 		}
 	default:
+		v.making = next.Act == actCreate
 		barred, missing, err := v.enter(v.ctx, next)
 		switch {
 		case err != nil || barred != nil:

@@ -71,10 +71,11 @@ func parseWish(source *appsv1.Deployment, home multicluster.ClusterName) (wish, 
 	return wish, errors.Join(p.bad...)
 }
 
-// targets returns the clusters that should have a copy, sorted. The source's own cluster is never one.
-func (w wish) targets(known []multicluster.ClusterName, home multicluster.ClusterName) []multicluster.ClusterName {
+// targets returns the clusters that should have a copy, sorted. * stands for all keepers. The source's own cluster is
+// never one.
+func (w wish) targets(keepers []multicluster.ClusterName, home multicluster.ClusterName) []multicluster.ClusterName {
 	if w.All {
-		return others(known, home)
+		return others(keepers, home)
 	}
 	return others(w.Clusters, home)
 }
@@ -139,7 +140,7 @@ func renameKeys[V any](of map[multicluster.ClusterName]V,
 }
 
 // weighed returns the clusters among which the total is divided. These are the targets, and, with All, also the
-// clusters with a copy that aren't known now. Such a cluster counts as away: its share moves when the grace is
+// clusters with a copy that aren't targets now. Such a cluster counts as away: its share moves when the grace is
 // over.
 func (w wish) weighed(targets, copies []multicluster.ClusterName,
 	home multicluster.ClusterName) []multicluster.ClusterName {

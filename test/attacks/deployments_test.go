@@ -119,6 +119,8 @@ func (s sides) Names() []multicluster.ClusterName {
 	return []multicluster.ClusterName{"home", "shut", "west"}
 }
 
+func (s sides) KeepsCopies(multicluster.ClusterName) bool { return true }
+
 func (s sides) Usable(name multicluster.ClusterName) (bool, time.Time) {
 	return s[name] != nil, time.Time{}
 }

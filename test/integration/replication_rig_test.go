@@ -179,6 +179,8 @@ func (r *rig) Names() []multicluster.ClusterName {
 	return []multicluster.ClusterName{"east", "home", "west"}
 }
 
+func (r *rig) KeepsCopies(multicluster.ClusterName) bool { return true }
+
 func (r *rig) Usable(name multicluster.ClusterName) (bool, time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,0 +1,115 @@
+package replication
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+)
+
+// withoutEast finds all clusters but east, as where the rights to read Deployments are missing.
+type withoutEast struct{ *bench }
+
+func (w withoutEast) GetCluster(ctx context.Context, name multicluster.ClusterName) (cluster.Cluster, error) {
+	if name == "east" {
+		return nil, multicluster.ErrClusterNotFound
+	}
+	return w.bench.GetCluster(ctx, name)
+}
+
+// eastIsForAts makes east a cluster in which the fleet has no rights to Deployments.
+func (b *bench) eastIsForAts() {
+	b.atsOnly = "east"
+	b.restart(func(c *Config) { c.Clusters = withoutEast{b} })
+}
+
+func TestAllClustersAreThoseThatKeepCopies(t *testing.T) {
+	b := newBench(t, divided(annotated(AnnotationClusters, "*")))
+	b.eastIsForAts()
+	b.live()
+	b.wantReason("", ReasonReplicated)
+	if west := b.get("west"); b.copies() != "west" || b.recorded() != "west" || *west.Spec.Replicas != 10 {
+		t.Errorf("copies in %s, recorded in %s; west has %d replicas", b.copies(), b.recorded(), *west.Spec.Replicas)
+	}
+	b.edit("home", "kubectl", func(d *appsv1.Deployment) { // as kubectl replace does
+		delete(d.Annotations, AnnotationCopies)
+		d.Finalizers = nil
+	})
+	b.live()
+	if b.recorded() != "west" {
+		t.Errorf("after the list was lost, copies are recorded in %s", b.recorded())
+	}
+	b.change(func(d *appsv1.Deployment) { // all at once
+		delete(d.Annotations, AnnotationCopies)
+		d.Finalizers = nil
+		unlabelled(d)
+	})
+	if source := b.get("home"); b.copies() != "" || len(source.Finalizers) > 0 {
+		t.Errorf("copies in %s; the source is kept by %v: %s", b.copies(), source.Finalizers, b.message())
+	}
+}
+
+func TestAClusterThatIsNamedGetsACopyWhateverItIsFor(t *testing.T) {
+	b := newBench(t, aSource(annotated(AnnotationClusters, "east")))
+	b.atsOnly = "east"
+	b.live()
+	b.wantReason("", ReasonReplicated)
+	b.eastIsForAts()
+	for range 10 {
+		b.mustReconcile()
+		b.clock.Step(3 * time.Second)
+	}
+	b.wantReason("", ReasonAway)
+	if !strings.Contains(b.message(), "may its Deployments be listed and watched?") {
+		t.Errorf("the condition says %q", b.message())
+	}
+}
+
+// A mistaken --role must cost no copies.
+func TestACopyStaysWhereNoneAreKeptAnyMore(t *testing.T) {
+	b := newBench(t, divided(annotated(AnnotationClusters, "*")))
+	b.live()
+	uid := b.get("east").UID
+	b.atsOnly = "east"
+	b.written = nil
+	b.live()
+	b.wantReason("", ReasonReplicated)
+	if b.recorded() != "east,west" || !strings.Contains(b.message(), "east (to be removed): "+keepsNone) {
+		t.Errorf("copies are recorded in %s; the condition says %q", b.recorded(), b.message())
+	}
+	b.clock.Step(6 * time.Minute)
+	b.live()
+	if got := *b.get("west").Spec.Replicas; got != 10 {
+		t.Errorf("after the grace west has %d of 10 replicas", got)
+	}
+	b.atsOnly = ""
+	b.live()
+	if slices.Contains(b.written, "delete east") || b.get("east").UID != uid || *b.get("west").Spec.Replicas != 5 {
+		t.Errorf("written %v; west has %d of 10 replicas", b.written, *b.get("west").Spec.Replicas)
+	}
+}
+
+// Whether it has a copy can't be found out there.
+func TestASourceSaysHowToLetGoOfAClusterThatKeepsNoCopies(t *testing.T) {
+	b := settled(t)
+	b.eastIsForAts()
+	b.delete("home")
+	for range 10 {
+		b.mustReconcile()
+		b.clock.Step(3 * time.Second)
+	}
+	b.wantReason("", ReasonCleaningUp)
+	if b.recorded() != "east" || !strings.Contains(b.message(), keepsNone) {
+		t.Errorf("copies are recorded in %s; the condition says %q", b.recorded(), b.message())
+	}
+	b.edit("home", "kubectl", func(d *appsv1.Deployment) { d.Annotations[AnnotationCopies] = "" })
+	b.live()
+	if b.get("home") != nil {
+		t.Errorf("the source is still there: %s", b.message())
+	}
+}
