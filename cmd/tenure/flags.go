@@ -82,6 +82,7 @@ func newManager(lookup func(string) (string, bool),
 	}
 	o.declare(cmd.Flags())
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { fromEnvironment(f, envName(f.Name), lookup) })
+	refuseEmpty(cmd, "home-kubeconfig", "kubeconfig-folder", "at-service-account")
 	for name, values := range map[string][]string{
 		"sharding": {"on", "off"}, "watch-filtering": {"server", "client"},
 		"at-security": {"restricted", "none"}, "log-level": {"debug", "info", "warn", "error"},

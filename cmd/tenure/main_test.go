@@ -13,8 +13,11 @@ import (
 
 	"github.com/go-logr/logr/funcr"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
+	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
+	mckubeconfig "sigs.k8s.io/multicluster-runtime/providers/kubeconfig"
 
 	"github.com/tenure-dev/tenure/test/must"
 )
@@ -110,6 +113,12 @@ func TestABadCommandLineIsOneClearLineAndExitCodeTwo(t *testing.T) {
 		"no replica": {args: []string{"--replica="}, want: `--replica "": must not be empty`},
 		"no namespace, by environment": {env: map[string]string{"TENURE_NAMESPACE": ""},
 			want: `--namespace "": must not be empty; --namespace is from $TENURE_NAMESPACE (see`},
+		"no kubeconfig": {args: []string{"--home-kubeconfig="}, want: `--home-kubeconfig "": must not be empty`},
+		"no kubeconfig, by environment": {env: map[string]string{"TENURE_HOME_KUBECONFIG": ""},
+			want: `--home-kubeconfig "": must not be empty; leave the flag out if its default is meant; --home-kubeconfig is ` +
+				`from $TENURE_HOME_KUBECONFIG (see`},
+		"no folder":  {args: []string{"--kubeconfig-folder="}, want: `--kubeconfig-folder "": must not be empty`},
+		"no account": {args: []string{"--at-service-account="}, want: `--at-service-account "": must not be empty`},
 		"kubeconfig missing, by environment": {env: map[string]string{"TENURE_HOME_KUBECONFIG": "/no/such/file"},
 			want: "no such file or directory; --home-kubeconfig is from $TENURE_HOME_KUBECONFIG (see"},
 		"a URL for a server": {args: []string{"--kubeconfig-servers=https://east.example.com"},
@@ -249,6 +258,18 @@ func TestFlagsSetTheDefaultsOfPods(t *testing.T) {
 	if d, err = optionsOf(t, nil, "--replica=r1", "--at-security=none").pods.defaults(); err != nil ||
 		d.SecurityContext.RunAsUser != nil {
 		t.Errorf("without restriction: %+v, %v", d.SecurityContext, err)
+	}
+}
+
+func TestAReplicaWithoutShardingIsBuiltWhileHomeIsAway(t *testing.T) {
+	away := &rest.Config{Host: "https://127.0.0.1:1"}
+	for _, source := range []string{"none", "west"} {
+		o := optionsOf(t, nil, "--replica=r1", "--sharding=off", "--deployment-source="+source, "--metrics-bind-address=0",
+			"--health-probe-bind-address=0")
+		opts := stockOptions(managerOptions(o, clientgoscheme.Scheme), o)
+		if _, err := mcmanager.New(away, mckubeconfig.New(mckubeconfig.Options{}), opts); err != nil {
+			t.Errorf("Deployments of %s are copied: %v", source, err)
+		}
 	}
 }
 

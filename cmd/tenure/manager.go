@@ -309,15 +309,7 @@ func (o *options) atDue(obj client.Object) time.Time {
 // newStock wires the same reconcilers without sharding: an elected leader works, the others wait.
 func newStock(home *rest.Config, provider *mckubeconfig.Provider, opts manager.Options, o *options,
 	obs *observability) (mcmanager.Manager, error) {
-	opts.LeaderElection = true
-	opts.LeaderElectionID = "tenure-leader"
-	opts.LeaderElectionNamespace = o.namespace
-	opts.Controller.CacheSyncTimeout = 365 * 24 * time.Hour // as sharded replicas wait for home
-	// Unlike a sharded replica, this one watches replicated Deployments through the manager's own cache.
-	opts.Cache.ByObject = map[client.Object]cache.ByObject{
-		&appsv1.Deployment{}: {Namespaces: map[string]cache.Config{cache.AllNamespaces: {}}},
-	}
-	mgr, err := mcmanager.New(home, provider, opts)
+	mgr, err := mcmanager.New(home, provider, stockOptions(opts, o))
 	if err != nil {
 		return nil, fmt.Errorf("building the manager: %w", err)
 	}
@@ -332,6 +324,22 @@ func newStock(home *rest.Config, provider *mckubeconfig.Provider, opts manager.O
 		Owns(&corev1.Pod{}, mcbuilder.WithPredicates(at.PodEvents())).
 		Complete(seen.Traced(r))
 	return mgr, err
+}
+
+// stockOptions returns the options of a manager without sharding.
+func stockOptions(opts manager.Options, o *options) manager.Options {
+	opts.LeaderElection = true
+	opts.LeaderElectionID = "tenure-leader"
+	opts.LeaderElectionNamespace = o.namespace
+	opts.Controller.CacheSyncTimeout = 365 * 24 * time.Hour // as sharded replicas wait for home
+	if o.homeCluster() != "" {
+		// Unlike a sharded replica, this one watches home's Deployments through the manager's own cache. With this option,
+		// a manager can be built only while home answers.
+		opts.Cache.ByObject = map[client.Object]cache.ByObject{
+			&appsv1.Deployment{}: {Namespaces: map[string]cache.Config{cache.AllNamespaces: {}}},
+		}
+	}
+	return opts
 }
 
 // manyClusters is how many clusters may have all their workers at a time before they have to share. A worker that waits

@@ -38,9 +38,16 @@ func (e *entry) moving() bool {
 
 func (e *entry) served() bool { return e.holder != nil && e.holder.Acts() }
 
+// tenancy is a cluster and a replica that may hold shards of it.
+type tenancy struct {
+	cluster keyspace.ClusterName
+	holder  protocol.Incarnation
+}
+
 // survey is the input of a judgement, parsed and linked.
 type survey struct {
 	Snapshot
+	shards   map[tenancy]int // counts; looking through all entries for each replica and cluster would take seconds
 	members  *members
 	replicas []*Replica
 	entries  []*entry // by shard, in order
@@ -116,7 +123,7 @@ func (t *Totals) add(e *entry) {
 // look reads the records and links them.
 func look(s Snapshot) *survey {
 	v := &survey{Snapshot: s, members: readLeases(s), bySlot: map[keyspace.ClusterName]*[slots][]*entry{},
-		removed: map[keyspace.ClusterName]bool{}}
+		removed: map[keyspace.ClusterName]bool{}, shards: map[tenancy]int{}}
 	var counting []*tenurev1alpha1.Shard
 	counting, v.odd, _ = s.Records.Sort()
 	for _, raw := range counting {
@@ -131,6 +138,7 @@ func look(s Snapshot) *survey {
 	}
 	slices.SortFunc(v.entries, func(a, b *entry) int { return a.ID.Compare(b.ID) })
 	for _, e := range v.entries {
+		v.shards[tenancy{e.ID.Cluster, e.Holder}]++
 		if e.Holder != "" {
 			e.holder = v.members.named(e.Holder)
 			e.holder.Shards++
@@ -194,9 +202,14 @@ func (v *survey) readClusters() {
 			continue
 		}
 		for _, said := range r.Clusters {
-			if c := byName[said.Cluster]; c != nil {
-				c.hear(said)
+			c := byName[said.Cluster]
+			if c == nil {
+				continue
 			}
+			if v.bystander(r, c) {
+				said.State, said.Cause = protocol.ClusterClosed, ""
+			}
+			c.hear(said)
 		}
 		for _, c := range byName {
 			c.Unfit = c.Unfit || r.Unfit.Of(c.Name) == plan.Unfit
@@ -225,6 +238,12 @@ func (v *survey) readClusters() {
 		v.clusters = append(v.clusters, c)
 	}
 	slices.SortFunc(v.clusters, func(a, b *Cluster) int { return cmp.Compare(a.Name, b.Name) })
+}
+
+// bystander reports whether a replica can't serve a cluster of which others hold shards and it holds none. How the
+// cluster answers such a replica delays no shard. findUnfit reports it.
+func (v *survey) bystander(r *Replica, c *Cluster) bool {
+	return c.Held > 0 && v.shards[tenancy{c.Name, r.Incarnation}] == 0 && r.Unfit.Of(c.Name) == plan.Unfit
 }
 
 // astray says that the credentials of a cluster lead to another one, and the way out; "" if they don't, as far as is

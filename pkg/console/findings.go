@@ -127,20 +127,12 @@ func (v *survey) findUnserved() []Finding {
 // findUnfit reports replicas that say they can't serve a cluster, or can't serve or watch some shards that they hold. A
 // shard that can't be served waits until its holder can serve it, or until another replica says that it can.
 func (v *survey) findUnfit() (found []Finding) {
-	type tenancy struct {
-		cluster keyspace.ClusterName
-		holder  protocol.Incarnation
-	}
-	shards := map[tenancy]int{} // looking through all records for each replica and cluster would take seconds
-	for _, e := range v.entries {
-		shards[tenancy{e.ID.Cluster, e.Holder}]++
-	}
 	for _, c := range v.clusters {
 		var cant, holding []string
 		stuck, do := 0, "the log of the holder names the kinds that can't be listed or watched, and why; if its caches were "+
 			"never filled, another replica gets the shards after three lease durations or more"
 		for _, r := range v.replicas {
-			held := shards[tenancy{c.Name, r.Incarnation}]
+			held := v.shards[tenancy{c.Name, r.Incarnation}]
 			switch {
 			case !r.Acts() || c.Removed:
 				continue
@@ -203,7 +195,7 @@ func (v *survey) findLimited() (found []Finding) {
 // saying lists the replicas that report the worst state of a cluster.
 func (v *survey) saying(c *Cluster) (names []string) {
 	for _, r := range v.replicas {
-		if r.Acts() && slices.ContainsFunc(r.Clusters, func(said inspect.ClusterView) bool {
+		if r.Acts() && !v.bystander(r, c) && slices.ContainsFunc(r.Clusters, func(said inspect.ClusterView) bool {
 			return said.Cluster == c.Name && said.State == c.State
 		}) {
 			names = append(names, string(r.Incarnation))

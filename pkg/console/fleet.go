@@ -100,7 +100,7 @@ type Cluster struct {
 	Reason string `json:"reason,omitempty"`
 	Note   string `json:"note,omitempty"`
 	// State and Cause are the worst that a live replica reports: limited, open or half-open, and why; "" if none
-	// reports anything.
+	// reports anything. A replica that can't serve the cluster doesn't count while others do.
 	State protocol.ClusterState `json:"state,omitempty"`
 	Cause string                `json:"cause,omitempty"`
 	// Stuck counts the shards that live replicas hold and say they can't serve or watch.

@@ -173,6 +173,14 @@ func stick(s *Snapshot, shards int) {
 		{Cluster: "west", State: protocol.ClusterClosed, Stuck: shards, StuckSeconds: 92}})
 }
 
+// shutOut makes a replica say that it can't use west, as replicas do.
+func shutOut(s *Snapshot, replica int) {
+	says := s.Records.Leases[replica].Annotations
+	says["tenure.dev/unfit"] = "west"
+	says["tenure.dev/clusters"] = inspect.EncodeViews([]inspect.ClusterView{
+		{Cluster: "west", State: protocol.ClusterOpen, Cause: "silent"}})
+}
+
 func TestTheFleetIsJudgedByItsRecords(t *testing.T) {
 	cases := map[string]struct {
 		change func(*Snapshot)
@@ -184,9 +192,10 @@ func TestTheFleetIsJudgedByItsRecords(t *testing.T) {
 			want:   []string{"wrong: nobody holds 1 shard: east/01", "note: the planner would move 1 shard"},
 		},
 		"a holder can't serve what it holds": {
-			change: func(s *Snapshot) { s.Records.Leases[1].Annotations["tenure.dev/unfit"] = "west" },
+			change: func(s *Snapshot) { shutOut(s, 1) },
 			want: []string{
 				"wrong: 2 shards of cluster west held by replicas that can't serve or watch it: r1-aaaaaa",
+				"wrong: nothing is served (silent): west at r1-aaaaaa",
 				"note: the planner would move 4 shards",
 			},
 		},
@@ -200,20 +209,33 @@ func TestTheFleetIsJudgedByItsRecords(t *testing.T) {
 		},
 		"a replica can't serve what others hold": {
 			change: func(s *Snapshot) {
-				s.Records.Leases[1].Annotations["tenure.dev/unfit"] = "west"
+				shutOut(s, 1)
 				hold(s, "west", "r0-aaaaaa")
 				hold(s, "east", "r1-aaaaaa")
 			},
 			want: []string{"note: cluster west can't be served by r1-aaaaaa; others serve it"},
 		},
+		"no replica can serve what one holds": {
+			change: func(s *Snapshot) {
+				shutOut(s, 0)
+				shutOut(s, 1)
+				hold(s, "west", "r0-aaaaaa")
+				hold(s, "east", "r1-aaaaaa")
+			},
+			want: []string{
+				"wrong: 4 shards of cluster west held by replicas that can't serve or watch it: r0-aaaaaa",
+				"wrong: nothing is served (silent): west at r0-aaaaaa",
+			},
+		},
 		"no replica can serve a cluster, and nobody holds it": {
 			change: func(s *Snapshot) {
-				s.Records.Leases[0].Annotations["tenure.dev/unfit"] = "west"
-				s.Records.Leases[1].Annotations["tenure.dev/unfit"] = "west"
+				shutOut(s, 0)
+				shutOut(s, 1)
 				hold(s, "west", "")
 			},
 			want: []string{
 				"wrong: nobody holds 4 shards: west/00, west/01, west/10 and 1 more",
+				"wrong: nothing is served (silent): west at 2 replicas",
 				"note: cluster west can't be served by r0-aaaaaa, r1-aaaaaa; nobody serves it",
 			},
 		},
@@ -630,9 +652,26 @@ func TestAClusterThatThereWasNoTimeToAskIsNotCalledAway(t *testing.T) {
 	}{
 		{over, true, len(secrets) - 1, ""}, {t.Context(), true, 0, clusterhealth.ReasonUnreachable}, {over, false, 0, ""},
 	} {
-		all, unasked := Gatherer{Ask: c.ask}.answers(c.ctx, secrets, nil)
-		if unasked != c.unasked || all[0].Reason != c.reason || c.ask && all[1].Reason != clusterhealth.ReasonBadConfig {
+		all, only := registered(secrets)
+		unasked := Gatherer{Ask: c.ask}.ask(c.ctx, secrets, all, only)
+		if unasked != c.unasked || all[0].Reason != c.reason {
 			t.Errorf("%d weren't asked, want %d; %+v, %+v", unasked, c.unasked, all[0], all[1])
+		}
+	}
+}
+
+func TestAKubeconfigThatNoReplicaCanUseIsToldWithoutAskingAnyCluster(t *testing.T) {
+	for _, ask := range []bool{false, true} {
+		s, secrets := healthy(), []corev1.Secret{secretOf("new", `server: "nowhere"`, "t")}
+		Gatherer{Namespace: "ns", Ask: ask}.judge(t.Context(), homeWith(), secrets, &s)
+		var got []string
+		for _, x := range said(Assess(s)) {
+			if strings.Contains(x, "new") {
+				got = append(got, x)
+			}
+		}
+		if len(got) != 1 || !strings.HasPrefix(got[0], "wrong: cluster new: BadKubeconfig: kubeconfig: ") {
+			t.Errorf("clusters are asked: %v: %q", ask, got)
 		}
 	}
 }
@@ -832,7 +871,8 @@ func TestAClusterThatAnswersIsAskedWhichItIs(t *testing.T) {
 	secret := secretOf("west", fmt.Sprintf("server: %q, certificate-authority-data: %s", server.URL,
 		base64.StdEncoding.EncodeToString(ca)), "t")
 	secret.Annotations = map[string]string{kubeconfig.UIDAnnotation: "recorded"}
-	all, _ := Gatherer{Ask: true}.answers(t.Context(), []corev1.Secret{secret}, nil)
+	all, only := registered([]corev1.Secret{secret})
+	Gatherer{Ask: true}.ask(t.Context(), []corev1.Secret{secret}, all, only)
 	if all[0].Reason != clusterhealth.ReasonUsable || all[0].UID != "w" || all[0].Recorded != "recorded" {
 		t.Errorf("%+v", all[0])
 	}

@@ -138,13 +138,9 @@ func NotHome(host string, err error) error {
 // judge finds out whether each registered cluster can be used: by asking it, or by what replicas report if it can't
 // be asked from here.
 func (g Gatherer) judge(ctx context.Context, home client.Client, secrets []corev1.Secret, s *Snapshot) {
-	only, lives := kubeconfigs(secrets)
-	var unasked int
-	s.Clusters, unasked = g.answers(ctx, secrets, only)
-	for i := range s.Clusters {
-		s.Clusters[i].Issued, s.Clusters[i].Expires = lives[i].issued, lives[i].expires
-	}
-	if unasked > 0 {
+	var only map[string]types.UID
+	s.Clusters, only = registered(secrets)
+	if unasked := g.ask(ctx, secrets, s.Clusters, only); unasked > 0 {
 		s.Unread = append(s.Unread, fmt.Sprintf("whether %s can be used: so many others didn't answer that there was no "+
 			"time to ask",
 			count(unasked, "cluster")))
@@ -167,61 +163,65 @@ func (g Gatherer) judge(ctx context.Context, home client.Client, secrets []corev
 	}
 }
 
-// life is that of credentials; see [Answer].
-type life struct{ issued, expires time.Time }
-
-// kubeconfigs reads those in Secrets, and returns how long their credentials live. It also returns the UIDs of
-// Secrets, by cluster, whose kubeconfigs need what only --kubeconfig-allow of the replicas can allow. A person's own
-// machine doesn't do that to answer a question, so only replicas know whether they can be used.
-func kubeconfigs(secrets []corev1.Secret) (only map[string]types.UID, lives []life) {
-	only, lives = map[string]types.UID{}, make([]life, len(secrets))
+// registered returns what Secrets say of their clusters. It asks no cluster. It also returns the UIDs of Secrets, by
+// cluster, whose kubeconfigs need what only --kubeconfig-allow of the replicas can allow. A person's own machine
+// doesn't do that to answer a question, so only replicas know whether they can be used.
+func registered(secrets []corev1.Secret) (all []Answer, only map[string]types.UID) {
+	all, only = make([]Answer, len(secrets)), map[string]types.UID{}
 	for i := range secrets {
+		a := &all[i]
+		*a = Answer{Cluster: keyspace.ClusterName(secrets[i].Name), Since: secrets[i].CreationTimestamp.Time,
+			Recorded: secrets[i].Annotations[kubeconfig.UIDAnnotation]}
 		c, err := kubeconfig.Connection(&secrets[i], kubeconfig.Policy{})
-		if kubeconfig.Allowable(err) {
+		switch {
+		case err == nil:
+			a.Issued, _ = kubeconfig.TokenLife(c.BearerToken)
+			a.Expires = kubeconfig.Expiry(c)
+		case kubeconfig.Allowable(err):
 			only[secrets[i].Name] = secrets[i].UID
-		}
-		if err == nil {
-			lives[i].issued, _ = kubeconfig.TokenLife(c.BearerToken)
-			lives[i].expires = kubeconfig.Expiry(c)
+		default:
+			a.Reason, a.Note = clusterhealth.ReasonBadConfig, err.Error()
 		}
 	}
-	return only, lives
+	return all, only
 }
 
-// answers asks all clusters except those in but, a few at a time. unasked counts those for which there was no time.
-// Their answers stay empty: a cluster isn't away because others are.
-func (g Gatherer) answers(ctx context.Context, secrets []corev1.Secret,
-	but map[string]types.UID) (all []Answer, unasked int) {
+// ask asks those clusters that can be asked from here, a few at a time, and adds what they answer. unasked counts those
+// for which there was no time. They have no reason then: a cluster isn't away because others are.
+func (g Gatherer) ask(ctx context.Context, secrets []corev1.Secret, all []Answer,
+	only map[string]types.UID) (unasked int) {
+	if !g.Ask {
+		return 0
+	}
 	ctx, cancel := context.WithTimeout(ctx, asksWithin)
 	defer cancel()
-	all = make([]Answer, len(secrets))
 	var group errgroup.Group
 	group.SetLimit(asksAtOnce)
+	var asked []*Answer
 	for i := range secrets {
-		all[i] = Answer{Cluster: keyspace.ClusterName(secrets[i].Name), Since: secrets[i].CreationTimestamp.Time,
-			Recorded: secrets[i].Annotations[kubeconfig.UIDAnnotation]}
-		if _, ok := but[secrets[i].Name]; ok || !g.Ask || g.only != "" && g.only != secrets[i].Name {
+		a := &all[i]
+		if _, ok := only[secrets[i].Name]; ok || a.Reason != "" || g.only != "" && g.only != secrets[i].Name {
 			continue
 		}
-		unasked++
+		asked = append(asked, a)
 		group.Go(func() error {
 			reason, note := clusterhealth.Look(ctx, &secrets[i], kubeconfig.Policy{}, askTimeout)
 			if ctx.Err() == nil || reason != clusterhealth.ReasonUnreachable {
-				all[i].Reason, all[i].Note = reason, note
+				a.Reason, a.Note = reason, note
 			}
 			if reason == clusterhealth.ReasonUsable {
-				all[i].UID = clusterhealth.UID(ctx, &secrets[i], kubeconfig.Policy{}, askTimeout)
+				a.UID = clusterhealth.UID(ctx, &secrets[i], kubeconfig.Policy{}, askTimeout)
 			}
 			return nil
 		})
 	}
 	_ = group.Wait()
-	for _, a := range all {
-		if a.Reason != "" {
-			unasked--
+	for _, a := range asked {
+		if a.Reason == "" {
+			unasked++
 		}
 	}
-	return all, unasked
+	return unasked
 }
 
 // Why reads the fleet and an object. workload is the connection to the object's cluster; nil means that of its
@@ -368,11 +368,18 @@ func theCluster(s Snapshot, wanted keyspace.ClusterName) (keyspace.ClusterName, 
 			names = append(names, string(c.Name))
 		}
 	}
+	unread := ""
+	if !s.Registered {
+		unread = "; not read: " + strings.Join(s.Unread, "; ")
+	}
 	switch {
 	case known:
 		return wanted, nil
-	case wanted != "":
-		return "", &UsageError{fmt.Sprintf("--cluster %s: no such cluster; there are: %s", wanted, strings.Join(names, ", "))}
+	case len(names) == 0 && !s.Registered:
+		return "", fmt.Errorf("no cluster is known in namespace %s%s", s.Namespace, unread)
+	case wanted != "" && len(names) > 0:
+		return "", &UsageError{fmt.Sprintf("--cluster %s: no such cluster; there are: %s%s", wanted,
+			strings.Join(names, ", "), unread)}
 	case len(names) == 1:
 		return keyspace.ClusterName(names[0]), nil
 	case len(names) == 0:

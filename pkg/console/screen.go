@@ -77,6 +77,7 @@ type cell struct {
 	text  string
 	style string
 	right bool // align to the right
+	whole bool // never cut
 }
 
 func left(text string) cell                 { return cell{text: text} }
@@ -88,7 +89,8 @@ func flag(is bool, yes string, c cell) cell { c.text += map[bool]string{true: ye
 // narrowest is the width at which a column of names isn't cut any further.
 const narrowest = 8
 
-// table writes rows in aligned columns. Where a terminal has no room for them, the widest columns of names are cut.
+// table writes rows in aligned columns. Where a terminal has no room for them, the widest columns of names are cut. The
+// first row's cells say how each column is aligned and whether it may be cut.
 func (s *Screen) table(titles []string, rows [][]cell) {
 	widths := make([]int, len(titles))
 	total := 2 * (len(widths) - 1)
@@ -103,7 +105,7 @@ func (s *Screen) table(titles []string, rows [][]cell) {
 	for room := max(s.Columns, width); s.Columns > 0 && total > room && len(rows) > 0; total-- {
 		widest := -1
 		for i, w := range widths {
-			if !rows[0][i].right && w > narrowest && (widest < 0 || w > widths[widest]) {
+			if c := rows[0][i]; !c.right && !c.whole && w > narrowest && (widest < 0 || w > widths[widest]) {
 				widest = i
 			}
 		}

@@ -206,6 +206,16 @@ func TestOnlyATerminalHasNamesCut(t *testing.T) {
 	}
 }
 
+func TestALineOfTheHashSpaceIsNeverCut(t *testing.T) {
+	const line = "aaaabbbb....ccccaaaabbbbccccdddd"
+	f := Fleet{Clusters: []Cluster{
+		{Name: "gke-acme-prod-europe-west4-cluster-01", Reason: "Usable", Shards: 8, Held: 8, Objects: 12345, Map: line}}}
+	shown := show(t, false, func(s *Screen) error { return s.Status(f) }) // on 80 columns
+	if !strings.Contains(shown, line+"\n") || !strings.Contains(shown, "…") {
+		t.Errorf("the map is cut, or the name isn't:\n%s", shown)
+	}
+}
+
 func TestAWordOrNameIsCutInItsMiddle(t *testing.T) {
 	for _, c := range []struct {
 		text string

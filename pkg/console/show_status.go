@@ -139,7 +139,8 @@ func (s *Screen) clusters(f Fleet) {
 		if c.Stuck > 0 {
 			held += fmt.Sprintf(" (%d stuck)", c.Stuck)
 		}
-		rows = append(rows, []cell{left(string(c.Name)), answer, right(held), num(c.Moving), num(c.Objects), left(c.Map)})
+		rows = append(rows, []cell{left(string(c.Name)), answer, right(held), num(c.Moving), num(c.Objects),
+			{text: c.Map, whole: true}}) // a column of it that is cut out moves all the others
 	}
 	s.table([]string{"CLUSTER", "API SERVER", "HELD", "MOVING", "OBJECTS", "WHO SERVES WHICH PART"}, rows)
 	s.more(len(order), mostClusters, "cluster")

@@ -461,6 +461,28 @@ func TestTheClusterMayBeLeftOutOnlyWhereThereIsOne(t *testing.T) {
 	}
 }
 
+func TestAClusterThatIsNotKnownIsSaidWithWhatCouldNotBeRead(t *testing.T) {
+	unread := []string{"the kubeconfig Secrets (forbidden)"}
+	unreadable := healthy()
+	unreadable.Registered, unreadable.Clusters, unreadable.Unread = false, nil, unread
+	for _, c := range []struct {
+		name string
+		s    Snapshot
+		want string
+	}{
+		{"none, and Secrets can't be read", Snapshot{Namespace: "n", Unread: unread},
+			"no cluster is known in namespace n; not read: the kubeconfig Secrets (forbidden)"},
+		{"none", Snapshot{Namespace: "n", Registered: true},
+			"no cluster is registered in namespace n: tenure cluster add NAME"},
+		{"others, and Secrets can't be read", unreadable,
+			"--cluster north: no such cluster; there are: east, west; not read: the kubeconfig Secrets (forbidden)"},
+	} {
+		if _, err := theCluster(c.s, "north"); err == nil || !strings.HasPrefix(err.Error(), c.want) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+}
+
 func TestAnAgeOfAnyLengthIsSaid(t *testing.T) {
 	for s, want := range map[Seconds]string{
 		sinceTime(now, time.Time{}): "739939d", -sinceTime(now, time.Time{}): "-739939d", 1e300: "11574074d",
