@@ -217,16 +217,17 @@ func TestAnAnswerSaysWhenItCameAndForHowLongHomeAsksToBeLeftAlone(t *testing.T) 
 	defer server.Close()
 	scheme := runtime.NewScheme()
 	must.Succeed(t, coordinationv1.AddToScheme(scheme))
-	answered := make(chan struct{})
-	mail := newMailbox[driver.Event]()
-	h, err := newHomeClient(t.Context(), "a", Config{Namespace: "n", Observer: NopObserver{}},
-		&rest.Config{Host: server.URL}, scheme, logr.Discard(), newHomeFailures(logr.Discard()), mail,
-		clock{start: time.Now()}, func(f func()) { go func() { f(); close(answered) }() }, func() string { return "" })
+	l := &loop{
+		cfg: Config{Namespace: "n", Observer: NopObserver{}}, homeConfig: &rest.Config{Host: server.URL}, scheme: scheme,
+		failures: newHomeFailures(logr.Discard()), clock: clock{start: time.Now()}, mail: newMailbox[driver.Event](),
+		say: func() string { return "" }, ctx: t.Context(),
+	}
+	h, err := l.newHomeClient("a", logr.Discard())
 	must.Succeed(t, err)
 	before := h.clock.now()
 	h.write(driver.Write{Number: 1, Patience: time.Minute, Effect: ownership.SealLease{Base: 1, ID: "b"}})
-	<-answered
-	all := mail.take()
+	l.beside.Wait()
+	all := l.mail.take()
 	if len(all) != 1 {
 		t.Fatalf("%v: want one answer", all)
 	}
@@ -317,20 +318,39 @@ func TestReconcilesOfAClusterInTroubleAreNotWaitedFor(t *testing.T) {
 				e := &engagement{id: id, ctx: t.Context(), gate: engage.NewGate(t.Context(), id, "", "", holds)}
 				g.roster.put(e.name(), e)
 				e.gate.Open(1)
-				running, end, ok := e.gate.Begin(t.Context())
-				if !ok {
-					t.Fatal("the gate is shut")
-				}
-				began := time.Now()
+				waited := time.Duration(-1)
+				go e.gate.Run(t.Context(), &engage.Traffic{}, func(ctx context.Context) {
+					began := time.Now()
+					<-ctx.Done()
+					waited = time.Since(began)
+				})
+				synctest.Wait()
 				g.drain(driver.Drain{ID: id})
-				<-running.Done()
-				if waited := time.Since(began); waited != c.waits {
+				<-drained
+				if waited != c.waits {
 					t.Errorf("its reconcile is cancelled after %v, want %v", waited, c.waits)
 				}
-				end()
-				<-drained
 			})
 		})
+	}
+}
+
+// lapses counts what it is told of.
+type lapses struct {
+	NopObserver
+	told int
+}
+
+func (l *lapses) Lapsed(protocol.Incarnation, string) { l.told++ }
+
+func TestOnePauseIsToldAsOneLapse(t *testing.T) {
+	told := &lapses{}
+	cfg := Config{Observer: told}
+	g := &engager{cfg: cfg, log: logr.Discard(), ctx: t.Context(), roster: newRoster(cfg), spawn: func(func()) {}}
+	for i, blank := range []bool{false, true} {
+		if g.stop(driver.Stop{Blank: blank}); told.told != 1 {
+			t.Errorf("after %d ends, %d lapses are told", i+1, told.told)
+		}
 	}
 }
 

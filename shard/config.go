@@ -104,6 +104,9 @@ type Pod struct {
 // agent is how the program calls itself in User-Agents.
 func (c Config) agent() string { return "tenure/" + c.Version }
 
+// divides reports whether a cluster may have more than one shard.
+func (c Config) divides() bool { return c.ShardBits > 0 }
+
 // withDefaults sets the fields that have their zero value.
 func (c Config) withDefaults() Config {
 	c.Namespace = cmp.Or(c.Namespace, DefaultNamespace)

@@ -33,7 +33,8 @@ const (
 )
 
 // engager carries out the driver's requests at the workload clusters, for one incarnation. Its methods change gates
-// before they return. Everything else runs concurrently, and its result is put as an event. Only the loop calls it.
+// before they return. Everything else runs concurrently, and its result is put as an event. Only the loop calls them,
+// except for changed and engageAwares, which views also call from goroutines of their own.
 type engager struct {
 	cfg      Config
 	id       protocol.Incarnation
@@ -144,11 +145,14 @@ func (g *engager) renamed(decided map[keyspace.ClusterName]keyspace.ClusterName)
 	}
 }
 
-// changed is called when a shard has new caches: its first ones of another cluster, or new ones of the same cluster. It
-// attaches the sources to them and enqueues everything again, since they may hold what no event has shown.
+// changed is called when a shard has new caches: its first ones of another cluster (remote), or new ones of the same
+// cluster. It attaches the sources to them and enqueues everything again, since they may hold what no event has shown.
 func (g *engager) changed(e *engagement, remote bool) {
 	sources := g.roster.allSources()
-	e.attach(sources, g.log)
+	e.attach(sources, g.log) // while the gate is open, this enqueues what the new caches hold
+	if !remote {             // copies in other clusters are left: their owners may be gone from the new caches
+		sources = slices.DeleteFunc(slices.Clone(sources), func(s *kindSource) bool { return !s.remote })
+	}
 	if e.gate.IsOpen() {
 		e.backfill(sources)
 	}
@@ -266,7 +270,9 @@ func (g *engager) shutAll() (quiet func() bool) {
 func (g *engager) stop(s driver.Stop) {
 	quiet := g.shutAll()
 	g.log.Info("incarnation lapsed: stopping everything it held", "reason", s.Reason)
-	g.cfg.Observer.Lapsed(s.ID, s.Reason)
+	if !s.Blank { // else it only ends what began when the process's last incarnation lapsed
+		g.cfg.Observer.Lapsed(s.ID, s.Reason)
+	}
 	g.spawn(func() { g.put(driver.Stopped{Number: s.Number, Quiet: quiet()}) })
 }
 

@@ -10,7 +10,6 @@ import (
 
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -53,10 +52,8 @@ func coordinating(rc *rest.Config, cfg Config, by string) *rest.Config {
 }
 
 // newHomeClient returns an incarnation's client of the home cluster. It sends nothing.
-func newHomeClient(ctx context.Context, id protocol.Incarnation, cfg Config, rc *rest.Config, scheme *runtime.Scheme,
-	log logr.Logger, failures *homeFailures, mail *mailbox[driver.Event], clock clock, spawn func(func()),
-	say func() string) (*homeClient, error) {
-	rc = coordinating(rc, cfg, "; incarnation="+string(id))
+func (l *loop) newHomeClient(id protocol.Incarnation, log logr.Logger) (*homeClient, error) {
+	rc := coordinating(l.homeConfig, l.cfg, "; incarnation="+string(id))
 	rc.Wrap(func(next http.RoundTripper) http.RoundTripper { return engage.Obedient(next) })
 	// A renewal mustn't wait for a dead server. Nor must a new incarnation wait for the server that its predecessor
 	// waited for.
@@ -64,17 +61,17 @@ func newHomeClient(ctx context.Context, id protocol.Incarnation, cfg Config, rc 
 	if err != nil {
 		return nil, fmt.Errorf("building the client of the home cluster: %w", err)
 	}
-	c, err := client.New(rc, client.Options{Scheme: scheme, Mapper: recordMapper(), HTTPClient: over})
+	c, err := client.New(rc, client.Options{Scheme: l.scheme, Mapper: recordMapper(), HTTPClient: over})
 	if err != nil {
 		return nil, fmt.Errorf("building the client of the home cluster: %w", err)
 	}
 	h := &homeClient{
-		id: id, fleet: cfg.Fleet, log: log, failures: failures, observer: cfg.Observer, mail: mail, clock: clock,
-		spawn: spawn, client: c, members: member.NewStore(c, cfg.Namespace, cfg.Fleet),
-		records: record.NewStore(c, cfg.Namespace, cfg.Fleet),
+		id: id, fleet: l.cfg.Fleet, log: log, failures: l.failures, observer: l.cfg.Observer, mail: l.mail, clock: l.clock,
+		spawn: l.beside.Go, again: l.homeClient != nil, client: c,
+		members: member.NewStore(c, l.cfg.Namespace, l.cfg.Fleet), records: record.NewStore(c, l.cfg.Namespace, l.cfg.Fleet),
 	}
-	h.members.Say = say
-	h.restart(ctx)
+	h.members.Say = l.say
+	h.restart(l.ctx)
 	return h, nil
 }
 

@@ -44,6 +44,7 @@ type loop struct {
 	roster     *roster
 	judge      *clusterJudge
 	report     *report
+	surveyor   surveyor
 	entrance   *entrance
 	known      driver.Clusters // of which the driver was told last
 	changes    changes         // of clusters that the driver hasn't been told yet
@@ -111,7 +112,7 @@ func (l *loop) run(ctx context.Context, leaving <-chan struct{}) error {
 			l.handle(driver.Quit{}) // bounded: by stopGrace, and by the sealing of the Lease
 		}
 		l.followChanges(l.changes.wait(time.Now()))
-		l.report.publish(l.driver, l.lease, l.shards)
+		l.report.publish(l.driver, l.lease, l.shards, &l.surveyor)
 	}
 	return l.failure
 }
@@ -152,7 +153,7 @@ func (l *loop) followChanges(wait time.Duration) {
 
 // tellClusters tells the driver which clusters there are now: two changes may be put in the wrong order.
 func (l *loop) tellClusters() {
-	l.report.touch()
+	l.surveyor.touch()
 	l.known = l.knownClusters()
 	l.handle(l.known)
 }
@@ -203,7 +204,7 @@ func (l *loop) do(r driver.Request) {
 		l.shards.measure()
 		l.shards.renamed(l.driver.Aliases())
 		if l.listed { // the loop must never wait for a list
-			l.report.survey(l.ctx, l.records, l.cfg, l.driver, l.clusters.all())
+			l.surveyor.survey(l.ctx, l.records, l.cfg, l.driver, l.clusters.all())
 		}
 	case driver.Renewed:
 		l.cfg.Observer.Renewed(r.Left)
@@ -249,16 +250,14 @@ func (l *loop) begin(b driver.Begin) {
 		put: l.mail.put, spawn: l.beside.Go, room: memory.NewRoom(memory.Now, log), turns: &turnstile.Turnstile{},
 		failures: budget.OnceAMinute(),
 	}
-	again := l.homeClient != nil
-	if again {
+	if l.homeClient != nil {
 		l.homeClient.cancel()
 	}
 	var err error
-	if l.homeClient, err = l.newHomeClient(b.ID, log); err != nil {
+	if l.homeClient, err = l.connectHome(b.ID, log); err != nil {
 		l.fail(err)
 		return
 	}
-	l.homeClient.again = again
 	if path := l.cfg.Pod.TerminationLog; path != "" {
 		if err := pods.Log(path, b.ID); err != nil { // peers then wait for our lease to run out
 			log.Error(err, "peers won't know from the Pod when this incarnation dies")
@@ -272,7 +271,7 @@ func (l *loop) begin(b driver.Begin) {
 		}
 	}
 	f := &follower{by: b.ID, fleet: l.cfg.Fleet, cache: l.records, pods: l.pods, log: log, put: l.mail.put,
-		changed: l.report.touch}
+		changed: l.surveyor.touch}
 	last := l.unfollow // ended last: what the watch shows between two incarnations counts, too
 	if l.unfollow, err = f.follow(l.ctx, l.beside.Go); err != nil {
 		l.fail(err)
@@ -291,12 +290,11 @@ const (
 	filesPause    = 500 * time.Millisecond // between two tries
 )
 
-// newHomeClient returns an incarnation's client of the home cluster. If it can't be made, it is tried again for a
-// while: a file with a certificate or a token may be written at this very moment.
-func (l *loop) newHomeClient(id protocol.Incarnation, log logr.Logger) (*homeClient, error) {
+// connectHome returns an incarnation's client of the home cluster. If it can't be made, it is tried again for a while:
+// a file with a certificate or a token may be written at this very moment.
+func (l *loop) connectHome(id protocol.Incarnation, log logr.Logger) (*homeClient, error) {
 	for until := time.Now().Add(filesPatience); ; {
-		h, err := newHomeClient(l.ctx, id, l.cfg, l.homeConfig, l.scheme, log, l.failures, l.mail, l.clock, l.beside.Go,
-			l.say)
+		h, err := l.newHomeClient(id, log)
 		if err == nil || !time.Now().Before(until) || !sleep(l.ctx, filesPause) {
 			return h, err
 		}
@@ -312,7 +310,7 @@ func (l *loop) end() {
 	}
 	l.lease.set(ownership.Instant{})
 	l.report.stale, l.done = true, true
-	l.report.publish(l.driver, l.lease, l.shards)
+	l.report.publish(l.driver, l.lease, l.shards, &l.surveyor)
 }
 
 // knownClusters returns the clusters that the driver should know now. A cluster that isn't identified yet is left

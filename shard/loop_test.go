@@ -8,7 +8,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -56,7 +55,7 @@ func TestTheLoopDoesNotWaitForTheFirstListOfRecords(t *testing.T) {
 	protocol := driver.Config{Protocol: ownership.DefaultConfig("", "a", cfg.LeaseDuration)}
 	l := &loop{
 		cfg: cfg, ctx: t.Context(), records: records, driver: driver.New(protocol), lease: &lease{},
-		report: &report{status: &atomic.Pointer[Status]{}}, shards: &engager{roster: newRoster(cfg)},
+		report: &report{}, shards: &engager{roster: newRoster(cfg)},
 		clusters: newClusterSet(logr.Discard(), 0, kubeconfig.Limits{}),
 	}
 	f := &follower{cache: records, log: logr.Discard(), put: func(driver.Event) {}, changed: func() {}}
@@ -70,7 +69,7 @@ func TestTheLoopDoesNotWaitForTheFirstListOfRecords(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Fatal("it waits for a list that doesn't come")
 	}
-	if l.report.there != nil {
+	if l.surveyor.there != nil {
 		t.Error("it has looked at records that it can't have seen")
 	}
 	close(release)
@@ -83,7 +82,7 @@ func TestTheLoopDoesNotWaitForTheFirstListOfRecords(t *testing.T) {
 	}
 	l.handle(driver.Listed{By: l.driver.ID()})
 	l.do(driver.Measure{})
-	if l.report.there == nil {
+	if l.surveyor.there == nil {
 		t.Error("once it could look at the records it doesn't")
 	}
 }

@@ -195,7 +195,8 @@ func TestAReplicaEndsWhileTheProgramOfItsCredentialsHangs(t *testing.T) {
 	began := filepath.Join(t.TempDir(), "began")
 	home := &rest.Config{Host: "127.0.0.1:1", ExecProvider: &clientcmdapi.ExecConfig{
 		APIVersion: "client.authentication.k8s.io/v1", InteractiveMode: clientcmdapi.NeverExecInteractiveMode,
-		Command: "/bin/sh", Args: []string{"-c", fmt.Sprintf("touch %[1]q; while [ -e %[1]q ]; do sleep 0.1; done 2>&1", began)},
+		Command: "/bin/sh",
+		Args:    []string{"-c", fmt.Sprintf("touch %[1]q; while [ -e %[1]q ]; do sleep 0.1; done", began)},
 	}}
 	m, err := NewManager(home, nop.New(), manager.Options{
 		Metrics: metricsserver.Options{BindAddress: "0"},

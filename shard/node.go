@@ -165,13 +165,13 @@ func (n *node) Start(ctx context.Context) error {
 	l := &loop{
 		cfg: n.cfg, homeConfig: n.home, scheme: scheme, log: n.log, failures: n.failures, clock: n.clock,
 		driver: driver.New(cfg), mail: mail, list: list, pods: peers, clusters: n.clusters, roster: n.roster,
-		report: &report{replica: n.cfg.Replica, kinds: n.kinds, status: &n.status}, turned: &n.turned,
+		report: &report{replica: n.cfg.Replica, status: &n.status}, turned: &n.turned,
 		lease: &lease{clock: n.clock},
 	}
 	if l.entrance, err = newEntrance(n.cfg, n.kinds, n.home, scheme, n.log, l.beside.Go); err != nil {
 		return err
 	}
-	l.report.warner = l.entrance.warner
+	l.surveyor.kinds, l.surveyor.warner = n.kinds, l.entrance.warner
 	if n.roster.guards.Load() == 0 {
 		n.log.Error(nil, "no reconciler is wrapped by Manager.Guard, so a move wouldn't wait for one: no controller gets "+
 			"keys of shards; use Complete(mgr.Guard(reconciler))")

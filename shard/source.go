@@ -62,7 +62,7 @@ type kindSource struct {
 func (m *Manager) For(obj client.Object, due func(client.Object) time.Time,
 	only ...predicate.Predicate) source.TypedSource[mcreconcile.Request] {
 	return &kindSource{roster: m.node.roster, log: m.node.log, obj: obj, due: due, keys: ownKey, own: true,
-		leads: m.node.cfg.ShardBits > 0, filter: predicate.And(only...)}
+		leads: m.node.cfg.divides(), filter: predicate.And(only...)}
 }
 
 func ownKey(o client.Object) []types.NamespacedName {
@@ -75,7 +75,7 @@ func (m *Manager) Owns(obj, owner client.Object, only ...predicate.Predicate) so
 	kind, err := apiutil.GVKForObject(owner, m.GetLocalManager().GetScheme())
 	s := &kindSource{
 		roster: m.node.roster, log: m.node.log, obj: obj, err: err, filter: predicate.And(only...),
-		owner: kind, follows: m.node.cfg.ShardBits > 0,
+		owner: kind, follows: m.node.cfg.divides(),
 	}
 	s.keys = func(o client.Object) []types.NamespacedName {
 		ref := metav1.GetControllerOf(o)
@@ -97,7 +97,7 @@ func (m *Manager) Owns(obj, owner client.Object, only ...predicate.Predicate) so
 func (m *Manager) Watches(obj client.Object, keys func(
 	client.Object) []types.NamespacedName) source.TypedSource[mcreconcile.Request] {
 	return &kindSource{roster: m.node.roster, log: m.node.log, obj: obj, keys: keys,
-		filter: predicate.And[client.Object](), follows: m.node.cfg.ShardBits > 0}
+		filter: predicate.And[client.Object](), follows: m.node.cfg.divides()}
 }
 
 // WatchesCopies is [Manager.Watches] for a kind that was declared with [Copies].

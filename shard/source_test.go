@@ -242,6 +242,41 @@ func TestWhatIsDroppedWhileALeaseSeemsToHaveRunOutIsMadeUpFor(t *testing.T) {
 	}
 }
 
+// Its caches are replaced when its cluster moves to another server, and the handlers are given all that is in them.
+func TestWhatNewCachesHoldIsEnqueuedOnce(t *testing.T) {
+	m, e := holding(t, Primary(&corev1.ConfigMap{}), Copies(&corev1.ConfigMap{}))
+	filled(t, e, *waits("one", ""))
+	e.reaching = map[keyspace.ClusterName]*outpost{"north": {synced: true}}
+	e.reaching["north"].view.virtual = e.own.virtual
+	primaries, copies := 0, 0
+	counts := func(n *int) predicate.Predicate {
+		return predicate.Funcs{CreateFunc: func(event.CreateEvent) bool { *n++; return true }}
+	}
+	q := testQueue(t)
+	must.Succeed(t, m.For(&corev1.ConfigMap{}, nil, counts(&primaries)).Start(t.Context(), q))
+	far := m.WatchesCopies(&corev1.ConfigMap{}, ownKey).(*kindSource)
+	far.filter = counts(&copies)
+	must.Succeed(t, far.Start(t.Context(), q))
+	e.gate.Open(1)
+	g := &engager{roster: m.node.roster, log: logr.Discard()}
+	for _, c := range []struct {
+		name              string
+		attached          *view // whose caches are new
+		remote            bool
+		primaries, copies int
+	}{
+		{"its own cluster", &e.own, false, 1, 1},
+		{"another cluster", &e.reaching["north"].view, true, 1, 2},
+	} {
+		primaries, copies, c.attached.attached = 0, 0, nil
+		g.changed(e, c.remote)
+		if primaries != c.primaries || copies != c.copies {
+			t.Errorf("new caches of %s: %d primary objects and %d copies are enqueued, want %d and %d", c.name, primaries,
+				copies, c.primaries, c.copies)
+		}
+	}
+}
+
 // unmodified is a multicluster-runtime controller that nothing was changed in.
 type unmodified func() error
 

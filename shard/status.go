@@ -1,20 +1,12 @@
 package shard
 
 import (
-	"context"
-	"fmt"
-	"maps"
-	"slices"
 	"sync/atomic"
 	"time"
-
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 	"github.com/tenure-dev/tenure/shard/inspect"
 	"github.com/tenure-dev/tenure/shard/internal/driver"
-	"github.com/tenure-dev/tenure/shard/internal/member"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/shard/protocol"
 )
@@ -100,32 +92,23 @@ type ClusterStatus struct {
 // report is the state that the loop publishes for other goroutines.
 type report struct {
 	replica   string
-	kinds     string // that this program shards
 	status    *atomic.Pointer[Status]
 	stale     bool // requests were carried out since the last publication
 	published time.Time
-	took      time.Duration // the last publication
-	// What the last survey found; the maps are never changed, only replaced.
-	unserved, moving, stuck map[keyspace.ShardID]time.Time
-	odd                     []inspect.Odd
-	lost                    int
-	there                   map[string]types.UID // the records of the last survey
-	changed                 atomic.Bool          // a record or the clusters changed since the last survey began
-	peers                   map[protocol.Incarnation]peer
-	led, calm               bool // it ran in the coordinator; it found nothing
-	warner                  *warner
+	took      time.Duration                  // the last publication
+	stuck     map[keyspace.ShardID]time.Time // never changed, only replaced
 }
 
 // publish publishes the present state after requests were carried out, and once a second for what changes otherwise.
 // Traffic can be read at any time.
-func (r *report) publish(d *driver.Driver, l *lease, g *engager) {
+func (r *report) publish(d *driver.Driver, l *lease, g *engager, found *surveyor) {
 	began := time.Now()
 	if r.wait(began) > 0 {
 		return
 	}
 	st := &Status{
 		Replica: r.replica, Incarnation: d.ID(), Coordinator: d.Leads(), Leaving: d.Leaving(),
-		Unserved: r.unserved, Moving: r.moving, Odd: r.odd, Lost: r.lost, Aliases: d.Aliases(), lease: l,
+		Unserved: found.unserved, Moving: found.moving, Odd: found.odd, Lost: found.lost, Aliases: d.Aliases(), lease: l,
 	}
 	before, now := r.stuck, time.Now()
 	r.stuck = map[keyspace.ShardID]time.Time{}
@@ -152,62 +135,4 @@ func (r *report) wait(now time.Time) time.Duration {
 		least = pauseAfter(r.took)
 	}
 	return least - now.Sub(r.published)
-}
-
-// touch says that a record or the clusters have changed. It is safe for concurrent use.
-func (r *report) touch() { r.changed.Store(true) }
-
-// survey looks through all records for shards without a live holder, unfinished moves and odd records. It is for
-// people and alerts; the protocol doesn't depend on it. The caches must be filled, otherwise survey waits for them.
-// There may be tens of thousands of records. So where the last survey found nothing, and nothing that it goes by has
-// changed, it isn't made again.
-func (r *report) survey(ctx context.Context, records client.Reader, cfg Config, d *driver.Driver,
-	clusters map[keyspace.ClusterName]realCluster) {
-	changed := r.changed.Swap(false) // first: a change that comes while it reads counts for the next one
-	// They are only read, so there is no need to copy them.
-	leases, err := member.List(ctx, records, cfg.Namespace, cfg.Fleet, client.UnsafeDisableDeepCopy)
-	peers := peersOf(leases)
-	if err == nil && !changed && r.calm && r.led == d.Leads() && maps.Equal(peers, r.peers) {
-		return
-	}
-	r.calm = false
-	all, err := inspect.Read(ctx, records, cfg.Namespace, cfg.Fleet, client.UnsafeDisableDeepCopy)
-	if err != nil {
-		return // what the last survey found stays
-	}
-	now := time.Now()
-	counting, odd, missing := all.Sort()
-	unserved, moving := unservedAndMoving(all.Fleet, counting, peers, r.unserved, r.moving, now)
-	for _, id := range missing {
-		unserved[id] = since(r.unserved, id, now)
-	}
-	// The records of a cluster that was removed stay for their epochs, and nobody is to hold them.
-	maps.DeleteFunc(unserved, func(id keyspace.ShardID, _ time.Time) bool {
-		_, known := clusters[id.Cluster]
-		return !known
-	})
-	r.unserved, r.moving = unserved, moving
-	r.odd = odd
-	gone, there := lost(r.there, all)
-	r.lost, r.there = r.lost+len(gone), there
-	r.peers, r.led = peers, d.Leads()
-	r.calm = len(unserved)+len(moving)+len(odd)+len(gone) == 0
-	if !r.led {
-		return
-	}
-	for name, served := range d.Aliases() {
-		odd = append(odd, inspect.Odd{
-			Record: keyspace.LayoutName(cfg.Fleet, served), Reason: "ClusterHasTwoNames",
-			Note: fmt.Sprintf("cluster %s is cluster %s under another name, and is served under that: find out which Secret is "+
-				"right, and remove the other", name, served),
-			Cause: string(name),
-		})
-	}
-	r.warner.warnAll(ctx, slices.Concat(odd, gone), now)
-	// These members joined although they don't fit: at the same moment, or because their version doesn't check.
-	misfits := append(member.MisfitsAmong(all.Leases, r.kinds), tooOld(all)...)
-	r.calm = r.calm && len(odd)+len(misfits) == 0
-	for _, m := range misfits {
-		r.warner.warnAbout(ctx, about(m), misfitReplica, m.Why, "", now)
-	}
 }

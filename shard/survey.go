@@ -1,19 +1,101 @@
 package shard
 
 import (
+	"context"
 	"fmt"
+	"maps"
+	"slices"
+	"sync/atomic"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/shard/inspect"
+	"github.com/tenure-dev/tenure/shard/internal/driver"
 	"github.com/tenure-dev/tenure/shard/internal/member"
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/shard/protocol"
 )
+
+// surveyor looks through all records for shards without a live holder, unfinished moves and odd records. It is for
+// people and alerts; the protocol doesn't depend on it.
+type surveyor struct {
+	kinds  string // that this program shards
+	warner *warner
+	// What the last survey found; the maps are never changed, only replaced.
+	unserved, moving map[keyspace.ShardID]time.Time
+	odd              []inspect.Odd
+	lost             int
+	there            map[string]types.UID // the records of the last survey
+	peers            map[protocol.Incarnation]peer
+	led, calm        bool        // it ran in the coordinator; it found nothing
+	changed          atomic.Bool // a record or the clusters changed since the last survey began
+}
+
+// touch says that a record or the clusters have changed. It is safe for concurrent use.
+func (s *surveyor) touch() { s.changed.Store(true) }
+
+// survey looks through all records. The caches must be filled, otherwise it waits for them. There may be tens of
+// thousands of records. So where the last survey found nothing, and nothing that it goes by has changed, it isn't made
+// again.
+func (s *surveyor) survey(ctx context.Context, records client.Reader, cfg Config, d *driver.Driver,
+	clusters map[keyspace.ClusterName]realCluster) {
+	changed := s.changed.Swap(false) // first: a change that comes while it reads counts for the next one
+	// They are only read, so there is no need to copy them.
+	leases, err := member.List(ctx, records, cfg.Namespace, cfg.Fleet, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		s.calm = false // so the next survey is made
+		return         // what the last survey found stays
+	}
+	peers := peersOf(leases)
+	if !changed && s.calm && s.led == d.Leads() && maps.Equal(peers, s.peers) {
+		return
+	}
+	s.calm = false
+	all, err := inspect.Read(ctx, records, cfg.Namespace, cfg.Fleet, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return
+	}
+	now := time.Now()
+	counting, odd, missing := all.Sort()
+	unserved, moving := unservedAndMoving(all.Fleet, counting, peers, s.unserved, s.moving, now)
+	for _, id := range missing {
+		unserved[id] = since(s.unserved, id, now)
+	}
+	// The records of a cluster that was removed stay for their epochs, and nobody is to hold them.
+	maps.DeleteFunc(unserved, func(id keyspace.ShardID, _ time.Time) bool {
+		_, known := clusters[id.Cluster]
+		return !known
+	})
+	s.unserved, s.moving = unserved, moving
+	s.odd = odd
+	gone, there := lost(s.there, all)
+	s.lost, s.there = s.lost+len(gone), there
+	s.peers, s.led = peers, d.Leads()
+	s.calm = len(unserved)+len(moving)+len(odd)+len(gone) == 0
+	if !s.led {
+		return
+	}
+	for name, served := range d.Aliases() {
+		odd = append(odd, inspect.Odd{
+			Record: keyspace.LayoutName(cfg.Fleet, served), Reason: "ClusterHasTwoNames",
+			Note: fmt.Sprintf("cluster %s is cluster %s under another name, and is served under that: find out which Secret is "+
+				"right, and remove the other", name, served),
+			Cause: string(name),
+		})
+	}
+	s.warner.warnAll(ctx, slices.Concat(odd, gone), now)
+	// These members joined although they don't fit: at the same moment, or because their version doesn't check.
+	misfits := append(member.MisfitsAmong(all.Leases, s.kinds), tooOld(all)...)
+	s.calm = s.calm && len(odd)+len(misfits) == 0
+	for _, m := range misfits {
+		s.warner.warnAbout(ctx, about(m), misfitReplica, m.Why, "", now)
+	}
+}
 
 // peer is what a survey goes by in a Lease.
 type peer struct {

@@ -2,11 +2,11 @@ package shard
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -102,11 +102,11 @@ func TestWhatIsUnservedHasNoRecordOrNoHolderInAClusterThatIsKnown(t *testing.T) 
 	}
 	cfg := Config{Replica: "a"}.withDefaults()
 	records := fake.NewClientBuilder().WithScheme(recordScheme(t)).WithObjects(objects...).Build()
-	r := &report{status: &atomic.Pointer[Status]{}}
+	s := &surveyor{}
 	protocol := driver.Config{Protocol: ownership.DefaultConfig("", "a", cfg.LeaseDuration)}
-	r.survey(t.Context(), records, cfg, driver.New(protocol), map[keyspace.ClusterName]realCluster{"west": {}})
+	s.survey(t.Context(), records, cfg, driver.New(protocol), map[keyspace.ClusterName]realCluster{"west": {}})
 	var unserved []string
-	for id := range r.unserved {
+	for id := range s.unserved {
 		unserved = append(unserved, id.String())
 	}
 	slices.Sort(unserved)
@@ -139,20 +139,20 @@ func TestRecordsAreLookedThroughAgainOnlyAfterAChangeOrWhileSomethingIsWrong(t *
 			}}).Build()
 	cfg := Config{Replica: "a"}.withDefaults()
 	d := driver.New(driver.Config{Protocol: ownership.DefaultConfig("", "a", cfg.LeaseDuration)})
-	r := &report{status: &atomic.Pointer[Status]{}}
+	s := &surveyor{}
 	look := func(after string, want int) {
 		t.Helper()
 		reads = 0
 		for range 3 {
-			r.survey(t.Context(), records, cfg, d, map[keyspace.ClusterName]realCluster{"west": {}})
+			s.survey(t.Context(), records, cfg, d, map[keyspace.ClusterName]realCluster{"west": {}})
 		}
 		if reads != want {
 			t.Errorf("%s: 3 surveys read the records %d times, want %d: unserved %v, moving %v, odd %v", after, reads, want,
-				r.unserved, r.moving, r.odd)
+				s.unserved, s.moving, s.odd)
 		}
 	}
 	look("at first", 1)
-	r.touch()
+	s.touch()
 	look("after a change", 1)
 	lease.Annotations[tenurev1alpha1.RenewalAnnotation] = "7"
 	must.Succeed(t, records.Update(t.Context(), lease))
@@ -160,8 +160,37 @@ func TestRecordsAreLookedThroughAgainOnlyAfterAChangeOrWhileSomethingIsWrong(t *
 	lease.Annotations[tenurev1alpha1.SealedAnnotation] = "b-1"
 	must.Succeed(t, records.Update(t.Context(), lease))
 	look("since its holder's Lease was sealed", 3)
-	if _, unserved := r.unserved[id]; !unserved {
+	if _, unserved := s.unserved[id]; !unserved {
 		t.Error("it isn't unserved")
+	}
+}
+
+func TestASurveyThatCannotReadTheLeasesFindsNothing(t *testing.T) {
+	layout := &tenurev1alpha1.Shard{
+		ObjectMeta: metav1.ObjectMeta{Namespace: DefaultNamespace, Name: keyspace.LayoutName("", "west")},
+		Spec: tenurev1alpha1.ShardSpec{Cluster: "west", Generation: 1,
+			Layout: &tenurev1alpha1.ShardLayout{Generation: 1, Prefixes: []string{""}}},
+	}
+	fails := true
+	records := fake.NewClientBuilder().WithScheme(recordScheme(t)).WithObjects(layout).
+		WithInterceptorFuncs(interceptor.Funcs{
+			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+				if _, ok := list.(*coordinationv1.LeaseList); ok && fails {
+					fails = false // the next read succeeds
+					return errors.New("it can't be read")
+				}
+				return c.List(ctx, list, opts...)
+			}}).Build()
+	cfg := Config{Replica: "a"}.withDefaults()
+	d := driver.New(driver.Config{Protocol: ownership.DefaultConfig("", "a", cfg.LeaseDuration)})
+	s := &surveyor{led: d.Leads(), calm: true}
+	s.survey(t.Context(), records, cfg, d, map[keyspace.ClusterName]realCluster{"west": {}})
+	if len(s.unserved) > 0 {
+		t.Errorf("without Leases %v count as unserved", s.unserved)
+	}
+	s.survey(t.Context(), records, cfg, d, map[keyspace.ClusterName]realCluster{"west": {}})
+	if len(s.unserved) != 1 {
+		t.Errorf("the next survey, whose reads succeed, finds %v", s.unserved)
 	}
 }
 

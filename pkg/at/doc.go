@@ -1,7 +1,8 @@
 // Package at brings Ats from PENDING through RUNNING to DONE: it runs one Pod for each, once its time has come.
 //
-// It is a plain multicluster-runtime reconciler. It knows nothing of shards, tenures or epochs; what sharding needs
-// (the slot label on Pods, the epoch in the status, the fence) is added by the client of the cluster it is given.
+// It is a plain multicluster-runtime reconciler. What sharding needs (the slot label on Pods, the epoch in the status,
+// the fence) is added by the client of the cluster it is given. All that it knows of shards is how their names end, so
+// that the shards of a cluster share that cluster's budgets of events and tries.
 //
 //	r, err := at.NewReconciler(at.Config{Clusters: manager, Clock: clock.RealClock{}})
 //	...

@@ -33,9 +33,9 @@ func FinishedPod(obj client.Object) bool {
 // this process brought to its end looks deleted.
 func (r *Reconciler) AtEvents() predicate.Predicate {
 	return predicate.Funcs{
-		CreateFunc: func(e event.CreateEvent) bool { return !r.isOver(e.Object) },
+		CreateFunc: func(e event.CreateEvent) bool { return !r.forgetIfOver(e.Object) },
 		UpdateFunc: func(e event.UpdateEvent) bool {
-			return !r.isOver(e.ObjectNew) && !r.isOurClaim(e.ObjectOld, e.ObjectNew)
+			return !r.forgetIfOver(e.ObjectNew) && !r.isOurClaim(e.ObjectOld, e.ObjectNew)
 		},
 		DeleteFunc: func(e event.DeleteEvent) bool {
 			r.notes.forget(e.Object.GetUID())
@@ -46,8 +46,9 @@ func (r *Reconciler) AtEvents() predicate.Predicate {
 	}
 }
 
-// isOver reports whether nothing will ever be left to do for an At.
-func (r *Reconciler) isOver(obj client.Object) bool {
+// forgetIfOver reports whether nothing will ever be left to do for an At. If so, it drops what this process remembers
+// of it. A source may ask about the same At again and again.
+func (r *Reconciler) forgetIfOver(obj client.Object) bool {
 	at, ok := obj.(*cnatv1alpha1.At)
 	if !ok || at.Status.Phase != cnatv1alpha1.AtDone || at.Spec.TTLSecondsAfterFinished != nil {
 		return false

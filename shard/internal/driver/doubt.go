@@ -174,17 +174,17 @@ func (d *Driver) contradicts(p pending, what ownership.Input) bool {
 	}
 	ran := d.machine != nil
 	if older != "" {
-		d.goneBack(older)
+		d.goneBack("the home cluster went back: " + older)
 	} else {
 		d.below(of, v, p.known)
 	}
 	return ran || p.seals()
 }
 
-// goneBack ends the incarnation because the home cluster went back. One that ends for another reason at this moment, or
-// has ended, forgets what it knows all the same.
-func (d *Driver) goneBack(what string) {
-	d.step(ownership.WentBack{What: what})
+// goneBack ends the incarnation because the home cluster went back, or may have. One that ends for another reason at
+// this moment, or has ended, forgets what it knows all the same.
+func (d *Driver) goneBack(reason string) {
+	d.step(ownership.WentBack{Reason: reason})
 	if d.afresh {
 		return
 	}
@@ -223,6 +223,6 @@ func (d *Driver) below(of Subject, v, known ownership.Version) bool {
 	case of.Layout != "":
 		name = "the layout of " + string(of.Layout)
 	}
-	d.goneBack(fmt.Sprintf("%s is at version %d, but was at version %d", name, v, known))
+	d.goneBack(fmt.Sprintf("the home cluster went back: %s is at version %d, but was at version %d", name, v, known))
 	return true
 }

@@ -13,8 +13,8 @@ import (
 type Config struct {
 	// Protocol holds what all incarnations have in common; the ID is set for each.
 	Protocol ownership.Config
-	// DrainTimeout is how long running reconciles may take to end. DrainTimeout plus a lease duration bounds how long
-	// leaving may take.
+	// DrainTimeout is how long running reconciles may take to end. DrainTimeout plus a lease duration, or plus
+	// leastHandover if that is longer, bounds how long leaving may take.
 	DrainTimeout time.Duration
 	// Name returns a new name for an incarnation, which was never used before.
 	Name func() ownership.Incarnation
@@ -112,7 +112,7 @@ func (d *Driver) Handle(now ownership.Instant, e Event) []Request {
 	}
 	switch e := e.(type) {
 	case Seen:
-		if e.By == "" || e.By == d.id { // else it is what an earlier incarnation was shown
+		if e.By == d.id { // else it is what an earlier incarnation was shown
 			d.look(e.What)
 			d.shown(e.What)
 		}
@@ -136,7 +136,7 @@ func (d *Driver) Handle(now ownership.Instant, e Event) []Request {
 			return !there
 		})
 	case Deleted:
-		if e.By == "" || e.By == d.id {
+		if e.By == d.id {
 			d.confirm(Subject{Shard: e.ID})
 		}
 	case Listed:

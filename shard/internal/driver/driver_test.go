@@ -75,8 +75,19 @@ func (b *bench) join() {
 	b.answer(find[Write](b), ownership.Committed)
 }
 
-// feed lets the process take an event. Whatever it probes can be used, and the home cluster hasn't gone back.
+// feed lets the process take an event. Whatever it probes can be used, and the home cluster hasn't gone back. What is
+// seen is what the present incarnation was shown, unless the event names another.
 func (b *bench) feed(e Event) {
+	switch seen := e.(type) {
+	case Seen:
+		if seen.By == "" {
+			seen.By = b.d.id
+		}
+		e = seen
+	case Deleted:
+		seen.By = b.d.id
+		e = seen
+	}
 	b.out = append(b.out, b.d.Handle(b.now, e)...)
 	for _, p := range all[Probe](b) {
 		b.feed(Health{p.Cluster, true})

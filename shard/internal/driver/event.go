@@ -24,7 +24,7 @@ type (
 		ClusterNos map[keyspace.ClusterName]uint64
 	}
 	// Seen: a watch, or its first listing, shows a lease, a shard's record or the lead record, or that a lease was
-	// deleted. By is the incarnation that the watch belongs to; "" if one watch serves all.
+	// deleted. By is the incarnation that the watch belongs to.
 	Seen struct {
 		What ownership.Input
 		By   ownership.Incarnation
@@ -182,11 +182,13 @@ type (
 	// Close shuts the gate at once and drops the caches.
 	Close struct{ ID keyspace.ShardID }
 	// Stop: the incarnation is over. Shut every gate at once, cancel every request, and wait, within bounds, until no
-	// work of the incarnation can write any more.
+	// work of the incarnation can write any more. Blank says that it ended because an earlier one's Lease was missing,
+	// and had held nothing.
 	Stop struct {
 		Number uint64
 		ID     ownership.Incarnation
 		Reason string
+		Blank  bool
 	}
 	// Measure samples the open shards' size and load.
 	Measure struct{}

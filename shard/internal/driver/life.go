@@ -41,7 +41,7 @@ func (d *Driver) lapse(reason string) {
 		d.pause = min(2*d.pause, d.cfg.Protocol.LeaseDuration)
 	}
 	d.stop = d.next()
-	d.emit(Stop{Number: d.stop, ID: d.id, Reason: reason})
+	d.emit(Stop{Number: d.stop, ID: d.id, Reason: reason, Blank: d.blank})
 }
 
 // forgetPast gives up what is known of earlier incarnations, since the home cluster went back. Their leases aren't

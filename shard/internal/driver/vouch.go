@@ -122,7 +122,8 @@ func (d *Driver) vouchAnswered(p pending, what ownership.Input, came ownership.I
 		if !found {
 			d.blank = !slices.ContainsFunc(d.Holdings(), func(h ownership.Holding) bool { return h.Held })
 			d.pause = 0 // the doubt began with this incarnation, and peers may wait for the next
-			d.goneBack(fmt.Sprintf("lease %s of an earlier incarnation of this process is missing", p.of.Lease))
+			d.goneBack(fmt.Sprintf("lease %s of an earlier incarnation of this process is missing: peers have removed it, or "+
+				"the home cluster went back", p.of.Lease))
 		}
 	}
 }

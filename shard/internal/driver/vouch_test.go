@@ -2,6 +2,7 @@ package driver
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -241,8 +242,15 @@ func TestR5TheNextIncarnationTakesNothingBeforeTheHomeClusterHasShownTheLastOnes
 			claims := slices.ContainsFunc(writes[ownership.WriteShard](b), func(w Write) bool {
 				return w.Effect.(ownership.WriteShard).Kind.Claims()
 			})
-			if stops := len(all[Stop](b)) > 0; stops != c.stops || claims != c.claims {
+			stops := all[Stop](b)
+			if len(stops) > 0 != c.stops || claims != c.claims {
 				t.Errorf("it ends: %v, claims: %v", stops, claims)
+			}
+			for _, s := range stops {
+				_, missing := found.What.(ownership.LeaseGone)
+				if s.Blank != missing || strings.HasPrefix(s.Reason, "the home cluster went back: ") == missing {
+					t.Errorf("it ends as %+v; missing: %v", s, missing)
+				}
 			}
 		})
 	}

@@ -63,7 +63,7 @@ func NewGate(ctx context.Context, shard keyspace.ShardID, agent, replica string,
 func (g *Gate) Open(epoch ownership.Epoch) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.ctx.Err() != nil { // an earlier drain had to cancel what ran
+	if g.ctx.Err() != nil { // that of an earlier tenure
 		g.ctx, g.cancel = context.WithCancel(g.parent)
 	}
 	g.state, g.epoch, g.missed = gateOpen, epoch, false
@@ -80,12 +80,8 @@ func (g *Gate) Shut() {
 	cancel()
 }
 
-// Begin lets a reconcile start. It returns a context that ends with ctx or with the tenure, and a function to call when
+// begin lets a reconcile start. It returns a context that ends with ctx or with the tenure, and a function to call when
 // the reconcile has returned; ok is false when the shard isn't open.
-func (g *Gate) Begin(ctx context.Context) (_ context.Context, end func(), ok bool) {
-	return g.begin(ctx, &passage{})
-}
-
 func (g *Gate) begin(ctx context.Context, p *passage) (_ context.Context, end func(), ok bool) {
 	g.mu.Lock()
 	if !g.passes() {

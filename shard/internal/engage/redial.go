@@ -12,6 +12,8 @@ import (
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
+
+	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 )
 
 // Redialing returns a client for requests that each have a deadline. If a deadline passes, and the server has
@@ -25,7 +27,7 @@ func Redialing(config *rest.Config) (*http.Client, error) {
 		if fresh.Dial == nil && fresh.Transport == nil { // its own: client-go shares connections between equal configurations
 			fresh.Dial = newDial()
 		}
-		return rest.TransportFor(fresh)
+		return kubeconfig.TransportFor(fresh)
 	}}
 	first, err := r.make()
 	if err != nil {
@@ -43,10 +45,15 @@ func newDial() func(context.Context, string, string) (net.Conn, error) {
 type redialing struct {
 	make func() (http.RoundTripper, error)
 
-	mu    sync.Mutex // guards all below
-	by    http.RoundTripper
-	heard time.Time // when the server answered last
+	mu     sync.Mutex // guards all below
+	by     http.RoundTripper
+	heard  time.Time // when the server answered last
+	making bool      // another transport is being made
 }
+
+// makePatience is how long a request waits for another transport. To make one may mean to read certificates, and the
+// volume that has them may hang.
+const makePatience = 100 * time.Millisecond
 
 func (r *redialing) RoundTrip(req *http.Request) (*http.Response, error) {
 	r.mu.Lock()
@@ -55,16 +62,35 @@ func (r *redialing) RoundTrip(req *http.Request) (*http.Response, error) {
 	sent, reused := time.Now(), &atomic.Bool{}
 	res, err := by.RoundTrip(notingReuse(req, reused))
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	switch {
-	case err == nil:
+	if err == nil {
 		r.heard = time.Now()
-	case errors.Is(req.Context().Err(), context.DeadlineExceeded) && reused.Load() && r.by == by &&
-		r.heard.Before(sent):
-		if fresh, err := r.make(); err == nil { // otherwise the last one may still come to life
-			r.by = fresh
-			utilnet.CloseIdleConnectionsFor(by)
+	}
+	dead := errors.Is(req.Context().Err(), context.DeadlineExceeded) && reused.Load() && r.by == by &&
+		r.heard.Before(sent) && !r.making
+	r.making = r.making || dead
+	r.mu.Unlock()
+	if dead {
+		made := make(chan struct{})
+		go func() {
+			r.replace()
+			close(made)
+		}()
+		select {
+		case <-made:
+		case <-time.After(makePatience):
 		}
 	}
 	return res, err
+}
+
+// replace makes another transport for the next requests.
+func (r *redialing) replace() {
+	fresh, err := r.make()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.making = false
+	if err == nil { // otherwise the last one may still come to life
+		utilnet.CloseIdleConnectionsFor(r.by)
+		r.by = fresh
+	}
 }

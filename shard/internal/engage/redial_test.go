@@ -6,10 +6,12 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -135,6 +137,55 @@ func TestARequestGoesOverAnotherConnectionOnceOneHasDied(t *testing.T) {
 	if n := between.dials.Load(); n != 2 {
 		t.Errorf("%d connections, want the dead one and another", n)
 	}
+}
+
+// deadServer is one that never answers, over a connection that is there.
+type deadServer struct{}
+
+func (deadServer) RoundTrip(req *http.Request) (*http.Response, error) {
+	httptrace.ContextClientTrace(req.Context()).GotConn(httptrace.GotConnInfo{Reused: true})
+	<-req.Context().Done()
+	return nil, req.Context().Err()
+}
+
+// liveServer is one that answers at once.
+type liveServer struct{}
+
+func (liveServer) RoundTrip(*http.Request) (*http.Response, error) { return &http.Response{}, nil }
+
+// To make a connection may mean to read certificates.
+func TestAVolumeThatHangsHoldsUpNoRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var makes atomic.Int32
+		release := make(chan struct{})
+		r := &redialing{by: deadServer{}, make: func() (http.RoundTripper, error) {
+			makes.Add(1)
+			<-release
+			return liveServer{}, nil
+		}}
+		ask := func() (took time.Duration, err error) {
+			began := time.Now()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://home", nil)
+			must.Succeed(t, err)
+			_, err = r.RoundTrip(req) //nolint:bodyclose // it has none
+			return time.Since(began), err
+		}
+		for range 3 {
+			if took, err := ask(); err == nil || took > time.Second+makePatience {
+				t.Errorf("a request over a dead connection ends after %v (%v)", took, err)
+			}
+		}
+		if n := makes.Load(); n != 1 {
+			t.Errorf("%d connections are being made, want one", n)
+		}
+		close(release)
+		synctest.Wait()
+		if _, err := ask(); err != nil {
+			t.Errorf("once the volume is back: %v", err)
+		}
+	})
 }
 
 // A name server that is dead, or a slow proxy, lets each connection take longer than a request may.

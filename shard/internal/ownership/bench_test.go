@@ -255,7 +255,7 @@ func coldStart(b *testing.B, clusters int) (steps int) {
 				e.Lead.Version = v
 				queue = append(queue, LeadSeen{e.Lead}, Written{Seq: e.Seq, Outcome: Committed, Version: v})
 			case FindLead:
-				queue = append(queue, LeadFound{r.lead})
+				queue = append(queue, LeadFound{r.lead.rec})
 			case WriteLayout:
 				e.Layout.Version = v
 				layouts[e.Layout.Cluster] = e.Layout

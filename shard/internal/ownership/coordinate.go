@@ -147,7 +147,7 @@ func (r *Replica) planShards(gone func(*peer) bool) []plan.Shard {
 
 // planned returns the assignee by the record, or by the write under way. Without the latter, the planner would make the
 // same move twice.
-func (t *tenure) planned() Incarnation {
+func (t *shardState) planned() Incarnation {
 	if t.w != nil {
 		switch e := t.w.effect.(type) {
 		case WriteAssignee:
@@ -165,8 +165,8 @@ func (t *tenure) planned() Incarnation {
 // create makes a record, as coordinator. In a fleet that this replica founded, the first record for its slots begins
 // right above the floor. Anywhere else the slots may have had epochs that this replica has never seen, so the floor is
 // raised to the clock first, unless that was done a moment ago.
-func (r *Replica) create(t *tenure, to Incarnation) {
-	floor, first := r.lead.Floor, r.founded
+func (r *Replica) create(t *shardState, to Incarnation) {
+	floor, first := r.lead.rec.Floor, r.lead.founded
 	for _, o := range r.of(t.id.Cluster) {
 		if o.id.Overlaps(t.id) {
 			floor, first = max(floor, o.floor), first && o.rec.Version == 0
@@ -185,7 +185,7 @@ func (r *Replica) create(t *tenure, to Incarnation) {
 
 // adopt gives an orphan a holder: its assignee while that is alive, otherwise the replica that the plan names, which
 // claims the shard itself. If it doesn't in time, the coordinator writes the plan into the record.
-func (r *Replica) adopt(t *tenure, to Incarnation) {
+func (r *Replica) adopt(t *shardState, to Incarnation) {
 	if (r.takesOf(t.rec.Assignee, t.id.Cluster) && !r.isFresh(t.rec.Assignee)) || r.mayReturn(t) {
 		return
 	}
@@ -202,7 +202,7 @@ func (r *Replica) adopt(t *tenure, to Incarnation) {
 // callOffs is how many times per lease duration a leaving assignee calls the same move off.
 const callOffs = 4
 
-func (r *Replica) assign(t *tenure, to Incarnation) {
+func (r *Replica) assign(t *shardState, to Incarnation) {
 	if t.rec.Assignee == to {
 		return
 	}
@@ -218,7 +218,7 @@ func (r *Replica) assign(t *tenure, to Incarnation) {
 // for itself. A leaving assignee calls the move off. Both wait until the others can know that they leave: if a
 // whole fleet leaves at once, no shard should move from one leaving replica to another. Everything else is the
 // coordinator's, which waits while a peer is suspect.
-func (r *Replica) replans(t *tenure, suspects bool) bool {
+func (r *Replica) replans(t *shardState, suspects bool) bool {
 	switch {
 	case r.leavesItself(t.rec.Holder):
 		return false
@@ -236,7 +236,7 @@ func (r *Replica) leavesItself(id Incarnation) bool {
 
 // awaited reports whether some holder might still hand the shard off to this replica. A leaving replica waits for that:
 // a holder that hasn't seen yet that it leaves would hand off to an incarnation that has gone.
-func (r *Replica) awaited(t *tenure) bool {
+func (r *Replica) awaited(t *shardState) bool {
 	if !t.known || t.rec.Assignee != r.cfg.ID || t.holder == nil || t.holder.dead() {
 		return false // as for nearly all
 	}
@@ -249,7 +249,7 @@ func (r *Replica) leaveIfDone() {
 	if !r.leaving || !r.own.leaving {
 		return
 	}
-	keeps := func(t *tenure) bool { return r.holds(t) || r.awaited(t) || t.w != nil || t.phase != idle }
+	keeps := func(t *shardState) bool { return r.holds(t) || r.awaited(t) || t.w != nil || t.phase != idle }
 	for range r.order { // where it found one last, there is one still after most steps
 		r.keptBy %= len(r.order)
 		if keeps(r.order[r.keptBy]) {

@@ -7,41 +7,55 @@ import (
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
+// leadership is what a replica knows about the coordinator's role.
+type leadership struct {
+	rec      Lead
+	holder   *peer // that rec names; nil for none and for this replica
+	w        *write
+	since    Instant // when the holder was first seen to be the holder
+	succeeds bool    // this replica should take the role from the holder, which is alive
+	founded  bool    // this incarnation created the lead record of an empty home cluster
+	least    Version // the lowest version that the lead record may have; older ones were deleted
+	read     bool    // the lead record was read live in this step
+	wanted   bool    // a decision waits for such a read
+	seekAt   Instant // when to send that read
+}
+
 // leadSeen records a version of the lead record.
 func (r *Replica) leadSeen(l Lead) {
-	if l.Version <= r.lead.Version || l.Version < r.leadLeast {
+	if l.Version <= r.lead.rec.Version || l.Version < r.lead.least {
 		return
 	}
 	// A higher floor was raised since the incarnation began, unless home was set back. That shows only if it has a Lease.
-	raised := r.own.member && r.lead.Version != 0 && l.Floor > r.lead.Floor
-	if r.synced && !r.lifted && (raised || l.Floor >= r.eraFound) {
-		r.lifted = true
+	raised := r.own.member && r.lead.rec.Version != 0 && l.Floor > r.lead.rec.Floor
+	if r.synced && !r.epochs.lifted && (raised || l.Floor >= r.epochs.listed) {
+		r.epochs.lifted = true
 		r.touchAll()
 	}
-	if l.Holder != r.lead.Holder {
-		r.leadAt, r.succeeds = r.now, false
+	if l.Holder != r.lead.rec.Holder {
+		r.lead.since, r.lead.succeeds = r.now, false
 	}
-	r.lead = l
+	r.lead.rec = l
 	r.noteEpoch(l.Floor)
-	r.coordinator = r.name(l.Holder)
-	if r.leadWrite.settled(l.Version) {
-		r.founded = r.founded || (r.leadWrite.base == 0 && l.Holder == r.cfg.ID && r.empty)
-		r.forget(r.leadWrite)
-		r.leadWrite = nil
-		r.leadSeekAt = r.now // a decision that waits for a live read may have waited for this write
+	r.lead.holder = r.name(l.Holder)
+	if r.lead.w.settled(l.Version) {
+		r.lead.founded = r.lead.founded || (r.lead.w.base == 0 && l.Holder == r.cfg.ID && r.empty)
+		r.forget(r.lead.w)
+		r.lead.w = nil
+		r.lead.seekAt = r.now // a decision that waits for a live read may have waited for this write
 	}
 	r.replan = true
 }
 
 // leadWritten handles a committed write of the lead record.
 func (r *Replica) leadWritten(v Version) {
-	next := r.leadWrite.effect.(WriteLead).Lead
+	next := r.lead.w.effect.(WriteLead).Lead
 	next.Version = v
 	r.leadSeen(next)
 }
 
 // Leads reports whether this replica is the coordinator by the newest record it saw.
-func (r *Replica) Leads() bool { return r.lead.Holder == r.cfg.ID && !r.leaving }
+func (r *Replica) Leads() bool { return r.lead.rec.Holder == r.cfg.ID && !r.leaving }
 
 // elect takes the coordinator's role if its holder is sealed or leaves and this replica is first in line, or if the
 // holder can't do what this replica could (see [Replica.awaitServing]). The lead record has no heartbeat of its own:
@@ -50,14 +64,14 @@ func (r *Replica) elect() {
 	if !r.synced {
 		return
 	}
-	next := r.lead
+	next := r.lead.rec
 	switch {
-	case r.leadFree() && r.firstInLine(), r.succeeds && !r.leaving:
+	case r.leadFree() && r.firstInLine(), r.lead.succeeds && !r.leaving:
 		next.Holder = r.cfg.ID
-		if r.highest > 0 {
-			next.Floor = r.highest + 2*epochBand // records that were deleted before we looked may have used that many
+		if r.epochs.highest > 0 {
+			next.Floor = r.epochs.highest + 2*epochBand // records that were deleted before we looked may have used that many
 		}
-	case r.Leads() && min(r.highest, MaxFloor) > r.lead.Floor+epochBand/2, r.raisesFloor():
+	case r.Leads() && min(r.epochs.highest, MaxFloor) > r.lead.rec.Floor+epochBand/2, r.raisesFloor():
 	default:
 		return
 	}
@@ -66,21 +80,22 @@ func (r *Replica) elect() {
 
 // writeLead writes the lead record, unless a write of it is under way. Each write raises the floor.
 func (r *Replica) writeLead(next Lead) {
-	if r.leadWrite != nil {
+	if r.lead.w != nil {
 		return
 	}
-	base := r.lead.Version
-	next.Floor = min(max(next.Floor, r.highest, r.era(), r.eraFound), MaxFloor) // the clock may have been set back
-	r.leadWrite = r.send(base, target{lead: true}, func(seq uint64) Effect {
+	base := r.lead.rec.Version
+	// The clock may have been set back.
+	next.Floor = min(max(next.Floor, r.epochs.highest, r.era(), r.epochs.listed), MaxFloor)
+	r.lead.w = r.send(base, target{lead: true}, func(seq uint64) Effect {
 		return WriteLead{Seq: seq, Base: base, Lead: next}
 	})
 }
 
 func (r *Replica) leadFree() bool {
-	if r.lead.Holder == r.cfg.ID {
+	if r.lead.rec.Holder == r.cfg.ID {
 		return false
 	}
-	p := r.coordinator
+	p := r.lead.holder
 	return p == nil || p.dead() || p.lease.Leaving || p.lease.Version == 0
 }
 
@@ -92,13 +107,13 @@ func (r *Replica) firstInLine() bool {
 // leadGone handles the deletion of the lead record. Its floor isn't lost: the first replica in line makes the record
 // again, above everything that it knows.
 func (r *Replica) leadGone() {
-	if r.lead.Version != 0 {
-		r.leadLeast = r.lead.Version + 2 // anything older is from before the deletion
+	if r.lead.rec.Version != 0 {
+		r.lead.least = r.lead.rec.Version + 2 // anything older is from before the deletion
 	}
-	r.lead, r.coordinator = Lead{}, nil
-	if r.leadWrite != nil && r.leadWrite.base != 0 {
-		r.forget(r.leadWrite)
-		r.leadWrite = nil
+	r.lead.rec, r.lead.holder = Lead{}, nil
+	if r.lead.w != nil && r.lead.w.base != 0 {
+		r.forget(r.lead.w)
+		r.lead.w = nil
 	}
 	r.replan = true
 }
@@ -114,7 +129,7 @@ func (r *Replica) awaitServing() {
 	}
 	patience := r.cfg.BuryTime + r.cfg.LeaseDuration
 	waited := func(l *layout, d time.Duration) bool {
-		return r.now.AtLeast(l.lacksSince) >= d && r.now.AtLeast(r.leadAt) >= d
+		return r.now.AtLeast(l.lacksSince) >= d && r.now.AtLeast(r.lead.since) >= d
 	}
 	for _, l := range r.layoutOrder {
 		switch {
@@ -124,12 +139,12 @@ func (r *Replica) awaitServing() {
 		case l.lacksSince == (Instant{}):
 			l.lacksSince = r.now
 		case r.Leads():
-			if l.triedIn != r.leadAt && waited(l, r.cfg.BuryTime) {
-				l.triedIn = r.leadAt
+			if l.triedIn != r.lead.since && waited(l, r.cfg.BuryTime) {
+				l.triedIn = r.lead.since
 				l.tries++
 			}
 		case waited(l, doubled(patience, l.tries)):
-			r.succeeds = true
+			r.lead.succeeds = true
 		}
 	}
 }

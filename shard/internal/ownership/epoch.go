@@ -30,28 +30,38 @@ const MaxFloor Epoch = 1 << 62
 // era returns this replica's wall clock as an epoch.
 func (r *Replica) era() Epoch { return Epoch(r.now.Wall / time.Millisecond) }
 
+// epochs is what a replica knows about the epochs that were given out.
+type epochs struct {
+	highest  Epoch // seen in any record
+	listed   Epoch // the wall clock, as an epoch, when the first listing was complete
+	lifted   bool  // the floor was raised since then
+	anyFound bool  // some shard record was found when the incarnation began (shardState.found)
+}
+
 // noteEpoch records that an epoch is, or may have been, in use.
-func (r *Replica) noteEpoch(e Epoch) { r.highest = max(r.highest, e) }
+func (r *Replica) noteEpoch(e Epoch) { r.epochs.highest = max(r.epochs.highest, e) }
 
 // raisesFloor reports whether the incarnation needs the floor raised, since it hasn't been raised after the incarnation
 // began.
-func (r *Replica) raisesFloor() bool { return r.lead.Version != 0 && !r.lifted && r.anyFound }
+func (r *Replica) raisesFloor() bool {
+	return r.lead.rec.Version != 0 && !r.epochs.lifted && r.epochs.anyFound
+}
 
 // foundRecords marks the records of the first listing. They may come from a snapshot, with epochs that were used since
 // then. So they are claimed only above a floor that was raised after the incarnation began.
 func (r *Replica) foundRecords() {
-	r.eraFound, r.lifted, r.anyFound = r.era(), false, false
+	r.epochs.listed, r.epochs.lifted, r.epochs.anyFound = r.era(), false, false
 	for _, t := range r.order {
 		t.found = t.known
-		r.anyFound = r.anyFound || t.found
+		r.epochs.anyFound = r.epochs.anyFound || t.found
 	}
-	r.lifted = r.lead.Floor >= r.eraFound
+	r.epochs.lifted = r.lead.rec.Floor >= r.epochs.listed
 }
 
 // foundLate reports whether a record that is seen for the first time was held before the first listing. The home
 // cluster may have been set back since then, and this incarnation had no Lease yet that would have shown it.
-func (r *Replica) foundLate(t *tenure, s Shard) bool {
-	return r.synced && !t.known && s.Epoch > 0 && s.Epoch < r.eraFound
+func (r *Replica) foundLate(t *shardState, s Shard) bool {
+	return r.synced && !t.known && s.Epoch > 0 && s.Epoch < r.epochs.listed
 }
 
 // foundEmpty reports whether the first listing showed a home cluster that no fleet has used: it has no lead record,
@@ -59,21 +69,21 @@ func (r *Replica) foundLate(t *tenure, s Shard) bool {
 // history.
 func (r *Replica) foundEmpty() bool {
 	divided := func(l *layout) bool { return l.known }
-	return !r.another && r.foundLeft() && r.lead.Version == 0 && r.highest == 0 &&
+	return !r.another && r.foundLeft() && r.lead.rec.Version == 0 && r.epochs.highest == 0 &&
 		!slices.ContainsFunc(r.layoutOrder, divided)
 }
 
 // leadLive reports whether the lead record was read live in this very step. If not, it requests that read, and the
 // answer triggers all decisions again.
 func (r *Replica) leadLive() bool {
-	r.leadWanted = r.leadWanted || !r.leadRead
-	return r.leadRead
+	r.lead.wanted = r.lead.wanted || !r.lead.read
+	return r.lead.read
 }
 
 // findLead sends the read that leadLive requested.
 func (r *Replica) findLead() {
-	if r.leadWanted && r.now.AtLeast(r.leadSeekAt) >= 0 {
-		r.leadSeekAt = r.now.Add(r.cfg.LeaseDuration / 20)
+	if r.lead.wanted && r.now.AtLeast(r.lead.seekAt) >= 0 {
+		r.lead.seekAt = r.now.Add(r.cfg.LeaseDuration / 20)
 		r.emit(FindLead{})
 	}
 }
@@ -81,8 +91,8 @@ func (r *Replica) findLead() {
 // leadFound handles the answer to that read.
 func (r *Replica) leadFound(l Lead) {
 	r.leadSeen(l)
-	if l.Version == r.lead.Version { // otherwise a newer one was seen in the meantime
-		r.leadRead, r.leadWanted = true, false
+	if l.Version == r.lead.rec.Version { // otherwise a newer one was seen in the meantime
+		r.lead.read, r.lead.wanted = true, false
 		r.touchAll()
 	}
 }
@@ -91,26 +101,26 @@ func (r *Replica) leadFound(l Lead) {
 // are triggered again after that. What a lost history gave out may be remembered by nobody, or only by others; but it
 // was given out before home went back.
 func (r *Replica) raised() bool {
-	if r.lead.Floor+Epoch(r.cfg.LeaseDuration/time.Millisecond) >= r.era() {
+	if r.lead.rec.Floor+Epoch(r.cfg.LeaseDuration/time.Millisecond) >= r.era() {
 		return true
 	}
-	r.writeLead(r.lead)
-	r.leadWanted = true
+	r.writeLead(r.lead.rec)
+	r.lead.wanted = true
 	return false
 }
 
 // claimEpoch returns the epoch at which a shard may be claimed now; ok is false if the claim must wait.
-func (r *Replica) claimEpoch(t *tenure) (_ Epoch, ok bool) {
-	if t.found && !r.lifted {
+func (r *Replica) claimEpoch(t *shardState) (_ Epoch, ok bool) {
+	if t.found && !r.epochs.lifted {
 		return 0, false // the sight of a higher floor triggers the decision again
 	}
 	elsewhere, _ := r.elsewhere(t)
-	before := max(t.floor, r.lead.Floor, elsewhere) // the epoch before ours
+	before := max(t.floor, r.lead.rec.Floor, elsewhere) // the epoch before ours
 	if t.rec.Epoch != 0 {
 		return before + 1, true
 	}
-	before = max(before, r.highest) // its creation may have been sent before an earlier record was deleted
-	if t.rec.Floor > r.lead.Floor {
+	before = max(before, r.epochs.highest) // its creation may have been sent before an earlier record was deleted
+	if t.rec.Floor > r.lead.rec.Floor {
 		return before + 1, true
 	}
 	// The record was made by hand, or by a coordinator that has a successor. It may replace one that came and went while
@@ -127,5 +137,5 @@ func (r *Replica) claimEpoch(t *tenure) (_ Epoch, ok bool) {
 	if t.rec.Floor == 0 {
 		band += epochBand / 2 // it may replace one that a coordinator with a successor made, and that was claimed one band up
 	}
-	return max(before, r.lead.Floor+band) + 1, true
+	return max(before, r.lead.rec.Floor+band) + 1, true
 }

@@ -38,34 +38,34 @@ type site struct {
 	met     bool    // this process has known the cluster at some time
 	unmet   Instant // since when its shards count in plans although this replica doesn't know it; zero otherwise
 	said    Instant // when any replica's statement about it last changed
-	lost    backoff // after its API server was unusable
-	late    backoff // after warm-ups that missed their deadline
+	lost    holdOff // after its API server was unusable
+	late    holdOff // after warm-ups that missed their deadline
 	lateAt  Instant // when one was counted last
-	denied  backoff // after claims that the home cluster refused
+	denied  holdOff // after claims that the home cluster refused
 }
 
-// backoff is the time after trouble in which a replica gets no shards of a cluster. It doubles with each trouble in a
+// holdOff is the time after trouble in which a replica gets no shards of a cluster. It doubles with each trouble in a
 // row.
-type backoff struct {
+type holdOff struct {
 	count int
 	until Instant
 }
 
-// mostHolds bounds a backoff, in lease durations.
+// mostHolds bounds a holdOff, in lease durations.
 const mostHolds = 16
 
 // trouble counts one more trouble and starts the wait. The count begins anew if the last trouble was long ago.
-func (b *backoff) trouble(r *Replica) {
-	if b.count > 0 && r.now.AtLeast(b.until) > mostHolds*r.cfg.LeaseDuration {
-		b.count = 0
+func (h *holdOff) trouble(r *Replica) {
+	if h.count > 0 && r.now.AtLeast(h.until) > mostHolds*r.cfg.LeaseDuration {
+		h.count = 0
 	}
-	b.count++
-	b.hold(r)
+	h.count++
+	h.hold(r)
 }
 
 // hold starts the waiting time now.
-func (b *backoff) hold(r *Replica) {
-	b.until = r.now.Add(doubled(r.cfg.LeaseDuration, b.count-1))
+func (h *holdOff) hold(r *Replica) {
+	h.until = r.now.Add(doubled(r.cfg.LeaseDuration, h.count-1))
 }
 
 // doubled returns d, doubled so many times, at most mostHolds times d.
@@ -73,7 +73,7 @@ func doubled(d time.Duration, times int) time.Duration {
 	return d * time.Duration(min(1<<min(times, 30), mostHolds))
 }
 
-func (b *backoff) holds(r *Replica) bool { return b.count > 0 && r.now.AtLeast(b.until) < 0 }
+func (h *holdOff) holds(r *Replica) bool { return h.count > 0 && r.now.AtLeast(h.until) < 0 }
 
 // holds reports whether this replica gets no more shards of the cluster for now.
 func (s *site) holds(r *Replica) bool { return s.lost.holds(r) || s.late.holds(r) || s.denied.holds(r) }
@@ -189,7 +189,7 @@ func (r *Replica) refit() {
 			continue
 		}
 		if s.health != unusable && s.holds(r) {
-			r.holdOff(c, s)
+			r.reviewHoldOffs(c, s)
 		}
 		said[c] = r.fitness(c)
 		fit = fit && said[c] == plan.Fit
@@ -227,7 +227,7 @@ func (r *Replica) meet() {
 			continue
 		}
 		s := r.site(last)
-		if s.met && !slices.ContainsFunc(r.of(last), (*tenure).served) {
+		if s.met && !slices.ContainsFunc(r.of(last), (*shardState).served) {
 			s.unmet = Instant{}
 			continue
 		}
@@ -254,19 +254,19 @@ func earliest(a, b Instant) Instant {
 
 // recorded reports whether any shard of the cluster has a record.
 func (r *Replica) recorded(c keyspace.ClusterName) bool {
-	return slices.ContainsFunc(r.of(c), func(t *tenure) bool { return t.known })
+	return slices.ContainsFunc(r.of(c), func(t *shardState) bool { return t.known })
 }
 
-// holdOff keeps up the backoff after trouble. It ends it if no other replica could serve the cluster: waiting gains
-// nothing then.
-func (r *Replica) holdOff(c keyspace.ClusterName, s *site) {
-	for _, b := range []*backoff{&s.lost, &s.late, &s.denied} {
+// reviewHoldOffs ends what holds this replica off a cluster that no other replica could serve, since waiting gains
+// nothing then. Otherwise it notes when that ends by itself.
+func (r *Replica) reviewHoldOffs(c keyspace.ClusterName, s *site) {
+	for _, h := range []*holdOff{&s.lost, &s.late, &s.denied} {
 		switch {
-		case !b.holds(r):
+		case !h.holds(r):
 		case r.othersTake(c):
-			r.fit.due = earliest(r.fit.due, b.until)
+			r.fit.due = earliest(r.fit.due, h.until)
 		default:
-			b.until = r.now
+			h.until = r.now
 		}
 	}
 }
@@ -288,7 +288,7 @@ func (r *Replica) wordChanged(was, is plan.UnfitFor, peers bool) {
 		}
 		r.touchCluster(c)
 		s := r.site(c)
-		r.fit.stale = r.fit.stale || s.holds(r) // see holdOff
+		r.fit.stale = r.fit.stale || s.holds(r) // see reviewHoldOffs
 		before, after := was.Of(c) == plan.Unfit, is.Of(c) == plan.Unfit
 		if before == after {
 			continue
@@ -313,7 +313,7 @@ func (r *Replica) probe(c keyspace.ClusterName, s *site) {
 
 // mayClaim reports whether this replica can serve a shard's cluster, by a recent probe. A replica that holds or warms
 // shards of the cluster needs no probe. Any other probes first, and claims when the answer is good.
-func (r *Replica) mayClaim(t *tenure) bool {
+func (r *Replica) mayClaim(t *shardState) bool {
 	c := t.id.Cluster
 	t.probing = false
 	if r.fitness(c) != plan.Fit {
@@ -341,7 +341,7 @@ func (r *Replica) takesOf(id Incarnation, c keyspace.ClusterName) bool {
 
 // mayReturn reports whether an orphan's assignee is alive and only recently became unfit. Replicas meet a cluster that
 // comes back at different times: the first to meet it shouldn't claim all of it.
-func (r *Replica) mayReturn(t *tenure) bool {
+func (r *Replica) mayReturn(t *shardState) bool {
 	said := r.site(t.id.Cluster).said
 	return r.takes(t.rec.Assignee) && said != (Instant{}) && !r.past(said.Add(r.cfg.WarmTimeout))
 }
@@ -389,7 +389,7 @@ func (r *Replica) postpones(m plan.Move, unsure bool) bool {
 }
 
 // engage counts, for each cluster, the shards that are warmed or held here.
-func (r *Replica) engage(t *tenure, before, p phase) {
+func (r *Replica) engage(t *shardState, before, p phase) {
 	switch {
 	case before == idle && p != idle:
 		r.site(t.id.Cluster).engaged++
@@ -402,11 +402,11 @@ func (r *Replica) engage(t *tenure, before, p phase) {
 }
 
 // filled handles the end of a warm-up, which shows that the cluster can be served.
-func (r *Replica) filled(t *tenure) {
+func (r *Replica) filled(t *shardState) {
 	t.fillTime = min(2*r.now.AtLeast(t.fillFrom), mostFill*r.cfg.FillTimeout)
 	s := r.site(t.id.Cluster)
 	r.fit.stale = r.fit.stale || s.health == unusable || s.late.count > 0
-	s.health, s.looked, s.late = usable, r.now, backoff{}
+	s.health, s.looked, s.late = usable, r.now, holdOff{}
 }
 
 // mostFill bounds how long a warm-up may take, in FillTimeouts.
@@ -415,15 +415,15 @@ const mostFill = 64
 // fillTimeout returns how long a warm-up may take. For each shard it doubles with each warm-up that took too long,
 // until one ends, however much time passes: if it began anew meanwhile, replicas would hand a shard that takes longer
 // to each other for ever. From then on, a warm-up may take twice as long as that one did.
-func (r *Replica) fillTimeout(t *tenure) time.Duration { return max(r.cfg.FillTimeout, t.fillTime) }
+func (r *Replica) fillTimeout(t *shardState) time.Duration { return max(r.cfg.FillTimeout, t.fillTime) }
 
 // fills reports whether a warm-up with a deadline is under way. Standing by for a late peer has no deadline.
-func (r *Replica) fills(t *tenure) bool {
+func (r *Replica) fills(t *shardState) bool {
 	return t.phase == warming && t.known && (t.rec.Holder == r.cfg.ID || t.rec.Assignee == r.cfg.ID)
 }
 
 // awaitFilling counts a warm-up that missed its deadline as trouble.
-func (r *Replica) awaitFilling(t *tenure) {
+func (r *Replica) awaitFilling(t *shardState) {
 	if !r.fills(t) {
 		return
 	}
@@ -444,7 +444,7 @@ func (r *Replica) awaitFilling(t *tenure) {
 
 // givesBack reports whether a shard that is held here, and can't be served here, should go to a replica that can serve
 // it.
-func (r *Replica) givesBack(t *tenure) bool {
+func (r *Replica) givesBack(t *shardState) bool {
 	return t.overdue && r.fitness(t.id.Cluster) != plan.Fit && r.othersTake(t.id.Cluster) && r.settled(t.id.Cluster)
 }
 

@@ -523,7 +523,7 @@ func TestAnOrphanThatAPlanLeavesForLaterIsClaimedThen(t *testing.T) {
 	none[FindLead](b)
 	b.live(lease/4, "west")
 	find[FindLead](b)
-	b.feed(LeadFound{b.r.lead})
+	b.feed(LeadFound{b.r.lead.rec})
 	if w := find[WriteShard](b); w.Shard.Holder != "a" {
 		t.Errorf("%+v", w)
 	}

@@ -12,19 +12,19 @@ const handoffsAtOnce = 2
 
 // successorCold reports whether the record shows a planned move whose successor isn't warm. Where the holder is dead,
 // no handoff follows.
-func (t *tenure) successorCold() bool {
+func (t *shardState) successorCold() bool {
 	to := t.rec.Assignee
 	return t.known && !t.orphan() && to != "" && to != t.rec.Holder && to != t.rec.Warm
 }
 
 // successorWarm reports whether the record shows a planned move whose successor is warm.
-func (t *tenure) successorWarm() bool {
+func (t *shardState) successorWarm() bool {
 	return t.known && t.rec.Holder != "" && t.rec.Warm != "" && t.rec.Warm == t.rec.Assignee
 }
 
 // waitsForMoves reports whether a handoff to a warm successor waits: for other moves, up to GatherTimeout, or for as
 // long as another handoff fails.
-func (r *Replica) waitsForMoves(t *tenure) bool {
+func (r *Replica) waitsForMoves(t *shardState) bool {
 	if !t.successorWarm() {
 		return false
 	}
@@ -42,7 +42,7 @@ func (r *Replica) handoffFails() bool {
 }
 
 // enter changes a shard's phase. When a handoff ends, it lets the next begin.
-func (r *Replica) enter(t *tenure, p phase) {
+func (r *Replica) enter(t *shardState, p phase) {
 	before := t.phase
 	t.phase = p
 	r.engage(t, before, p)
@@ -61,7 +61,7 @@ func (p phase) handsOff() bool { return p == draining || p == drained }
 
 // recount updates what is counted of a shard's move. It must be called after each change that matters for it: of the
 // record, or of its holder.
-func (r *Replica) recount(t *tenure) {
+func (r *Replica) recount(t *shardState) {
 	if warm := t.successorWarm(); warm != t.followed {
 		t.followed = warm
 		if warm {

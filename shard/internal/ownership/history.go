@@ -20,8 +20,13 @@ import (
 
 // goneBack ends the incarnation because the home cluster went back.
 func (r *Replica) goneBack(format string, args ...any) {
+	r.lapseAfresh("the home cluster went back: " + fmt.Sprintf(format, args...))
+}
+
+// lapseAfresh ends the incarnation because the home cluster went back, or may have.
+func (r *Replica) lapseAfresh(reason string) {
 	r.wentBack, r.afresh = true, true
-	r.lapse("the home cluster went back: " + fmt.Sprintf(format, args...))
+	r.lapse(reason)
 }
 
 // Afresh reports whether the process's next incarnation must not start from caches of the home cluster.
@@ -68,7 +73,7 @@ func (r *Replica) Regresses(n Layout) bool {
 func (r *Replica) Renewal() uint64 { return r.own.renewal }
 
 // NewestLead returns the newest version of the lead record that was seen, or the lowest that can follow its deletion.
-func (r *Replica) NewestLead() Version { return max(r.lead.Version, r.leadLeast) }
+func (r *Replica) NewestLead() Version { return max(r.lead.rec.Version, r.lead.least) }
 
 // settle notes when this home cluster has been watched for a lease duration.
 func (r *Replica) settle() {
@@ -86,7 +91,7 @@ func (r *Replica) settle() {
 // in a history that was restored.)
 func (r *Replica) foundLeft() bool {
 	lives := func(p *peer) bool { return p.lease.Version != 0 && !p.lease.Fresh }
-	held := func(t *tenure) bool { return t.known && t.rec.Holder != "" }
+	held := func(t *shardState) bool { return t.known && t.rec.Holder != "" }
 	return !slices.ContainsFunc(r.peerOrder, lives) && !slices.ContainsFunc(r.order, held)
 }
 

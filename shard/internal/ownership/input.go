@@ -63,7 +63,7 @@ type (
 	}
 	// WentBack: a live read doesn't show what was seen before it was sent, or an earlier incarnation's Lease is
 	// missing.
-	WentBack struct{ What string }
+	WentBack struct{ Reason string }
 	// Synced: the first listing of all records has been fed. Before it, nothing follows from a record's absence.
 	Synced struct{}
 	// Clusters: the workload clusters that exist now. Bits has all of them, with the most prefix bits by which each may

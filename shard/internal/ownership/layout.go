@@ -24,10 +24,10 @@ import (
 // layout is what this replica knows of a cluster's layout.
 type layout struct {
 	cluster keyspace.ClusterName
-	shards  []*tenure // of the cluster, sorted, whether or not the layout lists them
-	known   bool      // it exists, as far as the watch shows
-	rec     Layout    // newest version seen
-	seenIn  uint64    // the step in which rec, or its deletion, was seen
+	shards  []*shardState // of the cluster, sorted, whether or not the layout lists them
+	known   bool          // it exists, as far as the watch shows
+	rec     Layout        // newest version seen
+	seenIn  uint64        // the step in which rec, or its deletion, was seen
 	seenAt  Instant
 	w       *write
 	size    size // of the cluster, while it has no layout
@@ -39,11 +39,11 @@ type layout struct {
 
 	// These flags save looking at each cluster in each step. A change of the layout, or of any record of its cluster,
 	// clears them.
-	settled  bool      // the coordinator has nothing to write
-	whole    bool      // each shard that it lists has a record
-	clean    bool      // no record needs retiring
-	complete bool      // it is this cluster's, and each shard that it lists has a record that isn't retired
-	barred   []*tenure // claims that were barred; they are decided again after any change here
+	settled  bool          // the coordinator has nothing to write
+	whole    bool          // each shard that it lists has a record
+	clean    bool          // no record needs retiring
+	complete bool          // it is this cluster's, and each shard that it lists has a record that isn't retired
+	barred   []*shardState // claims that were barred; they are decided again after any change here
 
 	lacksSince Instant // since when it lacks a layout or records, which only a coordinator can make; zero if it doesn't
 	tries      int     // how often this replica has since been coordinator for BuryTime, which didn't help
@@ -155,7 +155,7 @@ func (r *Replica) excludes(id keyspace.ShardID) bool {
 }
 
 // of returns the shards of a cluster, sorted. The slice is valid until another shard becomes known.
-func (r *Replica) of(c keyspace.ClusterName) []*tenure {
+func (r *Replica) of(c keyspace.ClusterName) []*shardState {
 	if l := r.layouts[c]; l != nil {
 		return l.shards
 	}
@@ -163,14 +163,14 @@ func (r *Replica) of(c keyspace.ClusterName) []*tenure {
 }
 
 // plannable reports whether the planner should see the shard.
-func (t *tenure) plannable() bool { return t.known && !t.excluded && !t.rec.Retired }
+func (t *shardState) plannable() bool { return t.known && !t.excluded && !t.rec.Retired }
 
 // buried reports whether a record of this name was deleted so recently that its holder may not have seen it. A record
 // made in its place, even a retired one, says nothing about that holder.
-func (r *Replica) buried(t *tenure) bool { return r.now.AtLeast(t.freeAt) < 0 }
+func (r *Replica) buried(t *shardState) bool { return r.now.AtLeast(t.freeAt) < 0 }
 
 // served reports whether an incarnation that may be alive holds the shard.
-func (t *tenure) served() bool { return t.known && t.rec.Holder != "" && !t.orphan() }
+func (t *shardState) served() bool { return t.known && t.rec.Holder != "" && !t.orphan() }
 
 // withLayouts is the first version of the protocol that knows layouts.
 const withLayouts = 3
@@ -185,7 +185,7 @@ func (r *Replica) mixed() bool {
 
 // bars reports whether an orphan must not be claimed now. A barred claim is decided again after any change in its
 // cluster.
-func (r *Replica) bars(t *tenure) bool {
+func (r *Replica) bars(t *shardState) bool {
 	if t.excluded || t.rec.Retired {
 		return true
 	}
@@ -198,7 +198,7 @@ func (r *Replica) bars(t *tenure) bool {
 }
 
 // contested reports whether a record that overlaps t's prevents claiming t.
-func (r *Replica) contested(t *tenure) bool {
+func (r *Replica) contested(t *shardState) bool {
 	first := t.rec.Epoch == 0
 	for _, o := range t.layout.shards {
 		switch {
@@ -218,7 +218,7 @@ func (r *Replica) contested(t *tenure) bool {
 
 // shownBy reports whether a live read showed a layout that lists the shard, sent after the shard's record and its
 // layout were last seen. If none was sent yet, it requests one.
-func (r *Replica) shownBy(t *tenure) bool {
+func (r *Replica) shownBy(t *shardState) bool {
 	l := t.layout
 	if l.readIn >= max(t.seenIn, l.seenIn) {
 		return l.read.Lists(t.id) || (l.read.Version == 0 && r.mixed())

@@ -45,7 +45,7 @@ var twoNames = Clusters{
 func (b *bench) coordinates() {
 	lead := Lead{Holder: "a", Floor: 1 << 40, Version: b.next()}
 	b.feed(LeadSeen{lead})
-	b.r.founded, b.r.replan = true, true
+	b.r.lead.founded, b.r.replan = true, true
 	b.pass(b.r.cfg.PlanEvery)
 	if len(all[FindLead](b)) > 0 {
 		b.feed(LeadFound{lead})

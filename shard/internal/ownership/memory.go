@@ -48,7 +48,8 @@ type remembered struct {
 func (r *Replica) Memory() *Memory {
 	m := &Memory{
 		leases: map[Incarnation]sighting{}, records: maps.Clone(r.memory.records),
-		lead: r.NewestLead(), highest: r.highest, settled: r.watched, settleAt: r.settleAt, another: r.another && !r.watched,
+		lead: r.NewestLead(), highest: r.epochs.highest,
+		settled: r.watched, settleAt: r.settleAt, another: r.another && !r.watched,
 	}
 	if m.records == nil {
 		m.records = map[keyspace.ShardID]remembered{}
@@ -134,8 +135,8 @@ func (r *Replica) remember() {
 	for c, v := range r.memory.layouts {
 		r.layout(c).rec.Version = v
 	}
-	r.leadLeast, r.highest, r.watched, r.settleAt = r.memory.lead, r.memory.highest, r.memory.settled, r.memory.settleAt
-	r.another = r.memory.another
+	r.lead.least, r.epochs.highest = r.memory.lead, r.memory.highest
+	r.watched, r.settleAt, r.another = r.memory.settled, r.memory.settleAt, r.memory.another
 }
 
 // since returns when this version of a lease, or its absence (version 0), was first seen by any incarnation of this

@@ -133,7 +133,7 @@ func (r *Replica) forgetPeer(p *peer) bool {
 // isNamed reports whether a record names the incarnation as holder, or may do so through a write under way. Assignee
 // and warm entries don't count: they grant nothing and need no cleanup.
 func (r *Replica) isNamed(id Incarnation) bool {
-	return r.lead.Holder == id || slices.ContainsFunc(r.order, func(t *tenure) bool {
+	return r.lead.rec.Holder == id || slices.ContainsFunc(r.order, func(t *shardState) bool {
 		return t.known && (t.rec.Holder == id || t.w.names(id))
 	})
 }
@@ -236,7 +236,7 @@ const longestTurn = 50 * time.Millisecond
 
 // turn returns how long this replica waits for others to seal first.
 func (r *Replica) turn() time.Duration {
-	if r.lead.Holder == r.cfg.ID {
+	if r.lead.rec.Holder == r.cfg.ID {
 		return 0
 	}
 	place := 1 + min(slices.Index(r.candidates(), r.cfg.ID), 8)

@@ -19,6 +19,7 @@ type Replica struct {
 	out    []Effect
 
 	synced   bool // the first listing is complete
+	empty    bool // the first listing showed a home cluster that no fleet has used
 	syncedAt Instant
 	watched  bool    // some incarnation of this process has watched this home cluster for a lease duration
 	settleAt Instant // when watched becomes true
@@ -36,10 +37,10 @@ type Replica struct {
 	peers     map[Incarnation]*peer
 	peerOrder []*peer                  // peers, sorted by id
 	ended     map[string][]Incarnation // incarnations whose end a kubelet reported, by container
-	shards    map[keyspace.ShardID]*tenure
-	order     []*tenure     // shards, sorted by id: the machine must be deterministic
-	dirty     []*tenure     // shards to decide on in this step
-	timed     []*tenure     // those that may need a decision because time passes, and some that don't any more
+	shards    map[keyspace.ShardID]*shardState
+	order     []*shardState // shards, sorted by id: the machine must be deterministic
+	dirty     []*shardState // shards to decide on in this step
+	timed     []*shardState // those that may need a decision because time passes, and some that don't any more
 	timedAt   time.Duration // when the first of them may need it, or earlier; on the monotonic clock
 	unserved  int           // how many no replica that may be alive holds
 	// given is the last input about clusters. clusters holds those of them that may be served. It leaves out a cluster
@@ -54,28 +55,13 @@ type Replica struct {
 	layoutOrder []*layout  // layouts, sorted by cluster
 	asked       []question // live reads of layouts under way, oldest first
 
-	fit fit // who can serve which cluster
+	fit    fit // who can serve which cluster
+	lead   leadership
+	epochs epochs
 
-	lead        Lead
-	coordinator *peer // the lead record's holder; nil for none and for this replica
-	leadWrite   *write
-	leadAt      Instant // when the holder was first seen to be the holder
-	succeeds    bool    // this replica should take the role from the holder, which is alive
-	founded     bool    // this incarnation created the lead record of an empty home cluster
-	highest     Epoch   // the highest epoch seen in any record
-	// eraFound is the wall clock, as an epoch, when the first listing was complete. lifted: the floor was raised since
-	// then.
-	eraFound   Epoch
-	lifted     bool
-	anyFound   bool    // some shard record was found when the incarnation began (tenure.found)
-	empty      bool    // the first listing showed a home cluster that no fleet has used
-	leadLeast  Version // the lowest version that the lead record may have; older ones were deleted
-	leadRead   bool    // the lead record was read live in this step
-	leadWanted bool    // a decision waits for such a read
-	leadSeekAt Instant // when to send that read
-	filling    int     // planned moves whose successor isn't warm, in the whole fleet
-	handing    int     // shards that this replica is handing off or releasing
-	keptBy     int     // where in order it last found a shard that kept it from leaving
+	filling int // planned moves whose successor isn't warm, in the whole fleet
+	handing int // shards that this replica is handing off or releasing
+	keptBy  int // where in order it last found a shard that kept it from leaving
 
 	replan    bool
 	planAfter Instant
@@ -106,7 +92,7 @@ type target struct {
 	own    bool
 	lead   bool
 	peer   *peer
-	shard  *tenure
+	shard  *shardState
 	layout *layout
 }
 
@@ -121,7 +107,7 @@ func New(cfg Config, memory *Memory) *Replica {
 		memory:   memory,
 		peers:    map[Incarnation]*peer{},
 		ended:    map[string][]Incarnation{},
-		shards:   map[keyspace.ShardID]*tenure{},
+		shards:   map[keyspace.ShardID]*shardState{},
 		clusters: map[keyspace.ClusterName]int{},
 		budget:   repeats{left: repeatsAtFirst},
 		layouts:  map[keyspace.ClusterName]*layout{},
@@ -151,7 +137,7 @@ func (r *Replica) Step(now Instant, in Input) []Effect {
 	if !r.over {
 		r.advance()
 	}
-	r.leadRead = false
+	r.lead.read = false
 	return r.out
 }
 
@@ -181,7 +167,7 @@ func (r *Replica) take(in Input) {
 	case LeadGone:
 		r.leadGone()
 	case WentBack:
-		r.goneBack("%s", in.What)
+		r.lapseAfresh(in.Reason)
 	case Synced:
 		r.synced, r.syncedAt = true, r.now
 		r.empty = r.foundEmpty()
@@ -250,7 +236,7 @@ func (r *Replica) advance() {
 	if r.replan && r.synced && !r.plans() {
 		r.replan = false
 	}
-	if r.replan && r.synced && (r.leadRead || r.now.AtLeast(r.planAfter) >= 0) {
+	if r.replan && r.synced && (r.lead.read || r.now.AtLeast(r.planAfter) >= 0) {
 		r.replan = false
 		r.planAfter = r.now.Add(r.planEvery())
 		r.plan()
@@ -279,7 +265,7 @@ func (r *Replica) decideDirty() {
 }
 
 // touch queues a shard for a decision in this step.
-func (r *Replica) touch(t *tenure) {
+func (r *Replica) touch(t *shardState) {
 	if !t.dirty {
 		t.dirty = true
 		r.dirty = append(r.dirty, t)
@@ -298,15 +284,15 @@ func (r *Replica) touchAll() {
 		l.stir()
 	}
 	r.unsorted = true
-	r.replan, r.fit.stale = true, true // whether a backoff ends depends on who else there is
+	r.replan, r.fit.stale = true, true // whether a hold-off ends depends on who else there is
 }
 
 // shard returns the state of a shard, new if it was unknown.
-func (r *Replica) shard(id keyspace.ShardID) *tenure {
+func (r *Replica) shard(id keyspace.ShardID) *shardState {
 	if t := r.shards[id]; t != nil {
 		return t
 	}
-	t := &tenure{id: id, layout: r.layout(id.Cluster), excluded: r.excludes(id)}
+	t := &shardState{id: id, layout: r.layout(id.Cluster), excluded: r.excludes(id)}
 	r.shards[id] = t
 	r.order, t.layout.shards = insert(r.order, t), insert(t.layout.shards, t)
 	return t
@@ -319,9 +305,9 @@ func (r *Replica) lapse(reason string) {
 	r.out = append(r.out[:0], Lapse{Reason: reason})
 }
 
-// insert adds a tenure to a list that is sorted by shard.
-func insert(in []*tenure, t *tenure) []*tenure {
-	at, _ := slices.BinarySearchFunc(in, t.id, func(o *tenure, id keyspace.ShardID) int { return o.id.Compare(id) })
+// insert adds a shard to a list that is sorted by shard.
+func insert(in []*shardState, t *shardState) []*shardState {
+	at, _ := slices.BinarySearchFunc(in, t.id, func(o *shardState, id keyspace.ShardID) int { return o.id.Compare(id) })
 	return slices.Insert(in, at, t)
 }
 
@@ -342,8 +328,8 @@ func (r *Replica) Wake() time.Duration {
 	if again, ok := r.repeatAt(); ok {
 		at(again)
 	}
-	if r.leadWanted {
-		at(r.leadSeekAt.Mono)
+	if r.lead.wanted {
+		at(r.lead.seekAt.Mono)
 	}
 	if r.synced && !r.watched {
 		at(r.settleAt.Mono)

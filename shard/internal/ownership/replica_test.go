@@ -672,7 +672,7 @@ func TestANewCoordinatorRaisesTheEpochFloorAndLooksBeforeItMakesRecords(t *testi
 	b.pass(b.r.cfg.BuryTime - 24*time.Second)
 	none[CreateShard](b)
 	find[FindLead](b)
-	b.feed(LeadFound{b.r.lead})
+	b.feed(LeadFound{b.r.lead.rec})
 	none[CreateShard](b)
 	lead = find[WriteLead](b)
 	if want := Epoch((time.Hour + b.r.cfg.BuryTime) / time.Millisecond); lead.Lead.Floor != want {
@@ -680,7 +680,7 @@ func TestANewCoordinatorRaisesTheEpochFloorAndLooksBeforeItMakesRecords(t *testi
 	}
 	b.feed(Written{Seq: lead.Seq, Outcome: Committed, Version: 1002})
 	find[FindLead](b)
-	b.feed(LeadFound{b.r.lead})
+	b.feed(LeadFound{b.r.lead.rec})
 	none[WriteLead](b)
 	if got := find[CreateShard](b); got.ID != west || got.Floor <= lead.Lead.Floor {
 		t.Errorf("it makes %+v, want %s above the floor %d", got, west, lead.Lead.Floor)
@@ -697,7 +697,7 @@ func TestI2ARecordThatIsMadeAnewStartsTwoBandsAboveAllThatIsKnownOfTheOldOne(t *
 	b.live(b.r.cfg.BuryTime-1, "")
 	none[CreateShard](b)
 	b.pass(1)
-	b.feed(LeadFound{b.r.lead})
+	b.feed(LeadFound{b.r.lead.rec})
 	if got := find[CreateShard](b); got.Floor != floor+10+2*epochBand+1 {
 		t.Errorf("its first epoch is to be %d, want %d", got.Floor, floor+10+2*epochBand+1)
 	}
@@ -716,7 +716,7 @@ func TestNoFloorIsWrittenThatDoesNotCount(t *testing.T) {
 	b.commit(raised.Seq)
 	b.feed(ShardGone{ID: west, Asked: b.now.Add(1)})
 	b.live(28*time.Second, "")
-	b.feed(LeadFound{b.r.lead})
+	b.feed(LeadFound{b.r.lead.rec})
 	made := find[CreateShard](b)
 	if made.Floor != MaxFloor {
 		t.Errorf("a record is made with floor %d, want %d", made.Floor, MaxFloor)
@@ -724,7 +724,7 @@ func TestNoFloorIsWrittenThatDoesNotCount(t *testing.T) {
 	b.commit(made.Seq)
 	b.seen(Shard{Assignee: "a", Floor: MaxFloor})
 	b.pass(time.Second)
-	b.feed(LeadFound{b.r.lead})
+	b.feed(LeadFound{b.r.lead.rec})
 	if claim := find[WriteShard](b); claim.Shard.Epoch <= MaxFloor+1000 {
 		t.Errorf("it is claimed at epoch %d, which was used", claim.Shard.Epoch)
 	}
@@ -736,7 +736,7 @@ func TestI2ACoordinatorMakesRecordsAboveTheFloorThatALiveReadShows(t *testing.T)
 	b := newBench(t)
 	b.feed(LeadSeen{Lead{Holder: "a", Floor: 20, Version: b.v}})
 	b.live(5*time.Second, "")
-	b.r.founded, b.r.replan = true, true
+	b.r.lead.founded, b.r.replan = true, true
 	b.pass(time.Second)
 	find[FindLead](b)
 	b.feed(LeadFound{Lead{Holder: "b", Floor: 500, Version: b.v + 1}})
@@ -789,7 +789,7 @@ func TestI2ARecordMadeByHandIsClaimedAboveAFloorThatWasRaisedAMomentAgo(t *testi
 	b.feed(ShardSeen{Shard{ID: west, Assignee: "a", Version: b.v}})
 	b.live(b.r.cfg.BuryTime, "")
 	find[FindLead](b)
-	b.feed(LeadFound{b.r.lead})
+	b.feed(LeadFound{b.r.lead.rec})
 	none[WriteShard](b)
 	raise, now := find[WriteLead](b), b.r.era()
 	if raise.Lead.Holder != "b" || raise.Lead.Floor != now {
@@ -797,7 +797,7 @@ func TestI2ARecordMadeByHandIsClaimedAboveAFloorThatWasRaisedAMomentAgo(t *testi
 	}
 	b.commit(raise.Seq)
 	find[FindLead](b)
-	b.feed(LeadFound{b.r.lead})
+	b.feed(LeadFound{b.r.lead.rec})
 	if got := find[WriteShard](b); got.Shard.Epoch <= now {
 		t.Errorf("it is claimed at epoch %d, want one above %d", got.Shard.Epoch, now)
 	}

@@ -10,7 +10,7 @@ func (r *Replica) report() {
 		return
 	}
 	r.reportAt = r.now.Add(r.cfg.ReportEvery)
-	var oldest, quiet *tenure
+	var oldest, quiet *shardState
 	for _, t := range r.order {
 		if t.phase != active || t.w != nil || t.rec.Assignee != r.cfg.ID {
 			continue

@@ -15,7 +15,7 @@ func (r *Replica) touchDue() {
 		r.lookAt = Instant{}
 		r.replan = true
 	}
-	r.timed = slices.DeleteFunc(r.timed, func(t *tenure) bool {
+	r.timed = slices.DeleteFunc(r.timed, func(t *shardState) bool {
 		t.timed = r.waitsForTime(t)
 		return !t.timed
 	})
@@ -39,7 +39,7 @@ func (r *Replica) touchDue() {
 
 // track counts the shard if it is unserved, and notes whether it may need a decision because time passes. Steps then
 // needn't look at every shard. It must be called after each change that matters for either.
-func (r *Replica) track(t *tenure) {
+func (r *Replica) track(t *shardState) {
 	if now := r.isUnserved(t); now != t.unserved {
 		t.unserved = now
 		if now {
@@ -60,7 +60,7 @@ func (r *Replica) track(t *tenure) {
 
 // isUnserved reports whether a plan may give the shard, which no replica that may be alive holds, a holder. What a
 // removed cluster left behind waits until somebody adds the cluster again.
-func (r *Replica) isUnserved(t *tenure) bool {
+func (r *Replica) isUnserved(t *shardState) bool {
 	if !t.plannable() || !t.orphan() {
 		return false
 	}
@@ -69,13 +69,13 @@ func (r *Replica) isUnserved(t *tenure) bool {
 }
 
 // waitsForTime reports whether the shard may need a decision because time passes.
-func (r *Replica) waitsForTime(t *tenure) bool {
+func (r *Replica) waitsForTime(t *shardState) bool {
 	return t.freeAt != (Instant{}) || t.calledOff != (Instant{}) || t.phase == warming ||
 		(r.holds(t) && (r.leaving || t.successorWarm()))
 }
 
 // wake returns when the shard needs a decision even if no input arrives.
-func (t *tenure) wake(r *Replica) time.Duration {
+func (t *shardState) wake(r *Replica) time.Duration {
 	wake := r.now.Mono + time.Hour
 	if t.freeAt != (Instant{}) {
 		wake = min(wake, t.freeAt.Mono)

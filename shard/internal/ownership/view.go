@@ -74,7 +74,7 @@ func (r *Replica) listed(l Listing) {
 	if l.Lead.Version != 0 {
 		r.leadSeen(l.Lead)
 	}
-	shown := make(map[*tenure]bool, len(l.Shards))
+	shown := make(map[*shardState]bool, len(l.Shards))
 	for _, s := range l.Shards {
 		r.shardSeen(s)
 		shown[r.shards[s.ID]] = true

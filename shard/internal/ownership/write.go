@@ -1,6 +1,10 @@
 package ownership
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/tenure-dev/tenure/shard/plan"
+)
 
 // write is one compare-and-swap that isn't settled. An answer settles it. So does the sight of any version newer
 // than the one that the write replaces: either that version is its result, or it can never be committed any more.
@@ -104,4 +108,69 @@ func (r *Replica) written(in Written) {
 	default:
 		r.shardWritten(about.shard, w, in.Version)
 	}
+}
+
+// Lane groups writes by urgency. Each lane has its own limit of writes in flight; renewals have none.
+type Lane uint8
+
+const (
+	// Renewals are writes of the own lease. If they fail, nothing else matters.
+	Renewals Lane = iota
+	// Takeovers end a time in which keys are unserved: seals, claims, handoffs, and the election of a coordinator.
+	Takeovers
+	// Others are all other writes: plans, new records and layouts, warm announcements, reports, cleanup.
+	Others
+	// Lanes is the number of lanes.
+	Lanes
+)
+
+// LaneOf returns the lane of a write.
+func LaneOf(e Effect) Lane {
+	switch e := e.(type) {
+	case WriteLease, DropLease:
+		return Renewals
+	case SealLease, WriteLead:
+		return Takeovers
+	case WriteShard:
+		if e.Kind != AnnounceWarm && e.Kind != Report {
+			return Takeovers
+		}
+	}
+	return Others
+}
+
+// Current returns the content that a queued write should have when it is sent now. again reports whether an earlier
+// attempt had no result. ok is false if the write must not be sent any more, because it was settled or withdrawn.
+//
+// The announcement that this replica is warm becomes its withdrawal if the caches were dropped since. (Both contents
+// replace the same version, so at most one of them is committed, and the sight of it settles both.)
+func (r *Replica) Current(seq uint64) (_ Effect, again, ok bool) {
+	for _, w := range r.writes {
+		if w.seq != seq {
+			continue
+		}
+		if r.withdraws(w) {
+			return nil, false, false
+		}
+		if e, ok := w.effect.(WriteShard); ok && e.Kind == AnnounceWarm && e.Shard.Warm == r.cfg.ID &&
+			w.about.shard.phase != warm {
+			e.Shard.Warm = ""
+			w.effect = e
+		}
+		return w.effect, w.tries > 0, true
+	}
+	return nil, false, false
+}
+
+// withdraws drops a claim if this replica is no longer fit for the cluster. A claim that was sent before is
+// repeated all the same, since it may have been committed.
+func (r *Replica) withdraws(w *write) bool {
+	e, ok := w.effect.(WriteShard)
+	if !ok || !e.Kind.Claims() || w.tries > 0 || r.fitness(e.Shard.ID.Cluster) == plan.Fit {
+		return false
+	}
+	w.about.shard.w = nil
+	r.forget(w)
+	r.touch(w.about.shard)
+	return true
 }

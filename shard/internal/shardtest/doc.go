@@ -40,7 +40,7 @@
 //	go run ./shard/internal/shardtest/cmd/sim --shrink --seed 40001936553
 //
 // With --record it adds the shrunk schedules to a file. Every run begins with those in testdata/regressions.jsonl
-// ([Regression]).
+// ([Regression]). REGRESSIONS.md beside it tells the cause and the mend of each.
 //
 // Stories in testdata are written by hand, for people to read ([Tell]). Package mutants holds seeded bugs that all
 // of this must catch.

@@ -285,6 +285,14 @@ func (n *node) handle(e driver.Event) {
 			return
 		}
 	}
+	switch seen := e.(type) { // the process's watches go on, whichever incarnation runs
+	case driver.Seen:
+		seen.By = n.id
+		e = seen
+	case driver.Deleted:
+		seen.By = n.id
+		e = seen
+	}
 	w.Steps++
 	n.work()
 	now := n.clock.read(w.now)

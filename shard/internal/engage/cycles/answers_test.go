@@ -1,6 +1,7 @@
 package cycles
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -25,11 +26,10 @@ func TestWhatIsWrittenDoesNotDependOnHowTheAnswerIsRead(t *testing.T) {
 	})
 	must.Succeed(t, err)
 	gate.Open(1)
-	ctx, end, ok := gate.Begin(t.Context())
-	if !ok {
-		t.Fatal("the gate is shut")
-	}
-	defer end()
+	reconciles, over := make(chan context.Context), make(chan struct{})
+	defer close(over)
+	go gate.Run(t.Context(), &engage.Traffic{}, func(ctx context.Context) { reconciles <- ctx; <-over })
+	ctx := <-reconciles
 	c, live := shard.GetClient(), real.GetAPIReader()
 
 	at := &cnatv1alpha1.At{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "a"}, Spec: cnatv1alpha1.AtSpec{

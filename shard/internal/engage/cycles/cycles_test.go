@@ -144,10 +144,7 @@ func cycle(ctx context.Context, real *engage.Connection) error {
 		return err
 	}
 	gate.Open(1)
-	_, end, ok := gate.Begin(ctx)
-	if ok {
-		end()
-	}
+	gate.Run(ctx, &engage.Traffic{}, func(context.Context) {})
 	if err := gate.Drain(ctx, time.Second, time.Second); err != nil {
 		return err
 	}

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/tenure-dev/tenure/shard/keyspace"
-	"github.com/tenure-dev/tenure/shard/plan"
 )
 
 // Many repeats don't help a home cluster that refuses writes or fails. Each write backs off by itself, and all repeats
@@ -107,7 +106,7 @@ func (r *Replica) wait(w *write, in Written) {
 
 // deniedFor is how long a replica takes no more of a cluster after a refused claim, in lease durations. The claim is
 // repeated sooner, so the time ends only if it isn't refused any more, if another replica has claimed the shard, or if
-// no other can (see holdOff).
+// no other can (see reviewHoldOffs).
 const deniedFor = 2
 
 // refused lets others go on where the API server refuses a write of this replica's. A suspect that can't be sealed
@@ -122,7 +121,7 @@ func (r *Replica) refused(w *write) {
 	case t == nil || !e.Kind.Claims() || w.cause != Refused:
 	case r.now.AtLeast(w.causedAt) < r.cfg.WarmTimeout || r.recordedAt.AtLeast(w.causedAt) >= 0:
 	default:
-		r.site(t.id.Cluster).denied = backoff{count: 1, until: r.now.Add(deniedFor * r.cfg.LeaseDuration)}
+		r.site(t.id.Cluster).denied = holdOff{count: 1, until: r.now.Add(deniedFor * r.cfg.LeaseDuration)}
 		r.fit.stale = true
 	}
 }
@@ -131,7 +130,7 @@ func (r *Replica) refused(w *write) {
 func (r *Replica) recordWritten(c keyspace.ClusterName) {
 	r.recordedAt = r.now
 	if s := r.site(c); s.denied.count > 0 {
-		s.denied = backoff{}
+		s.denied = holdOff{}
 		r.fit.stale = true
 	}
 }
@@ -168,69 +167,4 @@ func (r *Replica) repeatAt() (at time.Duration, ok bool) {
 		at = max(at, r.budget.next.Mono)
 	}
 	return at, ok
-}
-
-// Lane groups writes by urgency. Each lane has its own limit of writes in flight; renewals have none.
-type Lane uint8
-
-const (
-	// Renewals are writes of the own lease. If they fail, nothing else matters.
-	Renewals Lane = iota
-	// Takeovers end a time in which keys are unserved: seals, claims, handoffs, and the election of a coordinator.
-	Takeovers
-	// Others are all other writes: plans, new records and layouts, warm announcements, reports, cleanup.
-	Others
-	// Lanes is the number of lanes.
-	Lanes
-)
-
-// LaneOf returns the lane of a write.
-func LaneOf(e Effect) Lane {
-	switch e := e.(type) {
-	case WriteLease, DropLease:
-		return Renewals
-	case SealLease, WriteLead:
-		return Takeovers
-	case WriteShard:
-		if e.Kind != AnnounceWarm && e.Kind != Report {
-			return Takeovers
-		}
-	}
-	return Others
-}
-
-// Current returns the content that a queued write should have when it is sent now. again reports whether an earlier
-// attempt had no result. ok is false if the write must not be sent any more, because it was settled or withdrawn.
-//
-// The announcement that this replica is warm becomes its withdrawal if the caches were dropped since. (Both contents
-// replace the same version, so at most one of them is committed, and the sight of it settles both.)
-func (r *Replica) Current(seq uint64) (_ Effect, again, ok bool) {
-	for _, w := range r.writes {
-		if w.seq != seq {
-			continue
-		}
-		if r.withdraws(w) {
-			return nil, false, false
-		}
-		if e, ok := w.effect.(WriteShard); ok && e.Kind == AnnounceWarm && e.Shard.Warm == r.cfg.ID &&
-			w.about.shard.phase != warm {
-			e.Shard.Warm = ""
-			w.effect = e
-		}
-		return w.effect, w.tries > 0, true
-	}
-	return nil, false, false
-}
-
-// withdraws drops a claim if this replica is no longer fit for the cluster. A claim that was sent before is
-// repeated all the same, since it may have been committed.
-func (r *Replica) withdraws(w *write) bool {
-	e, ok := w.effect.(WriteShard)
-	if !ok || !e.Kind.Claims() || w.tries > 0 || r.fitness(e.Shard.ID.Cluster) == plan.Fit {
-		return false
-	}
-	w.about.shard.w = nil
-	r.forget(w)
-	r.touch(w.about.shard)
-	return true
 }

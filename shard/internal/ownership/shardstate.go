@@ -24,8 +24,8 @@ func (p phase) String() string {
 	return [...]string{"idle", "warming", "warm", "active", "draining", "drained"}[p]
 }
 
-// tenure is what this replica knows and does about one shard.
-type tenure struct {
+// shardState is what this replica knows and does about one shard.
+type shardState struct {
 	id       keyspace.ShardID
 	layout   *layout // of its cluster
 	known    bool    // the record exists, as far as this replica has seen
@@ -105,9 +105,9 @@ func (r *Replica) Record(id keyspace.ShardID) (_ Shard, ok bool) {
 }
 
 // orphan reports whether no replica can be serving the shard: its record names no holder, or a dead incarnation.
-func (t *tenure) orphan() bool { return t.rec.Holder == "" || (t.holder != nil && t.holder.dead()) }
+func (t *shardState) orphan() bool { return t.rec.Holder == "" || (t.holder != nil && t.holder.dead()) }
 
-func (r *Replica) holds(t *tenure) bool { return t.known && t.rec.Holder == r.cfg.ID }
+func (r *Replica) holds(t *shardState) bool { return t.known && t.rec.Holder == r.cfg.ID }
 
 // shardSeen records a version of a shard's record.
 func (r *Replica) shardSeen(s Shard) {
@@ -142,7 +142,7 @@ func (r *Replica) shardSeen(s Shard) {
 		r.bury(t) // it was deleted and made again, and the watch showed only the new one
 	}
 	t.found = t.found && s.Epoch == t.rec.Epoch || r.foundLate(t, s)
-	r.anyFound = r.anyFound || t.found
+	r.epochs.anyFound = r.epochs.anyFound || t.found
 	t.known, t.probing = true, false
 	t.rec, t.seenAt, t.seenIn = s, r.now, r.step
 	t.top = max(t.top, s.Epoch)
@@ -176,7 +176,7 @@ func (r *Replica) shardGone(in ShardGone) {
 
 // bury starts the wait after a deletion, during which a new record of that name is left alone. It also notes which
 // epochs a new record must exceed.
-func (r *Replica) bury(t *tenure) {
+func (r *Replica) bury(t *shardState) {
 	t.freeAt = r.now.Add(r.cfg.BuryTime)
 	if l := t.layout; l.lacksSince != (Instant{}) {
 		l.lacksSince, l.tries, l.triedIn = r.now, 0, Instant{} // no coordinator could have made the record until freeAt
@@ -190,12 +190,12 @@ func (r *Replica) bury(t *tenure) {
 }
 
 // replacedBy reports whether s is a new record under the name of the one last seen.
-func (t *tenure) replacedBy(s Shard) bool {
+func (t *shardState) replacedBy(s Shard) bool {
 	return s.Epoch < t.rec.Epoch || s.Floor != t.rec.Floor || (s.UID != t.rec.UID && s.UID != "" && t.rec.UID != "")
 }
 
 // shardWritten handles a committed write of the record. No newer version was seen, or w would be settled already.
-func (r *Replica) shardWritten(t *tenure, w *write, v Version) {
+func (r *Replica) shardWritten(t *shardState, w *write, v Version) {
 	t.w = nil
 	next := t.rec
 	switch e := w.effect.(type) {
@@ -212,7 +212,7 @@ func (r *Replica) shardWritten(t *tenure, w *write, v Version) {
 }
 
 // decide chooses one shard's next step from its newest record and what is under way.
-func (r *Replica) decide(t *tenure) {
+func (r *Replica) decide(t *shardState) {
 	_, wanted := r.clusters[t.id.Cluster]
 	switch {
 	case !t.known:
@@ -234,7 +234,7 @@ func (r *Replica) decide(t *tenure) {
 }
 
 // letGo closes the shard here: gates and caches.
-func (r *Replica) letGo(t *tenure) {
+func (r *Replica) letGo(t *shardState) {
 	if t.phase != idle {
 		r.enter(t, idle)
 		r.emit(Close{ID: t.id})
@@ -243,13 +243,13 @@ func (r *Replica) letGo(t *tenure) {
 
 // cool drops the caches of a shard that this replica isn't to take over any more. It withdraws "warm" from the record
 // too: if the plan changed back, the holder would hand off to cold caches.
-func (r *Replica) cool(t *tenure) {
+func (r *Replica) cool(t *shardState) {
 	r.letGo(t)
 	r.unsay(t)
 }
 
 // unsay withdraws from the record that this replica is warm for the shard.
-func (r *Replica) unsay(t *tenure) {
+func (r *Replica) unsay(t *shardState) {
 	if t.rec.Warm == r.cfg.ID && t.w == nil {
 		s := t.rec
 		s.Warm = ""
@@ -258,7 +258,7 @@ func (r *Replica) unsay(t *tenure) {
 }
 
 // hold serves a shard whose record names this replica (rule R2), or hands it on.
-func (r *Replica) hold(t *tenure, wanted bool) {
+func (r *Replica) hold(t *shardState, wanted bool) {
 	next, kind, goes := r.successor(t, wanted)
 	if goes && t.phase < active { // nothing of it runs
 		r.giveUp(t, next, kind)
@@ -300,7 +300,7 @@ func (r *Replica) hold(t *tenure, wanted bool) {
 }
 
 // giveUp writes the next holder of a shard that has no running work.
-func (r *Replica) giveUp(t *tenure, next Incarnation, kind WriteKind) {
+func (r *Replica) giveUp(t *shardState, next Incarnation, kind WriteKind) {
 	s := t.rec
 	s.Holder, s.Warm, s.Epoch, s.Retired = next, "", t.rec.Epoch+1, kind == Retire
 	if next == "" {
@@ -312,7 +312,7 @@ func (r *Replica) giveUp(t *tenure, next Incarnation, kind WriteKind) {
 // successor returns who should get the shard now, and by what kind of write. goes is false if the shard stays. next
 // is "" if the layout excludes the shard, if the cluster is gone, or if a leaving replica has no successor. A
 // leaving replica whose own caches aren't filled doesn't wait for its successor's: it doesn't serve the shard yet.
-func (r *Replica) successor(t *tenure, wanted bool) (next Incarnation, kind WriteKind, goes bool) {
+func (r *Replica) successor(t *shardState, wanted bool) (next Incarnation, kind WriteKind, goes bool) {
 	kind = HandOff
 	if r.leaving {
 		kind = HandOffOnExit
@@ -334,7 +334,7 @@ func (r *Replica) successor(t *tenure, wanted bool) (next Incarnation, kind Writ
 
 // pursue works towards a shard that another replica holds and this one should. An orphan is claimed at once. Otherwise
 // this replica warms the shard, and its holder hands it off.
-func (r *Replica) pursue(t *tenure) {
+func (r *Replica) pursue(t *shardState) {
 	mine := t.rec.Assignee == r.cfg.ID
 	if t.orphan() {
 		if t.orphanAt == (Instant{}) {
@@ -364,7 +364,7 @@ func (r *Replica) pursue(t *tenure) {
 }
 
 // claim takes a shard that no other replica can be serving.
-func (r *Replica) claim(t *tenure) {
+func (r *Replica) claim(t *shardState) {
 	if t.w != nil || r.now.AtLeast(t.freeAt) < 0 || r.bars(t) || !r.mayClaim(t) {
 		return
 	}
@@ -383,7 +383,7 @@ func (r *Replica) claim(t *tenure) {
 }
 
 // writeShard sends a write of the record's status.
-func (r *Replica) writeShard(t *tenure, kind WriteKind, s Shard) {
+func (r *Replica) writeShard(t *shardState, kind WriteKind, s Shard) {
 	if kind != AnnounceWarm && t.phase >= active {
 		s.Objects, s.Load = t.objects, t.load
 	}
