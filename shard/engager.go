@@ -145,16 +145,14 @@ func (g *engager) renamed(decided map[keyspace.ClusterName]keyspace.ClusterName)
 	}
 }
 
-// changed is called when a shard has new caches: its first ones of another cluster (remote), or new ones of the same
-// cluster. It attaches the sources to them and enqueues everything again, since they may hold what no event has shown.
+// changed is called when a shard has new caches: its first ones of another cluster (remote), or new ones of its own. It
+// attaches the sources to them, and has every key enqueued once, since they may hold what no event has shown.
 func (g *engager) changed(e *engagement, remote bool) {
 	sources := g.roster.allSources()
 	e.attach(sources, g.log) // while the gate is open, this enqueues what the new caches hold
-	if !remote {             // copies in other clusters are left: their owners may be gone from the new caches
-		sources = slices.DeleteFunc(slices.Clone(sources), func(s *kindSource) bool { return !s.remote })
-	}
 	if e.gate.IsOpen() {
-		e.backfill(sources)
+		// What is elsewhere may miss what the new caches lack: a copy its owner, an object its copy.
+		e.backfill(slices.DeleteFunc(slices.Clone(sources), func(s *kindSource) bool { return s.remote == remote }))
 	}
 	if !remote && e.endAwares() {
 		g.engageAwares(e)

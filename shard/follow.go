@@ -23,7 +23,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
-	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 	"github.com/tenure-dev/tenure/shard/internal/driver"
 	"github.com/tenure-dev/tenure/shard/internal/engage"
 	"github.com/tenure-dev/tenure/shard/internal/member"
@@ -42,13 +41,9 @@ func newRecordCache(cfg Config, rc *rest.Config, scheme *runtime.Scheme, log log
 	rc.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return engage.Noting(&watchRestarts{next: next, again: reconnected, begun: map[string]bool{}})
 	})
-	over, err := kubeconfig.HTTPClientFor(rc)
-	if err != nil {
-		return nil, fmt.Errorf("building the client of the records: %w", err)
-	}
 	namespaces := map[string]cache.Config{cfg.Namespace: {}}
 	c, err := cache.New(rc, cache.Options{
-		Scheme: scheme, Mapper: recordMapper(), HTTPClient: over,
+		Scheme: scheme, Mapper: recordMapper(),
 		NewInformer: engage.LiveInformer(cfg.LeaseDuration/10, func(err error) { failures.report("List", err) }),
 		DefaultWatchErrorHandler: func(_ context.Context, _ *toolscache.Reflector, err error) { // the reflector retries
 			if apierrors.IsNotFound(err) {

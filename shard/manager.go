@@ -1,7 +1,6 @@
 package shard
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -57,9 +56,6 @@ func NewManager(home *rest.Config, provider multicluster.Provider, opts manager.
 	if opts.Controller.CacheSyncTimeout == 0 {
 		opts.Controller.CacheSyncTimeout = cacheSyncTimeout
 	}
-	if err := outlastPrograms(home, &opts); err != nil {
-		return nil, fmt.Errorf("building the client of the home cluster: %w", err)
-	}
 	if opts.Logger.GetSink() == nil {
 		opts.Logger = log.Log
 	}
@@ -93,23 +89,6 @@ func NewManager(home *rest.Config, provider multicluster.Provider, opts manager.
 		return nil, fmt.Errorf("building the multicluster manager: %w", err)
 	}
 	return m, nil
-}
-
-// outlastPrograms makes requests of the manager's own cache and client end with their contexts, if a program makes the
-// credentials of the home cluster. The process couldn't end while that program hangs, otherwise.
-func outlastPrograms(home *rest.Config, opts *manager.Options) error {
-	if home.ExecProvider == nil {
-		return nil
-	}
-	home = rest.CopyConfig(home)
-	home.UserAgent = cmp.Or(home.UserAgent, rest.DefaultKubernetesUserAgent())
-	over, err := kubeconfig.HTTPClientFor(home)
-	if err != nil {
-		return err
-	}
-	opts.Cache.HTTPClient = cmp.Or(opts.Cache.HTTPClient, over)
-	opts.Client.HTTPClient = cmp.Or(opts.Client.HTTPClient, over)
-	return nil
 }
 
 // Start runs until the context ends. Then the replica leaves in order: its shards are handed off to warm successors
@@ -393,7 +372,7 @@ func (p *provider) seenBy(e *engagement, name keyspace.ClusterName) (cluster.Clu
 // IndexField indexes a field in the caches of all shards engaged from now on. Where clusters are divided, it fails
 // for a kind that isn't declared, since shards have no cache of it.
 func (p *provider) IndexField(_ context.Context, obj client.Object, field string, extract client.IndexerFunc) error {
-	if p.node.cfg.divides() {
+	if p.node.cfg.ShardBits > 0 {
 		same, err := ofKind(p.node.cfg.Kinds, obj, p.scheme)
 		if err != nil {
 			return fmt.Errorf("index of %s of %T: %w", field, obj, err)

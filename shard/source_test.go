@@ -266,7 +266,7 @@ func TestWhatNewCachesHoldIsEnqueuedOnce(t *testing.T) {
 		primaries, copies int
 	}{
 		{"its own cluster", &e.own, false, 1, 1},
-		{"another cluster", &e.reaching["north"].view, true, 1, 2},
+		{"another cluster", &e.reaching["north"].view, true, 1, 1},
 	} {
 		primaries, copies, c.attached.attached = 0, 0, nil
 		g.changed(e, c.remote)

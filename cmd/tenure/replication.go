@@ -214,17 +214,11 @@ func sourceOf(copied client.Object) []types.NamespacedName {
 	return nil
 }
 
-// states are what is known about clusters. A [clusterhealth.Health] has them.
-type states interface {
-	Usable(cluster string) (ok bool, since time.Time)
-	KeepsCopies(cluster string) (keeps, known bool)
-}
-
 // targets are the clusters that Deployments can be copied to.
 type targets struct {
 	names  func() []multicluster.ClusterName
 	putOff func(name multicluster.ClusterName, namespace string) (wait time.Duration, trial bool)
-	health states
+	health *clusterhealth.Health
 	o      *options
 	// mgr knows which names are of one cluster; nil without sharding, where each name counts as a cluster of its own.
 	mgr *shard.Manager
@@ -241,18 +235,14 @@ func (t targets) Aliases() map[multicluster.ClusterName]multicluster.ClusterName
 	return t.mgr.Aliases()
 }
 
-// Names leaves out clusters that weren't looked at yet: what they are for isn't known. Once it is, all sources are
-// looked at again.
 func (t targets) Names() []multicluster.ClusterName {
 	return slices.DeleteFunc(t.names(), func(name multicluster.ClusterName) bool {
-		_, known := t.health.KeepsCopies(string(name))
-		return !known || t.o.isSource(keyspace.ClusterName(name))
+		return t.o.isSource(keyspace.ClusterName(name))
 	})
 }
 
-func (t targets) KeepsCopies(name multicluster.ClusterName) bool {
-	keeps, _ := t.health.KeepsCopies(string(name))
-	return keeps
+func (t targets) KeepsCopies(name multicluster.ClusterName) (keeps, known bool) {
+	return t.health.KeepsCopies(string(name))
 }
 
 func (t targets) Usable(name multicluster.ClusterName) (bool, time.Time) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -60,29 +59,6 @@ func TestHomeMayBeTheSourceThoughOnlyOneNamespaceOfItIsCached(t *testing.T) {
 	opts.Metrics, opts.HealthProbeBindAddress, opts.PprofBindAddress = metricsserver.Options{BindAddress: "0"}, "0", "0"
 	if _, err := shard.NewManager(&rest.Config{Host: "127.0.0.1:1"}, nop.New(), opts, o.shardConfig()); err != nil {
 		t.Fatal(err)
-	}
-}
-
-// keeping says of the clusters that were looked at whether they keep copies.
-type keeping map[string]bool
-
-func (keeping) Usable(string) (bool, time.Time) { return true, time.Time{} }
-
-func (k keeping) KeepsCopies(cluster string) (keeps, known bool) {
-	keeps, known = k[cluster]
-	return keeps, known
-}
-
-// Before a cluster is looked at, what it is for isn't known, and a source must not record that it may have a copy.
-func TestTargetsAreTheClustersThatWereLookedAt(t *testing.T) {
-	o := optionsOf(t, nil, "--replica=r1", "--deployment-source=west")
-	names := func() []multicluster.ClusterName { return []multicluster.ClusterName{"ats", "east", "new", "west"} }
-	all := targets{health: keeping{"west": true, "east": true, "ats": false}, o: o, names: names}
-	if got := all.Names(); !slices.Equal(got, []multicluster.ClusterName{"ats", "east"}) {
-		t.Errorf("sources may name %q", got)
-	}
-	if !all.KeepsCopies("east") || all.KeepsCopies("ats") {
-		t.Error("* stands for the wrong ones")
 	}
 }
 

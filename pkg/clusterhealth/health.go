@@ -147,6 +147,9 @@ func (h *Health) wakeQuiet(ctx context.Context, queue workqueue.TypedRateLimitin
 // haven't changed: that is an event.
 func (h *Health) noLongerQuiet(now time.Time) (names []string) {
 	h.mu.Lock()
+	maps.DeleteFunc(h.states, func(_ string, s state) bool { // of clusters that are gone, and events that are too old
+		return s.since.IsZero() && now.Sub(s.told) > TroubleEventMaxAge
+	})
 	quiet := maps.Clone(h.states)
 	maps.DeleteFunc(quiet, func(name string, _ state) bool { return !h.quiet(name) })
 	h.mu.Unlock()
@@ -361,16 +364,12 @@ func (h *Health) tell(ctx context.Context, secret *corev1.Secret, f finding) {
 // forget drops what is known of a cluster that is gone. If there was trouble, its reason stays for as long as readers
 // heed the last event about it: if the next Secret of that name is good, another event must tell them so.
 func (h *Health) forget(name string) {
-	now := time.Now()
 	h.mu.Lock()
 	if s, known := h.states[name]; known && s.reason != ReasonUsable {
-		h.states[name] = state{reason: s.reason, told: now}
+		h.states[name] = state{reason: s.reason, told: time.Now()}
 	} else {
 		delete(h.states, name)
 	}
-	maps.DeleteFunc(h.states, func(_ string, s state) bool {
-		return s.since.IsZero() && now.Sub(s.told) > TroubleEventMaxAge // forgotten long ago
-	})
 	delete(h.complaints, name)
 	h.mu.Unlock()
 	h.signal()

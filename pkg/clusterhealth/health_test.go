@@ -373,7 +373,7 @@ func TestAQuietClusterIsReconciledWhenItStirs(t *testing.T) {
 func TestAClusterThatStirsIsQueued(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := New(Config{Namespace: "n", InUse: func(name string) (Use, bool) { return Use{}, false }})
-		h.states["west"] = state{reason: ReasonUsable, shared: &rest.Config{}}
+		h.states["west"] = state{reason: ReasonUsable, since: time.Now(), shared: &rest.Config{}}
 		queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[ctrl.Request]())
 		defer queue.ShutDown()
 		ctx, cancel := context.WithCancel(t.Context())
@@ -635,7 +635,8 @@ func TestTroubleOfAClusterThatIsGoneIsForgottenWhenItsEventsAreTooOld(t *testing
 			h.forget(name)
 			time.Sleep(time.Minute)
 		}
-		if most := int(TroubleEventMaxAge/time.Minute) + 1; len(h.states) != most {
+		h.noLongerQuiet(time.Now())
+		if most := int(TroubleEventMaxAge / time.Minute); len(h.states) != most {
 			t.Errorf("of 100 clusters that were gone after a minute each, %d are remembered, want the last %d", len(h.states),
 				most)
 		}

@@ -19,17 +19,16 @@ const mostRead = 4 << 10
 func Ask(ctx context.Context, cfg *rest.Config, once bool) (status int, err error) {
 	cfg = rest.CopyConfig(cfg)
 	cfg.UserAgent = "tenure (health)"
-	transport, err := TransportFor(cfg)
+	httpClient, err := HTTPClientFor(cfg)
 	if err != nil {
 		return 0, fmt.Errorf("asking for the version: %w", err)
 	}
-	httpClient := &http.Client{Transport: transport, Timeout: cfg.Timeout}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(cfg.Host, "/")+"/version", nil)
 	if err != nil {
 		return 0, fmt.Errorf("asking for the version: %w", err)
 	}
 	if once || cfg.Proxy != nil { // client-go shares no connections through a proxy: they would stay open
-		defer utilnet.CloseIdleConnectionsFor(transport)
+		defer utilnet.CloseIdleConnectionsFor(httpClient.Transport)
 	}
 	res, err := httpClient.Do(req)
 	if err != nil {

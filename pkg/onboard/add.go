@@ -64,8 +64,8 @@ type intent struct {
 	verdict verdict
 	target  target
 	known   known
-	// stranded says what is left to itself by the loss of roles.
-	stranded []string
+	// unmanaged says what nobody manages any more, since roles are taken away.
+	unmanaged []string
 }
 
 // moved reports whether the Secret that was there leads to the cluster in another way than the new one.
@@ -96,7 +96,7 @@ func (p intent) kept(a AddOptions, admin *rest.Config) (notes []string) {
 				"--token-lifetime %s replaces it", span(life), p.known.Own.Name, a.Lifetime))
 		}
 	}
-	return append(notes, p.stranded...)
+	return append(notes, p.unmanaged...)
 }
 
 func (o Onboarder) planAdd(ctx context.Context, home, there client.Client, a AddOptions) (p intent, err error) {
@@ -151,7 +151,7 @@ func (o Onboarder) planAdd(ctx context.Context, home, there client.Client, a Add
 	if err = a.namespacesExist(ctx, there, p.access.Namespaces, p.known.Own); err != nil {
 		return p, err
 	}
-	p.stranded = o.stranded(ctx, there, p.access.taken(p.known.Own))
+	p.unmanaged = o.unmanaged(ctx, there, p.access.taken(p.known.Own))
 	found, err := live(ctx, there, want)
 	if err != nil {
 		return p, fmt.Errorf("cluster %s: %w", o.Name, err)

@@ -1287,11 +1287,11 @@ func TestWhoeverTakesARoleAwayIsToldWhichDeploymentsAreLeft(t *testing.T) {
 		}
 	}
 	o := Onboarder{Name: "west"}
-	notes := o.stranded(t.Context(), there, Roles)
+	notes := o.unmanaged(t.Context(), there, Roles)
 	if !slices.EqualFunc(notes, []string{ofCopy, ofSource}, strings.HasPrefix) {
 		t.Errorf("%q when the cluster is removed", notes)
 	}
-	for roles, want := range map[string]int{"": 1, "ats,deployments": 1, "deployment-source": 2} {
+	for roles, want := range map[string]int{"": 2, "ats,deployments": 1, "deployment-source": 2} {
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
 			kubeconfig.RolesAnnotation: roles}}}
 		if notes := o.untouched(secret); len(notes) != want {

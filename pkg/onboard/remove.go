@@ -289,7 +289,7 @@ func (o Onboarder) clean(ctx context.Context, atHome string, there client.Client
 	if n := countAts(ctx, there); n > 0 {
 		r.Notes = append(r.Notes, fmt.Sprintf("%d Ats are left, and their Pods", n))
 	}
-	r.Notes = append(r.Notes, o.stranded(ctx, there, Roles)...)
+	r.Notes = append(r.Notes, o.unmanaged(ctx, there, Roles)...)
 	return r, nil
 }
 
@@ -298,16 +298,16 @@ func (o Onboarder) untouched(own *corev1.Secret) []string {
 	notes := []string{"nothing was touched in the cluster itself, and its tokens stay valid until they expire; " +
 		"--kubeconfig or --context of it cleans up there"}
 	if own != nil {
-		if was, _ := accessOf(own); slices.Contains(was.Roles, DeploymentSource) {
-			notes = append(notes, "if Deployments of it are copied to other clusters: "+o.freeing())
+		if was, told := accessOf(own); !told || slices.Contains(was.Roles, DeploymentSource) {
+			notes = append(notes, "if Deployments of it are copied to other clusters, "+o.toDelete())
 		}
 	}
 	return notes
 }
 
-// stranded says which Deployments of a cluster are left to themselves when the fleet loses the rights of these roles.
+// unmanaged says which Deployments of a cluster nobody manages any more when the fleet loses the rights of these roles.
 // Without the right to list them, that isn't known.
-func (o Onboarder) stranded(ctx context.Context, there client.Client, roles []Role) (notes []string) {
+func (o Onboarder) unmanaged(ctx context.Context, there client.Client, roles []Role) (notes []string) {
 	if len(roles) == 0 {
 		return nil
 	}
@@ -319,13 +319,13 @@ func (o Onboarder) stranded(ctx context.Context, there client.Client, roles []Ro
 	}
 	if sources > 0 && slices.Contains(roles, DeploymentSource) {
 		notes = append(notes, fmt.Sprintf("Deployments left that are copied to other clusters: %d; %s", sources,
-			o.freeing()))
+			o.toDelete()))
 	}
 	return notes
 }
 
-// freeing says how Deployments get rid of the finalizer that waits for their copies to be deleted.
-func (o Onboarder) freeing() string {
+// toDelete says how Deployments get rid of the finalizer that waits for their copies to be deleted.
+func (o Onboarder) toDelete() string {
 	return fmt.Sprintf("they can't be deleted until the finalizer %s is removed: tenure cluster add %s with %s among the "+
 		"roles of --role, and take their label %s away, which deletes their copies, too; or leave the copies, and remove "+
 		"the finalizer by kubectl -n NAMESPACE edit deployment NAME", replication.Finalizer, o.Name, DeploymentSource,

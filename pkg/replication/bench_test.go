@@ -63,8 +63,9 @@ type bench struct {
 	down     map[multicluster.ClusterName]time.Time // since when
 	// hidden is a cluster that isn't listed, though it can be found and used; "" is none.
 	hidden multicluster.ClusterName
-	// atsOnly is a cluster that keeps no copies; "" is none.
-	atsOnly  multicluster.ClusterName
+	// atsOnly is a cluster that keeps no copies, and unlooked one of which that isn't known; "" is none.
+	atsOnly, unlooked multicluster.ClusterName
+
 	aliases  map[multicluster.ClusterName]multicluster.ClusterName
 	recorder *copyRecorder
 	clock    *clocktesting.FakeClock
@@ -335,7 +336,9 @@ func (b *bench) Names() []multicluster.ClusterName {
 	return slices.DeleteFunc(sortedKeys(b.clusters), func(name multicluster.ClusterName) bool { return name == b.hidden })
 }
 
-func (b *bench) KeepsCopies(name multicluster.ClusterName) bool { return name != b.atsOnly }
+func (b *bench) KeepsCopies(name multicluster.ClusterName) (keeps, known bool) {
+	return name != b.atsOnly && name != b.unlooked, name != b.unlooked
+}
 
 func (b *bench) Aliases() map[multicluster.ClusterName]multicluster.ClusterName { return b.aliases }
 

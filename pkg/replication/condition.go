@@ -78,8 +78,8 @@ var reasons = map[copyState]string{
 // outcome is the state of one copy at the end of a reconcile.
 type outcome struct {
 	Cluster multicluster.ClusterName
-	// Wanted reports whether there should be a copy.
-	Wanted         bool
+	// Wanted reports whether there should be a copy. Left says that one that isn't wanted is left as it is.
+	Wanted, Left   bool
 	State          copyState
 	Ready, Desired int32
 	// Text is one line of at most maxText bytes.
@@ -92,7 +92,7 @@ type outcome struct {
 
 func (o outcome) String() string {
 	name := string(o.Cluster)
-	if !o.Wanted {
+	if !o.Wanted && !o.Left {
 		name += " (to be removed)"
 	}
 	switch {

@@ -33,7 +33,7 @@ type copyActor struct {
 	givenUp bool   // its share was divided among the others
 	stray   bool   // it is neither wanted nor in the record
 	cluster cluster.Cluster
-	// making reports whether the last write was to make the copy, or its namespace.
+	// making reports whether the present step is to make the copy.
 	making bool
 	// trial reports whether this reconcile must find out whether the target serves again. A cache can't show that.
 	trial bool

@@ -7,10 +7,12 @@ import (
 	"net/http"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -23,7 +25,7 @@ import (
 )
 
 // fanOut brings all copies further, each cluster independently of the others. An error concerns the whole source.
-func (a *actor) fanOut(ctx context.Context, wish wish, known, targets []multicluster.ClusterName,
+func (a *actor) fanOut(ctx context.Context, wish wish, known, keepers, targets []multicluster.ClusterName,
 	record record) (_ []outcome, err error) {
 	if a.uid, err = a.identify(ctx); err != nil {
 		return nil, err
@@ -35,7 +37,7 @@ func (a *actor) fanOut(ctx context.Context, wish wish, known, targets []multiclu
 	}
 	shares := wish.shares(wish.weighed(targets, record.Copies, a.name), record.GivenUp)
 	clusters := union(targets, record.Copies)
-	strays := a.strays(ctx, known, clusters)
+	strays := a.strays(ctx, keepers, clusters)
 	clusters = union(clusters, strays)
 	outcomes, failures := make([]outcome, len(clusters)), make([]error, len(clusters))
 	var group errgroup.Group
@@ -51,7 +53,8 @@ func (a *actor) fanOut(ctx context.Context, wish wish, known, targets []multiclu
 			continue
 		case !wanted && wish.All:
 			// It is there for other things now. If that is a mistake, no copy is lost by it.
-			outcomes[i].become(c.away(keepsNone, 0))
+			outcomes[i].become(c.away(copyStays, 0))
+			outcomes[i].Left = true
 			continue
 		case wanted && base.unfit != "":
 			outcomes[i].become(outcome{State: stateRefused, Text: base.unfit})
@@ -85,11 +88,13 @@ func (a *actor) fanOut(ctx context.Context, wish wish, known, targets []multiclu
 const strayLook = 100 * time.Millisecond
 
 // strays returns the clusters whose cache shows a copy of this source that isn't in the record. Either somebody has
-// written an old list of copies, or a late request of an earlier holder made the copy.
-func (a *actor) strays(ctx context.Context, known, told []multicluster.ClusterName) (found []multicluster.ClusterName) {
+// written an old list of copies, or a late request of an earlier holder made the copy. Caches of clusters that keep no
+// copies aren't looked into: without rights there they are never filled.
+func (a *actor) strays(ctx context.Context,
+	keepers, told []multicluster.ClusterName) (found []multicluster.ClusterName) {
 	ctx, cancel := context.WithTimeout(ctx, a.r.config.TargetTimeout)
 	defer cancel()
-	for _, name := range known { // one whose cache can't be filled keeps neither the source waiting nor the others
+	for _, name := range keepers { // one whose cache can't be filled keeps neither the source waiting nor the others
 		if _, listed := slices.BinarySearch(told, name); listed || name == a.name || !a.r.health(name).Usable {
 			continue
 		}
@@ -172,9 +177,14 @@ func (c *copyActor) absent(wanted bool) outcome {
 	return o
 }
 
-// keepsNone is the text about a cluster that may have a copy, and doesn't keep copies.
-const keepsNone = "isn't there for copies of Deployments (any more): nothing is done there. Let it keep copies " +
-	"again, or, if it has none, take it off the annotation " + AnnotationCopies
+// copyStays and goneOrNot are the texts about a cluster that may have a copy, and isn't there for copies: while * is
+// asked for, and when the copy should go.
+const (
+	copyStays = "isn't there for copies of Deployments: a copy there is left as it is. Add deployments to its roles, " +
+		"or, if it has no copy, take it off the annotation " + AnnotationCopies
+	goneOrNot = "isn't there for copies of Deployments, and whether it has one can't be seen. Add deployments to its " +
+		"roles, or, if it has no copy, take it off the annotation " + AnnotationCopies
+)
 
 // run brings one copy as far as it can be brought now. A failure of the cluster is an outcome. An error is about the
 // source or about this process.
@@ -215,8 +225,8 @@ func (c *copyActor) run(ctx context.Context) (outcome, error) {
 		o = c.unconnected("isn't connected yet")
 		switch {
 		case o.Pending:
-		case c.want == nil && !c.r.config.Targets.KeepsCopies(c.target):
-			o.Text = keepsNone
+		case c.want == nil && c.r.keepsNone(c.target):
+			o.Text = goneOrNot
 		default:
 			o.Text += ": may its Deployments be listed and watched?"
 		}
@@ -304,15 +314,21 @@ func (c *copyActor) unconnected(why string) outcome {
 
 func (c *copyActor) connection() connection { return connection{c.request, c.target} }
 
-// forbiddenAgain bounds the delay after a create that was answered 403: a namespace that is being deleted, or a quota.
-// No event tells when that is over.
-const forbiddenAgain = time.Minute
+// passingAgain bounds the delay after a refusal that is likely to pass. No event tells when it is over.
+const passingAgain = time.Minute
+
+// passes reports whether a create was refused for what is likely to pass: the namespace is being deleted, or its quota
+// is used up. Rights and policies stay as they are for longer.
+func passes(err error) bool {
+	return apierrors.IsForbidden(err) && (apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) ||
+		strings.Contains(err.Error(), "exceeded quota"))
+}
 
 func (c *copyActor) refused(err error) outcome {
 	o := outcome{State: stateRefused, Text: text.Line(err.Error(), maxText)}
 	view, most := copyView{Want: c.want}, longestDelay
-	if c.making && apierrors.IsForbidden(err) {
-		most = forbiddenAgain
+	if c.making && passes(err) {
+		most = passingAgain
 	}
 	c.note(func(n *copyNote) { o.After = n.hold(view.refusedKey(), o.Text, most, c.r.now()) })
 	return o

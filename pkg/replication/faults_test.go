@@ -243,6 +243,12 @@ func TestASourceWhoseRecordIsRefusedIsTold(t *testing.T) {
 	if _, err := b.reconcile(); err == nil || !strings.Contains(b.events(), "failed calling webhook") {
 		t.Errorf("%v: no event says that a webhook at home is down", err)
 	}
+	b.fault = func(int, func() error) error {
+		return apierrors.NewInternalError(errors.New("etcdserver: leader changed"))
+	}
+	if _, err := b.reconcile(); err == nil || strings.Contains(b.events(), ReasonRecordRefused) {
+		t.Errorf("%v: what concerns all requests isn't a refusal", err)
+	}
 	b.fault = func(int, func() error) error { return errTimeout }
 	if _, err := b.reconcile(); err == nil || strings.Contains(b.events(), ReasonRecordRefused) {
 		t.Errorf("%v: no answer isn't a refusal", err)

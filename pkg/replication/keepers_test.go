@@ -70,6 +70,51 @@ func TestAClusterThatIsNamedGetsACopyWhateverItIsFor(t *testing.T) {
 	}
 }
 
+// What a cluster is for isn't known before it was looked at: a copy there is kept, and none is made.
+func TestAClusterThatWasNotLookedAtYetIsATargetOnlyIfItMayHaveACopy(t *testing.T) {
+	b := newBench(t, aSource(annotated(AnnotationClusters, "*")))
+	b.unlooked = "east"
+	b.live()
+	if b.copies() != "west" || b.recorded() != "west" {
+		t.Errorf("copies in %s, recorded in %s", b.copies(), b.recorded())
+	}
+	b.unlooked = ""
+	b.live()
+	b.unlooked = "east"
+	b.edit("home", "kubectl", image("web:2"))
+	b.live()
+	b.wantReason("", ReasonReplicated)
+	if b.copies() != "east,west" || b.get("east").Spec.Template.Spec.Containers[0].Image != "web:2" {
+		t.Errorf("copies in %s: %s", b.copies(), b.message())
+	}
+}
+
+// Its cache is never filled without rights, and each look into it waits.
+func TestACacheOfAClusterThatKeepsNoCopiesIsNotLookedInto(t *testing.T) {
+	b := newBench(t, aSource(annotated(AnnotationClusters, "*")))
+	b.atsOnly = "east"
+	looked := &counting{bench: b}
+	b.restart(func(c *Config) { c.Clusters = looked })
+	b.live()
+	b.wantReason("", ReasonReplicated)
+	if looked.east > 0 {
+		t.Errorf("east was looked into %d times", looked.east)
+	}
+}
+
+// counting counts how often east is asked for.
+type counting struct {
+	*bench
+	east int
+}
+
+func (c *counting) GetCluster(ctx context.Context, name multicluster.ClusterName) (cluster.Cluster, error) {
+	if name == "east" {
+		c.east++
+	}
+	return c.bench.GetCluster(ctx, name)
+}
+
 // A mistaken --role must cost no copies.
 func TestACopyStaysWhereNoneAreKeptAnyMore(t *testing.T) {
 	b := newBench(t, divided(annotated(AnnotationClusters, "*")))
@@ -79,7 +124,7 @@ func TestACopyStaysWhereNoneAreKeptAnyMore(t *testing.T) {
 	b.written = nil
 	b.live()
 	b.wantReason("", ReasonReplicated)
-	if b.recorded() != "east,west" || !strings.Contains(b.message(), "east (to be removed): "+keepsNone) {
+	if b.recorded() != "east,west" || !strings.Contains(b.message(), "east: "+copyStays) {
 		t.Errorf("copies are recorded in %s; the condition says %q", b.recorded(), b.message())
 	}
 	b.clock.Step(6 * time.Minute)
@@ -104,7 +149,7 @@ func TestASourceSaysHowToLetGoOfAClusterThatKeepsNoCopies(t *testing.T) {
 		b.clock.Step(3 * time.Second)
 	}
 	b.wantReason("", ReasonCleaningUp)
-	if b.recorded() != "east" || !strings.Contains(b.message(), keepsNone) {
+	if b.recorded() != "east" || !strings.Contains(b.message(), goneOrNot) {
 		t.Errorf("copies are recorded in %s; the condition says %q", b.recorded(), b.message())
 	}
 	b.edit("home", "kubectl", func(d *appsv1.Deployment) { d.Annotations[AnnotationCopies] = "" })

@@ -28,9 +28,9 @@ type Clusters interface {
 type Targets interface {
 	// Names returns the clusters that a source may name. The Reconciler leaves out the source's own.
 	Names() []multicluster.ClusterName
-	// KeepsCopies reports whether * stands for a cluster of Names, too. It doesn't stand for those that are there for
-	// other things: without rights in one, nobody could say that it has no copy.
-	KeepsCopies(name multicluster.ClusterName) bool
+	// KeepsCopies reports whether a cluster is there for copies, so that * stands for it, too. Without rights to
+	// Deployments in a cluster nobody could say that it has no copy. known is false while that isn't known.
+	KeepsCopies(name multicluster.ClusterName) (keeps, known bool)
 	// Aliases returns, for clusters with several names, the one name that is used for each of the others. A cluster isn't
 	// worked on under two names: under one of them its copy may not be wanted.
 	Aliases() map[multicluster.ClusterName]multicluster.ClusterName
@@ -173,11 +173,19 @@ func (r *Reconciler) Reconcile(ctx context.Context, req mcreconcile.Request) (ct
 
 func (r *Reconciler) now() time.Time { return r.config.Clock.Now() }
 
-// keepers returns those of the clusters that keep copies.
-func (r *Reconciler) keepers(names []multicluster.ClusterName) []multicluster.ClusterName {
+// keepers returns those of the clusters that keep copies. While that isn't known of a cluster, it is one if a copy is
+// recorded there.
+func (r *Reconciler) keepers(names, recorded []multicluster.ClusterName) []multicluster.ClusterName {
 	return slices.DeleteFunc(slices.Clone(names), func(name multicluster.ClusterName) bool {
-		return !r.config.Targets.KeepsCopies(name)
+		keeps, known := r.config.Targets.KeepsCopies(name)
+		return !keeps && (known || !slices.Contains(recorded, name))
 	})
+}
+
+// keepsNone reports whether a cluster is known to keep no copies.
+func (r *Reconciler) keepsNone(name multicluster.ClusterName) bool {
+	keeps, known := r.config.Targets.KeepsCopies(name)
+	return known && !keeps
 }
 
 // connecting is for how long this process, which has just started, may not know all clusters yet.

@@ -11,6 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 )
@@ -62,10 +63,10 @@ func TestARefusalBy404Or409IsQuotedAndTriedEverLessOften(t *testing.T) {
 	}
 }
 
-// Such as a namespace that is being deleted, or a quota: no event tells that it is over.
-func TestACopyIsMadeWithinAMinuteOfThePermission(t *testing.T) {
+// No event tells when a namespace is gone, or a quota is free again.
+func TestACopyIsMadeWithinAMinuteAfterWhatRefusedItHasPassed(t *testing.T) {
 	b := newBench(t, aSource())
-	forbidden := apierrors.NewForbidden(appsv1.Resource("deployments"), "web", errors.New("it is being terminated"))
+	forbidden := apierrors.NewForbidden(appsv1.Resource("deployments"), "web", errors.New("exceeded quota: pods"))
 	b.clusters["west"].refusesApply = forbidden
 	pass := func(long time.Duration) {
 		for end := b.clock.Now().Add(long); b.clock.Now().Before(end); {
@@ -78,16 +79,33 @@ func TestACopyIsMadeWithinAMinuteOfThePermission(t *testing.T) {
 		t.Errorf("it was tried %d times in an hour, want about once a minute", b.refused)
 	}
 	b.clusters["west"].refusesApply = nil
-	pass(forbiddenAgain)
+	pass(passingAgain)
 	b.mustReconcile()
 	if b.get("west") == nil {
-		t.Errorf("it isn't there after %v: %s", forbiddenAgain, b.message())
+		t.Errorf("it isn't there after %v: %s", passingAgain, b.message())
 	}
 	b.clusters["west"].refusesApply, b.refused = forbidden, 0
 	b.edit("home", "kubectl", image("web:2"))
 	pass(time.Hour)
 	if b.refused > 25 {
 		t.Errorf("a change was tried %d times in an hour, want ever less often", b.refused)
+	}
+}
+
+func TestWhatIsLikelyToPassIsTold(t *testing.T) {
+	web := appsv1.Resource("deployments")
+	terminating := apierrors.NewForbidden(web, "web", errors.New("namespace default is being terminated"))
+	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	for want, errs := range map[bool][]error{
+		true: {terminating, apierrors.NewForbidden(web, "web", errors.New("exceeded quota: compute"))},
+		false: {apierrors.NewForbidden(web, "web", errors.New("denied by policy")),
+			apierrors.NewBadRequest("exceeded quota")},
+	} {
+		for _, err := range errs {
+			if passes(err) != want {
+				t.Errorf("%v: likely to pass: %t, want %t", err, !want, want)
+			}
+		}
 	}
 }
 

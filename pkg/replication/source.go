@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -22,7 +21,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
-	"github.com/tenure-dev/tenure/pkg/apierror"
 	"github.com/tenure-dev/tenure/pkg/budget"
 	"github.com/tenure-dev/tenure/pkg/text"
 )
@@ -68,8 +66,8 @@ func (a *actor) reconcile(ctx context.Context) (ctrl.Result, error) {
 
 func (a *actor) replicate(ctx context.Context, wanted bool) (ctrl.Result, error) {
 	aliases, names := a.r.config.Targets.Aliases(), a.r.config.Targets.Names()
-	known, keepers := rename(names, aliases), rename(a.r.keepers(names), aliases)
 	record := recordOf(a.source).renamed(aliases, a.name)
+	known, keepers := rename(names, aliases), rename(a.r.keepers(names, record.Copies), aliases)
 	var wish wish
 	var targets []multicluster.ClusterName
 	var after time.Duration
@@ -113,7 +111,7 @@ func (a *actor) replicate(ctx context.Context, wanted bool) (ctrl.Result, error)
 		}
 		record = next
 	}
-	outcomes, err := a.fanOut(ctx, wish, known, targets, record)
+	outcomes, err := a.fanOut(ctx, wish, known, keepers, targets, record)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -177,7 +175,7 @@ func (a *actor) released(ctx context.Context) (ctrl.Result, error) {
 			}
 			record := recordOf(a.source)
 			record.Finalizer, record.Known = true, true
-			record.Copies = union(record.Copies, others(a.r.keepers(a.r.config.Targets.Names()), a.name))
+			record.Copies = union(record.Copies, others(a.r.keepers(a.r.config.Targets.Names(), nil), a.name))
 			err = a.remember(ctx, record)
 		} else {
 			err = a.writeConditions(ctx, nil)
@@ -202,8 +200,8 @@ func (a *actor) remember(ctx context.Context, record record) error {
 	patch := client.MergeFromWithOptions(a.source.DeepCopy(), client.MergeFromWithOptimisticLock{})
 	err := a.home.GetClient().Patch(ctx, next, patch, client.FieldOwner(FieldManager))
 	if err != nil {
-		// A webhook that is down is answered 500, and for as long as that lasts.
-		refused := isRefusal(err) || apierror.Code(err) == http.StatusInternalServerError
+		// While a webhook is down, each request that it should see is answered 500. Other 500s pass, or concern all requests.
+		refused := isRefusal(err) || strings.Contains(err.Error(), "failed calling webhook")
 		if refused && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
 			a.tell(nil, corev1.EventTypeWarning, ReasonRecordRefused, fmt.Sprintf("nothing is copied or deleted, since its "+
 				"cluster doesn't let its list of copies be written: %v", err))

@@ -41,7 +41,7 @@ type Config struct {
 	Records func(context.Context) (inspect.Records, error)
 	// Metrics of this process: its queues, and which clusters it can use.
 	Metrics prometheus.Gatherer
-	// Every is the time between two views. Default 1 s.
+	// Every is the time between two views. Default 1 s. Pages take half a minute without one for an outage.
 	Every time.Duration
 }
 

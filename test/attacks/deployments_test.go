@@ -119,7 +119,7 @@ func (s sides) Names() []multicluster.ClusterName {
 	return []multicluster.ClusterName{"home", "shut", "west"}
 }
 
-func (s sides) KeepsCopies(multicluster.ClusterName) bool { return true }
+func (s sides) KeepsCopies(multicluster.ClusterName) (keeps, known bool) { return true, true }
 
 func (s sides) Usable(name multicluster.ClusterName) (bool, time.Time) {
 	return s[name] != nil, time.Time{}

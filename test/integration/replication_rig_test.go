@@ -179,7 +179,7 @@ func (r *rig) Names() []multicluster.ClusterName {
 	return []multicluster.ClusterName{"east", "home", "west"}
 }
 
-func (r *rig) KeepsCopies(multicluster.ClusterName) bool { return true }
+func (r *rig) KeepsCopies(multicluster.ClusterName) (keeps, known bool) { return true, true }
 
 func (r *rig) Usable(name multicluster.ClusterName) (bool, time.Time) {
 	r.mu.Lock()

@@ -157,7 +157,7 @@ function showCluster(row, cluster, shards) {
 }
 
 function showMap(view) {
-  const map = byId("map"), byCluster = new Map();
+  const map = byId("map"), byCluster = new Map(), focused = document.activeElement;
   for (const shard of view.fleet.shards || []) {
     if (!byCluster.has(shard.cluster)) byCluster.set(shard.cluster, []);
     byCluster.get(shard.cluster).push(shard);
@@ -168,10 +168,10 @@ function showMap(view) {
     showCluster(row, cluster, byCluster.get(cluster.name) || []);
     return row;
   });
-  const there = [...map.children], focused = document.activeElement;
-  if (there.length !== wanted.length || there.some((row, i) => row !== wanted[i])) {
-    map.replaceChildren(...wanted);
-    if (map.contains(focused)) focused.focus({ preventScroll: true }); // an element that is moved loses it
+  const there = [...map.children];
+  if (there.length !== wanted.length || there.some((row, i) => row !== wanted[i])) map.replaceChildren(...wanted);
+  if (focused !== document.activeElement && map.contains(focused)) { // an element that is moved loses the focus
+    focused.focus({ preventScroll: true });
   }
   for (const [id, item] of blocks) {
     if (!item.isConnected) blocks.delete(id);
@@ -321,9 +321,9 @@ function follow() {
   };
   heard();
   stream.addEventListener("view", (event) => {
-    heard();
     const view = JSON.parse(event.data);
     show(view);
+    heard(); // last: a view that can't be shown leaves the old one on the page
     seen = new Date().toLocaleTimeString();
     link.className = "link";
     setText(link, "Live, as " + view.by + " sees it");

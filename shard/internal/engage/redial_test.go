@@ -2,11 +2,15 @@ package engage
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httptrace"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,6 +19,7 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/tenure-dev/tenure/test/must"
 )
@@ -236,4 +241,33 @@ func TestAConnectionThatTakesLongIsWaitedFor(t *testing.T) {
 			}
 		}
 	}
+}
+
+// client-go waits for such a program without heed of a request's context: nobody would hear of the renewals that fail.
+func TestARequestToHomeEndsWithItsContextWhileTheProgramOfItsCredentialsHangs(t *testing.T) {
+	hangs := filepath.Join(t.TempDir(), "hangs")
+	must.Succeed(t, os.WriteFile(hangs, nil, 0o600))
+	home, err := Redialing(&rest.Config{Host: "http://127.0.0.1:1", ExecProvider: &clientcmdapi.ExecConfig{
+		APIVersion: "client.authentication.k8s.io/v1", InteractiveMode: clientcmdapi.NeverExecInteractiveMode,
+		Command: "/bin/sh", Args: []string{"-c", fmt.Sprintf("while [ -e %q ]; do sleep 0.1; done", hangs)},
+	}})
+	must.Succeed(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:1", nil)
+	must.Succeed(t, err)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := home.Do(req)
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("the request goes on")
+	}
+	must.Succeed(t, os.Remove(hangs))
 }

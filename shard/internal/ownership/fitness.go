@@ -45,7 +45,7 @@ type site struct {
 }
 
 // holdOff is the time after trouble in which a replica gets no shards of a cluster. It doubles with each trouble in a
-// row.
+// row. (The backoff of retry.go is between two tries of one request.)
 type holdOff struct {
 	count int
 	until Instant

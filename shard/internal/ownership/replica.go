@@ -284,7 +284,7 @@ func (r *Replica) touchAll() {
 		l.stir()
 	}
 	r.unsorted = true
-	r.replan, r.fit.stale = true, true // whether a hold-off ends depends on who else there is
+	r.replan, r.fit.stale = true, true // whether a holdOff ends depends on who else there is
 }
 
 // shard returns the state of a shard, new if it was unknown.

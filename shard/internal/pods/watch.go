@@ -15,7 +15,6 @@ import (
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 
-	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
 )
 
@@ -32,11 +31,7 @@ type lively func(toolscache.ListerWatcher) toolscache.ListerWatcher
 
 // NewWatch returns a watch of the Pods. It sends no request until Run.
 func NewWatch(rc *rest.Config, namespace, selector string, live lively, log logr.Logger) (*Watch, error) {
-	over, err := kubeconfig.HTTPClientFor(rc)
-	if err != nil {
-		return nil, fmt.Errorf("building the client of the Pods: %w", err)
-	}
-	c, err := kubernetes.NewForConfigAndClient(rc, over)
+	c, err := kubernetes.NewForConfig(rc)
 	if err != nil {
 		return nil, fmt.Errorf("building the client of the Pods: %w", err)
 	}
