@@ -372,7 +372,7 @@ func (p *provider) seenBy(e *engagement, name keyspace.ClusterName) (cluster.Clu
 // IndexField indexes a field in the caches of all shards engaged from now on. Where clusters are divided, it fails
 // for a kind that isn't declared, since shards have no cache of it.
 func (p *provider) IndexField(_ context.Context, obj client.Object, field string, extract client.IndexerFunc) error {
-	if p.node.cfg.ShardBits > 0 {
+	if p.node.cfg.divides() {
 		same, err := ofKind(p.node.cfg.Kinds, obj, p.scheme)
 		if err != nil {
 			return fmt.Errorf("index of %s of %T: %w", field, obj, err)
