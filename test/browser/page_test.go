@@ -127,6 +127,11 @@ func useKeyboard(t *testing.T, f *fleet) {
 	// Where clusters are left out, west comes first now.
 	f.change("west.p001", func(s *tenurev1alpha1.Shard) { s.Status.Holder = "" })
 	c.until("it still has the focus", `String(`+focused+`).startsWith("shard west/001, nobody holds it")`)
+	f.change("west.p111", func(s *tenurev1alpha1.Shard) { s.Spec.Cluster = "west2" }) // west's line gets shorter
+	c.until("the block is gone", `!`+blockOf("west/111"))
+	if got := c.eval(focused); !strings.HasPrefix(got, "shard west/001") {
+		t.Errorf("after a change of the line the focus is on %q", got)
+	}
 	c.quiet(t)
 }
 
