@@ -142,7 +142,7 @@ func newWhy(lookup func(string) (string, bool)) *cobra.Command {
 		if err != nil {
 			return usage(err)
 		}
-		if problem := label(namespace); problem != "" {
+		if problem := nameProblem(namespace); problem != "" {
 			return usagef("--object-namespace %q: %s", namespace, problem)
 		}
 		object.Namespace, object.Cluster = namespace, keyspace.ClusterName(cluster)
@@ -205,10 +205,10 @@ func (q *question) snapshot(ctx context.Context, askClusters bool) (console.Snap
 
 // validate refuses names that can't exist. An empty namespace would mean all namespaces.
 func (q *homeFlags) validate() error {
-	if problem := label(q.homeNamespace); problem != "" {
+	if problem := nameProblem(q.homeNamespace); problem != "" {
 		return usagef("--namespace %q: %s", q.homeNamespace, problem)
 	}
-	if problem := label(q.fleet); q.fleet != "" && problem != "" {
+	if problem := nameProblem(q.fleet); q.fleet != "" && problem != "" {
 		return usagef("--fleet %q: %s", q.fleet, problem)
 	}
 	return nil

@@ -211,8 +211,8 @@ func oneOf(f *pflag.Flag) string {
 	return ": must be " + strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
-// label says why a name can't be that of a namespace or a fleet; "" if it can.
-func label(name string) string {
+// nameProblem says why a name can't be that of a namespace or a fleet; "" if it can.
+func nameProblem(name string) string {
 	if name == "" {
 		return "must not be empty"
 	}
@@ -225,7 +225,7 @@ const mostWorkers = 1000
 // validate reports what shard.Config can't see. There a zero value means the default; on a command line it is a
 // mistake.
 func (o *options) validate() error {
-	problem := label(o.namespace)
+	problem := nameProblem(o.namespace)
 	for _, c := range []struct {
 		wrong bool
 		says  string

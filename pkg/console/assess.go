@@ -59,7 +59,7 @@ type survey struct {
 
 // Assess judges the fleet. It is pure.
 func Assess(s Snapshot) Fleet {
-	v := look(s)
+	v := surveyOf(s)
 	f := Fleet{
 		Home: s.Home, Namespace: s.Namespace, Taken: s.Now, Unread: slices.Concat(s.Unread, v.members.unread),
 		// In JSON, an empty list is [], not null, which most readers can't iterate.
@@ -120,8 +120,8 @@ func (t *Totals) add(e *entry) {
 	}
 }
 
-// look reads the records and links them.
-func look(s Snapshot) *survey {
+// surveyOf reads the records and links them.
+func surveyOf(s Snapshot) *survey {
 	v := &survey{Snapshot: s, members: readLeases(s), bySlot: map[keyspace.ClusterName]*[slots][]*entry{},
 		removed: map[keyspace.ClusterName]bool{}, shards: map[tenancy]int{}}
 	var counting []*tenurev1alpha1.Shard

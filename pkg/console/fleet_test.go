@@ -724,7 +724,7 @@ func TestReplicasThatCanServeNothingAreFoundSoon(t *testing.T) {
 	for i := range 100 {
 		s.Records.Leases[i].Annotations["tenure.dev/unfit"] = "!" // for all clusters
 	}
-	v := look(s)
+	v := surveyOf(s)
 	before := machine.ProcessorTime()
 	found := v.findUnfit()
 	if took := machine.ProcessorTime() - before; took > time.Second || len(found) != 1000 {

@@ -48,7 +48,7 @@ type Gatherer struct {
 	// Ask reports whether the workload clusters are asked if they can be used.
 	Ask bool
 
-	only string // the only cluster to ask; "" for all
+	onlyCluster string // the only cluster to ask; "" for all
 }
 
 // scheme knows all kinds that are read here.
@@ -200,7 +200,7 @@ func (g Gatherer) ask(ctx context.Context, secrets []corev1.Secret, all []Answer
 	var asked []*Answer
 	for i := range secrets {
 		a := &all[i]
-		if _, ok := only[secrets[i].Name]; ok || a.Reason != "" || g.only != "" && g.only != secrets[i].Name {
+		if _, ok := only[secrets[i].Name]; ok || a.Reason != "" || g.onlyCluster != "" && g.onlyCluster != secrets[i].Name {
 			continue
 		}
 		asked = append(asked, a)
@@ -233,7 +233,7 @@ func (g Gatherer) Why(ctx context.Context, object Object, workload *rest.Config)
 	}
 	q := Question{Object: object}
 	if object.Kind == kindAt {
-		g.only = string(object.Cluster)
+		g.onlyCluster = string(object.Cluster)
 	}
 	if q.Snapshot, err = g.snapshot(ctx, home); err != nil {
 		return Question{}, err

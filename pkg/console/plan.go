@@ -56,7 +56,7 @@ type PlanMove struct {
 
 // Foresee runs the coordinator's planner over the records as if the wish were true, until nothing moves any more.
 func Foresee(s Snapshot, wish Wish) (Plan, error) {
-	v := look(s)
+	v := surveyOf(s)
 	if len(v.liveNames()) == 0 {
 		text := "no replica is alive in this fleet: --fleet and --namespace say whose replicas are meant"
 		if unread := slices.Concat(s.Unread, v.members.unread); len(unread) > 0 {

@@ -54,7 +54,7 @@ type Link struct {
 func Explain(q Question) Why {
 	w := &why{Why: Why{Object: q.Object.String(), Namespace: q.Object.Namespace, Cluster: q.Object.Cluster},
 		now: cmp.Or(q.Read, q.Snapshot.Now), barred: q.Barred}
-	v := look(q.Snapshot)
+	v := surveyOf(q.Snapshot)
 	w.Unread = slices.Concat(q.Snapshot.Unread, v.members.unread)
 	w.cluster(v)
 	if obj := w.object(q); obj != nil && !w.copied(q.Deployment) {

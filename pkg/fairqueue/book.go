@@ -283,11 +283,11 @@ func (b *book[T]) makeReady(i *item[T]) {
 		c.parked++
 		return
 	}
-	b.line(i)
+	b.enqueue(i)
 }
 
-// line puts a key into its namespace's heap, and the namespace in turn.
-func (b *book[T]) line(i *item[T]) {
+// enqueue puts a key into its namespace's heap, and the namespace in turn.
+func (b *book[T]) enqueue(i *item[T]) {
 	n := i.of
 	i.state = ready
 	heap.Push(&n.ready, i)
@@ -459,7 +459,7 @@ func (b *book[T]) done(key T, now time.Duration) (took time.Duration, ok bool) {
 	i.of.running--
 	if i.state == parked {
 		c.parked--
-		b.line(i)
+		b.enqueue(i)
 	} else {
 		i.of.stand()
 	}

@@ -117,15 +117,16 @@ func (s *secrets) Get(ctx context.Context, key client.ObjectKey, obj client.Obje
 		s.last[key] = &handedOut{kubeconfig: kubeconfig}
 	}
 	last := s.last[key]
+	if last != nil && last.away != nil { // it is back
+		last.away.Stop()
+		last.away = nil
+	}
 	switch {
 	case Passing(refusal): // an error is tried again, and leaves a cluster that is connected as it is
 		if s.queue != nil {
 			s.queue.AddAfter(reconcile.Request{NamespacedName: key}, readAgain)
 		}
 		return refusal
-	case last != nil && last.away != nil: // it is back, and refused
-		last.away.Stop()
-		last.away = nil
 	case last == nil: // package clusterhealth reports why
 		return apierrors.NewNotFound(corev1.Resource("secrets"), key.Name)
 	}

@@ -334,6 +334,11 @@ func TestAFileThatASecretNamesMayComeLater(t *testing.T) {
 	if err := read(); !Passing(err) {
 		t.Errorf("the Secret is back, and its file isn't there: %v; what it named before would be used for ever", err)
 	}
+	s.mu.Lock()
+	if last := s.last[client.ObjectKeyFromObject(secret)]; last == nil || last.away != nil {
+		t.Errorf("the Secret is back, and what it held last is forgotten after the grace: %+v", last)
+	}
+	s.mu.Unlock()
 	secret.Data[Key] = []byte("what?")
 	if _, err := OfSecret(secret, Policy{Files: true}); err == nil || Passing(err) {
 		t.Errorf("what no time mends: %v", err)

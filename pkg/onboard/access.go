@@ -85,8 +85,8 @@ func (a Access) taken(own *corev1.Secret) []Role {
 	return slices.DeleteFunc(slices.Clone(had), func(r Role) bool { return slices.Contains(a.Roles, r) })
 }
 
-// kept says what was taken over from before, if that differs from what a new cluster gets; "" for nothing.
-func (w Wish) kept(a Access) string {
+// keptNote says what was taken over from before, if that differs from what a new cluster gets; "" for nothing.
+func (w Wish) keptNote(a Access) string {
 	if w.Roles != nil && w.Namespaces != nil || describe(a) == describe(Access{Roles: []Role{Ats}}) {
 		return ""
 	}

@@ -305,7 +305,8 @@ func (o Onboarder) awaitRelease(ctx context.Context, home client.Client, within 
 
 // countAts counts the Ats of a cluster, -1 if that can't be known.
 func countAts(ctx context.Context, c client.Client) int {
-	list := &cnatv1alpha1.AtList{}
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(cnatv1alpha1.GroupVersion.WithKind("AtList"))
 	if err := c.List(ctx, list); err != nil {
 		return -1
 	}

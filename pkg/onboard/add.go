@@ -63,7 +63,7 @@ type intent struct {
 	steps   []step
 	verdict verdict
 	target  target
-	known   known
+	known   clusterSecrets
 	// unmanaged says what nobody manages any more, since roles are taken away.
 	unmanaged []string
 }
@@ -73,10 +73,10 @@ func (p intent) moved() bool {
 	return p.known.Own != nil && p.verdict.Action == updated && !sameWay(Hold(p.known.Own).target, p.target)
 }
 
-// kept says what stays as it was, which flag would change it, and what is left to itself. admin is the admin's
+// notes says what stays as it was, which flag would change it, and what is left to itself. admin is the admin's
 // connection.
-func (p intent) kept(a AddOptions, admin *rest.Config) (notes []string) {
-	if note := a.kept(p.access); note != "" {
+func (p intent) notes(a AddOptions, admin *rest.Config) (notes []string) {
+	if note := a.keptNote(p.access); note != "" {
 		notes = append(notes, note)
 	}
 	if a.Server == "" && p.known.Own != nil && p.known.unfit(p.target.UID) != nil {
@@ -110,7 +110,7 @@ func (o Onboarder) planAdd(ctx context.Context, home, there client.Client, a Add
 	if p.target.UID, err = o.identify(ctx, there); err != nil {
 		return p, err
 	}
-	if p.known, err = o.known(ctx, home); err != nil {
+	if p.known, err = o.readSecrets(ctx, home); err != nil {
 		return p, err
 	}
 	if p.access, err = a.Wish.of(p.known.Own); err != nil {
@@ -203,7 +203,7 @@ func (o Onboarder) Add(ctx context.Context, a AddOptions) (r Report, err error) 
 	}
 	r = summarize(o.Name, p.steps)
 	if p.known.Own != nil {
-		r.Notes = append(r.Notes, p.kept(a, o.Workload)...)
+		r.Notes = append(r.Notes, p.notes(a, o.Workload)...)
 	}
 	secret := fmt.Sprintf("Secret %s/%s", o.Namespace, o.Name)
 	if a.Dry {
@@ -214,7 +214,7 @@ func (o Onboarder) Add(ctx context.Context, a AddOptions) (r Report, err error) 
 		r.Changed = false
 		return r, nil
 	}
-	noted, err := o.note(ctx, home, &p)
+	noted, err := o.recordWish(ctx, home, &p)
 	if err != nil {
 		return Report{}, fmt.Errorf("writing %s: %w", secret, err)
 	}
@@ -247,10 +247,10 @@ func (o Onboarder) Add(ctx context.Context, a AddOptions) (r Report, err error) 
 	return r, nil
 }
 
-// note writes what is wanted to the Secret that is there, before anything else is changed, and reports whether that
-// changed it. If this run is cut short, the next one completes it, unless its flags say otherwise. If there is no
-// Secret yet, note makes sure that one may be made.
-func (o Onboarder) note(ctx context.Context, home client.Client, p *intent) (bool, error) {
+// recordWish writes what is wanted to the Secret that is there, before anything else is changed, and reports whether
+// that changed it. If this run is cut short, the next one completes it, unless its flags say otherwise. If there is no
+// Secret yet, recordWish makes sure that one may be made.
+func (o Onboarder) recordWish(ctx context.Context, home client.Client, p *intent) (bool, error) {
 	if p.known.Own == nil {
 		return false, home.Create(ctx, newSecret(o.Namespace, o.Name, p.target.UID, p.access), client.DryRunAll)
 	}

@@ -83,7 +83,7 @@ func TestANewAuthorityIsTakenOnlyFromAServerThatIsVerifiedByItAlone(t *testing.T
 	} {
 		answers = c.answers
 		o, home := behind(t, server, c.replicas, c.admin)
-		k, err := o.known(t.Context(), home)
+		k, err := o.readSecrets(t.Context(), home)
 		must.Succeed(t, err)
 		if (len(k.NewCA) > 0) != c.taken || c.taken && !bytes.Equal(k.NewCA, c.admin) || k.Reason != c.reason {
 			t.Errorf("%s: %s (%s), new CA %q", name, k.Reason, k.Note, k.NewCA)
@@ -120,7 +120,7 @@ func TestAddAndRotateTakeTheNewAuthorityOfTheReplicasServer(t *testing.T) {
 		there := homeWith(t, system(types.UID(west.UID)))
 		p, err := o.planAdd(t.Context(), home, there, AddOptions{})
 		must.Succeed(t, err)
-		check("add", p.target, p.kept(AddOptions{}, o.Workload))
+		check("add", p.target, p.notes(AddOptions{}, o.Workload))
 		r, err := o.rotate(t.Context(), home, there, time.Hour)
 		must.Succeed(t, err)
 		secret := &corev1.Secret{}
@@ -137,7 +137,7 @@ func TestAddWithAServerTakesTheAdminsAuthorityWithoutANote(t *testing.T) {
 	a := AddOptions{Server: "https://new.example.com"}
 	p, err := o.planAdd(t.Context(), home, homeWith(t, system(types.UID(west.UID))), a)
 	must.Succeed(t, err)
-	if notes := p.kept(a, o.Workload); !bytes.Equal(p.target.CA, its) || len(p.known.NewCA) == 0 ||
+	if notes := p.notes(a, o.Workload); !bytes.Equal(p.target.CA, its) || len(p.known.NewCA) == 0 ||
 		strings.Contains(strings.Join(notes, "\n"), "certificate-authority-data") {
 		t.Errorf("CA %q; notes %q", p.target.CA, notes)
 	}
@@ -151,7 +151,7 @@ func TestCredentialsThatAreNoTokenStayWithTheirAuthority(t *testing.T) {
 	must.Succeed(t, home.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "west"}, secret))
 	give(t, secret, Hold(secret).target, "")
 	must.Succeed(t, home.Update(t.Context(), secret))
-	if k, err := o.known(t.Context(), home); err != nil || len(k.NewCA) > 0 {
+	if k, err := o.readSecrets(t.Context(), home); err != nil || len(k.NewCA) > 0 {
 		t.Errorf("%v, new CA %q", err, k.NewCA)
 	}
 }

@@ -71,7 +71,7 @@ func (o Onboarder) Check(ctx context.Context, wish Wish) (Examination, error) {
 	if err != nil {
 		return Examination{}, err
 	}
-	known, err := o.known(ctx, home)
+	known, err := o.readSecrets(ctx, home)
 	if err != nil {
 		return Examination{}, err
 	}
@@ -219,7 +219,7 @@ func schemaDiffers(raw []byte, objects []*unstructured.Unstructured) error {
 			}
 		}
 		for _, part := range []string{"spec", "status"} {
-			if at := missing("."+part, comparable(got[part]), comparable(want[part])); at != "" {
+			if at := missing("."+part, normalized(got[part]), normalized(want[part])); at != "" {
 				return fmt.Errorf("the cluster's %s differs from this program's at %s: tenure cluster add updates it, "+
 					"if this program isn't the older one", kind, strings.ReplaceAll(at, ".properties.", "."))
 			}
@@ -228,8 +228,8 @@ func schemaDiffers(raw []byte, objects []*unstructured.Unstructured) error {
 	return nil
 }
 
-// comparable returns a schema with all numbers of one type and without descriptions.
-func comparable(schema any) any {
+// normalized returns a schema with all numbers of one type and without descriptions.
+func normalized(schema any) any {
 	switch schema := schema.(type) {
 	case map[string]any:
 		clean := map[string]any{}
@@ -237,13 +237,13 @@ func comparable(schema any) any {
 			if _, text := value.(string); key == "description" && text {
 				continue
 			}
-			clean[key] = comparable(value)
+			clean[key] = normalized(value)
 		}
 		return clean
 	case []any:
 		clean := make([]any, len(schema))
 		for i := range schema {
-			clean[i] = comparable(schema[i])
+			clean[i] = normalized(schema[i])
 		}
 		return clean
 	case int64:

@@ -31,7 +31,7 @@ import (
 const lookTimeout = 5 * time.Second
 
 // inhabitantsTimeout bounds the search for inhabitants of a namespace: a cluster could answer each page of a list with
-// a further one. It is enough for 1,500 kinds, since client-go sends five requests a second.
+// a further one.
 const inhabitantsTimeout = 5 * time.Minute
 
 // Onboarder works on one cluster of a fleet, as the user who asks.
@@ -58,29 +58,29 @@ func (o Onboarder) tell(format string, args ...any) {
 	}
 }
 
-// known reads the Secrets of the fleet's clusters, and asks the cluster whether it takes the credentials in its own
-// Secret.
-func (o Onboarder) known(ctx context.Context, home client.Client) (known, error) {
+// readSecrets reads the Secrets of the fleet's clusters, and asks the cluster whether it takes the credentials in its
+// own Secret.
+func (o Onboarder) readSecrets(ctx context.Context, home client.Client) (clusterSecrets, error) {
 	if err := home.Get(ctx, client.ObjectKey{Name: o.Namespace}, &corev1.Namespace{}); apierrors.IsNotFound(err) {
-		return known{}, fmt.Errorf("there is no namespace %s at %s: --namespace names the one of the replicas, "+
+		return clusterSecrets{}, fmt.Errorf("there is no namespace %s at %s: --namespace names the one of the replicas, "+
 			"--home-kubeconfig and --home-context the home cluster",
 			o.Namespace, o.Home.Host)
 	}
 	all := &corev1.SecretList{}
 	if err := home.List(ctx, all, client.InNamespace(o.Namespace),
 		client.MatchingLabels{kubeconfig.Label: "true"}); err != nil {
-		return known{}, fmt.Errorf("listing the Secrets of clusters in namespace %s of the home cluster at %s "+
+		return clusterSecrets{}, fmt.Errorf("listing the Secrets of clusters in namespace %s of the home cluster at %s "+
 			"(--home-kubeconfig and --home-context say where it is): %w",
 			o.Namespace, o.Home.Host, err)
 	}
-	k := known{Others: others(all.Items, o.Name)}
+	k := clusterSecrets{Others: others(all.Items, o.Name)}
 	own := &corev1.Secret{}
 	err := home.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: o.Name}, own)
 	switch {
 	case apierrors.IsNotFound(err):
 		return k, nil
 	case err != nil:
-		return known{}, fmt.Errorf("reading Secret %s/%s: %w", o.Namespace, o.Name, err)
+		return clusterSecrets{}, fmt.Errorf("reading Secret %s/%s: %w", o.Namespace, o.Name, err)
 	}
 	k.Own = own
 	k.look(ctx, own)
@@ -96,7 +96,7 @@ func (o Onboarder) known(ctx context.Context, home client.Client) (known, error)
 }
 
 // look asks the cluster whether it takes the credentials in a Secret, and which one it is.
-func (k *known) look(ctx context.Context, s *corev1.Secret) {
+func (k *clusterSecrets) look(ctx context.Context, s *corev1.Secret) {
 	k.Reason, k.Note = clusterhealth.Look(ctx, s, kubeconfig.Policy{}, lookTimeout)
 	if k.Reason == clusterhealth.ReasonUsable {
 		k.UID = clusterhealth.UID(ctx, s, kubeconfig.Policy{}, lookTimeout)
@@ -107,7 +107,7 @@ func (k *known) look(ctx context.Context, s *corev1.Secret) {
 // verify it: the cluster may have got a new authority. The system's authorities, an empty ca, don't take the place of a
 // cluster's own, since they vouch for many. Nor is anything tried with credentials other than a token, which a new
 // kubeconfig wouldn't have.
-func (k *known) tryAuthority(ctx context.Context, ca []byte) {
+func (k *clusterSecrets) tryAuthority(ctx context.Context, ca []byte) {
 	held := Hold(k.Own)
 	if len(ca) == 0 || held.token == "" || !unverified(ctx, k.Own) {
 		return
@@ -304,15 +304,6 @@ func foreign(ctx context.Context, objects metadata.ResourceInterface, kind strin
 	}
 }
 
-// fleet reads the state of the fleet. With ask, the clusters are asked, too.
-func (o Onboarder) fleet(ctx context.Context, ask bool) (console.Fleet, error) {
-	s, err := o.snapshot(ctx, ask)
-	if err != nil {
-		return console.Fleet{}, err
-	}
-	return console.Assess(s), nil
-}
-
 // records reads the records of the fleet alone, not the Secrets and events of all clusters: enough for [serving], and
 // little enough to be read again and again.
 func (o Onboarder) records(ctx context.Context, home client.Reader, seen *console.Renewals) (console.Snapshot,
@@ -328,6 +319,7 @@ func (o Onboarder) records(ctx context.Context, home client.Reader, seen *consol
 	return s, console.Assess(s), nil
 }
 
+// snapshot reads the state of the fleet. With ask, the clusters are asked, too.
 func (o Onboarder) snapshot(ctx context.Context, ask bool) (console.Snapshot, error) {
 	return console.Gatherer{Home: o.Home, Namespace: o.Namespace, Fleet: o.Fleet, Ask: ask}.Snapshot(ctx)
 }

@@ -165,7 +165,7 @@ func TestASecretThatLeadsToAnotherClusterGetsItsOwnBackWithANewToken(t *testing.
 				if err != nil {
 					return err
 				}
-				if notes := strings.Join(p.kept(a, o.Workload), " "); !strings.Contains(notes, "now reach the cluster at") {
+				if notes := strings.Join(p.notes(a, o.Workload), " "); !strings.Contains(notes, "now reach the cluster at") {
 					t.Errorf("%s: %q", name, notes)
 				}
 				return o.addSecret(t.Context(), home, a, p, "Secret", &Report{})
@@ -192,7 +192,7 @@ func TestASecretThatLeadsToAnotherClusterGetsItsOwnBackWithANewToken(t *testing.
 					must.Succeed(t, home.Create(t.Context(), object))
 				}
 			}
-			if k, err := o.known(t.Context(), home); err != nil || k.UID != "uid-east" {
+			if k, err := o.readSecrets(t.Context(), home); err != nil || k.UID != "uid-east" {
 				t.Errorf("%s: it leads to %q, %v", name, k.UID, err)
 			}
 			must.Succeed(t, run(o, home, homeWith(t, system(types.UID(west.UID)))))
@@ -237,7 +237,7 @@ func TestAClusterThatCannotBeCleanedUpKeepsItsSecret(t *testing.T) {
 	}))
 	defer server.Close()
 	o, home := behind(t, server, caOf(server), caOf(server))
-	k := known{Own: secretOf(t, "west", west, time.Now())}
+	k := clusterSecrets{Own: secretOf(t, "west", west, time.Now())}
 	for host, says := range map[string]string{o.Workload.Host: "reading Namespace", "https://127.0.0.1:1": "refused"} {
 		o.Workload.Host = host
 		there, _, err := o.toClean(t.Context(), home, k, nil)
@@ -251,26 +251,27 @@ func TestAClusterThatCannotBeCleanedUpKeepsItsSecret(t *testing.T) {
 // Secrets don't show a cluster of a folder's file, nor one of another namespace.
 func TestAClusterThatIsServedElsewhereIsNotCleanedUp(t *testing.T) {
 	const as = "serve this cluster as "
-	own := known{Own: secretOf(t, "west", west, time.Now())}
+	own := clusterSecrets{Own: secretOf(t, "west", west, time.Now())}
 	before := []tenurev1alpha1.Shard{layoutOf("west", west.UID)}
 	for what, c := range map[string]struct {
 		namespace, fleet, name, uid, holder string
-		known                               known
+		known                               clusterSecrets
 		layouts                             []tenurev1alpha1.Shard
 		barred                              bool
 		want                                string // "" for no error
 	}{
 		"by a file, with a Secret": {"ns", "", "east", west.UID, "r0-a", own, nil, false, "namespace ns " + as + "east"},
-		"by a file, renamed":       {"ns", "", "east", west.UID, "r0-a", known{}, before, false, as + "east"},
+		"by a file, renamed":       {"ns", "", "east", west.UID, "r0-a", clusterSecrets{}, before, false, as + "east"},
 		"by another fleet":         {"ns", "blue", "east", west.UID, "r0-a", own, nil, true, as + "east"},
 		"by a fleet that is gone":  {"ns", "gone", "east", west.UID, "r0-a", own, nil, false, ""},
 		"from another namespace":   {"prod", "", "west", west.UID, "r0-a", own, nil, false, "prod " + as + "west"},
 		"from where none may look": {"prod", "", "west", west.UID, "r0-a", own, nil, true, ""},
 		"elsewhere before":         {"prod", "", "west", west.UID, "", own, nil, false, ""},
 		"by its name":              {"ns", "", "west", west.UID, "r0-a", own, nil, false, ""},
-		"by its name, once":        {"ns", "", "west", west.UID, "", known{}, before, false, ""},
+		"by its name, once":        {"ns", "", "west", west.UID, "", clusterSecrets{}, before, false, ""},
 		"another":                  {"ns", "", "east", "uid-east", "r0-a", own, nil, false, ""},
-		"never, nor another":       {"ns", "", "east", "uid-east", "", known{}, nil, false, "no record says that this fleet"},
+		"never, nor another": {"ns", "", "east", "uid-east", "", clusterSecrets{}, nil, false,
+			"no record says that this fleet"},
 	} {
 		labels := map[string]string{tenurev1alpha1.FleetLabel: c.fleet}
 		layout, record, lease := layoutOf(c.name, c.uid), recordOf(c.holder), leaseOf("1h", time.Now())

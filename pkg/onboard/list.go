@@ -44,11 +44,11 @@ func (o Onboarder) List(ctx context.Context, ask bool) ([]Entry, error) {
 		return nil, fmt.Errorf("listing the Secrets of clusters in namespace %s of the home cluster at %s (tenure status "+
 			"does without): %w", o.Namespace, o.Home.Host, err)
 	}
-	fleet, err := o.fleet(ctx, ask)
+	snapshot, err := o.snapshot(ctx, ask)
 	if err != nil {
 		return nil, err
 	}
-	return entries(fleet, secrets.Items), nil
+	return entries(console.Assess(snapshot), secrets.Items), nil
 }
 
 // entries judges the clusters that are registered.

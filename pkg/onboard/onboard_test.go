@@ -137,13 +137,13 @@ func TestWhatIsNotAskedForStaysAsTheClusterWasAdded(t *testing.T) {
 		if diff := cmp.Diff(c.want, got); err != nil || diff != "" {
 			t.Errorf("%s: %v (-want +got):\n%s", name, err, diff)
 		}
-		if said := c.wish.kept(got); (said != "") != (name == "nothing is said" || name == "other namespaces" ||
+		if said := c.wish.keptNote(got); (said != "") != (name == "nothing is said" || name == "other namespaces" ||
 			name == "all namespaces" || name == "another role" || name == "another for that") {
 			t.Errorf("%s: the report says %q", name, said)
 		}
 	}
 	const want = "the cluster is now for ats, in namespace default; a flag that you leave out keeps its earlier value"
-	if got := (Wish{}).kept(Access{[]Role{Ats}, []string{"default"}}); got != want {
+	if got := (Wish{}).keptNote(Access{[]Role{Ats}, []string{"default"}}); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
@@ -532,11 +532,11 @@ func TestReplicasGoOnReachingAClusterAsBefore(t *testing.T) {
 		"it leads to this one":  {secretOf(t, "west", west, later, byHand), west},
 	} {
 		uid := map[string]string{"it leads to another": "uid-east", "it leads to this one": west.UID}[name]
-		got, err := tunnel.asBefore(known{Own: c.own, UID: uid}, nil)
+		got, err := tunnel.asBefore(clusterSecrets{Own: c.own, UID: uid}, nil)
 		if diff := cmp.Diff(c.want, got, cmpopts.EquateEmpty()); diff != "" || err != nil {
 			t.Errorf("%s: %v (-want +got):\n%s", name, err, diff)
 		}
-		proxied, err := tunnel.asBefore(known{Own: c.own, UID: uid}, &adminsOnly{"through a proxy"})
+		proxied, err := tunnel.asBefore(clusterSecrets{Own: c.own, UID: uid}, &adminsOnly{"through a proxy"})
 		if want := name == "another way" || name == "the same way" || uid == west.UID; (err == nil) != want ||
 			want && proxied.Server != c.want.Server {
 			t.Errorf("%s, through a proxy: %+v, %v", name, proxied, err)
@@ -660,7 +660,7 @@ func TestASecretIsKeptRenewedOrRefused(t *testing.T) {
 		"beside another": {other: secretOf(t, "east", east, later), want: verdict{Action: created, NewToken: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := known{Own: c.own, Reason: c.reason, Note: "no", UID: c.uid}
+			k := clusterSecrets{Own: c.own, Reason: c.reason, Note: "no", UID: c.uid}
 			if c.other != nil {
 				k.Others = []corev1.Secret{*c.other}
 			}
@@ -1027,7 +1027,7 @@ func TestWhereItIsNotKnownWhatTheNamespaceHoldsTheAccountGoesAllTheSame(t *testi
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}))
 	defer away.Close()
-	keep, err := Onboarder{Name: "west", Workload: &rest.Config{Host: away.URL}}.kept(t.Context(), "home",
+	keep, err := Onboarder{Name: "west", Workload: &rest.Config{Host: away.URL}}.keeper(t.Context(), "home",
 		cluster("west"))
 	must.Succeed(t, err)
 	for kind, want := range map[string]string{kindNamespace: "what else it holds isn't known: ", kindAccount: ""} {
@@ -1132,7 +1132,7 @@ func TestNoTokenIsPutIntoASecretThatReplicasDoNotRead(t *testing.T) {
 		"": secretOf(t, "west", west, now), "no cluster is registered": nil, "so replicas don't read the Secret": unread,
 		"Secret ns/west is being deleted": secretOf(t, "west", west, now, dying), "Secret ns/west is immutable": frozen,
 	} {
-		if err := o.rotatable(known{Own: own}); (err == nil) != (want == "") ||
+		if err := o.rotatable(clusterSecrets{Own: own}); (err == nil) != (want == "") ||
 			err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
@@ -1195,8 +1195,8 @@ func TestATokenThatLivesLongerThanAskedIsSaidToStay(t *testing.T) {
 		"somebody else's":            {24 * time.Hour, verdict{}, []func(*corev1.Secret){byHand}, ""},
 	} {
 		p := intent{access: everywhere, target: west, verdict: c.verdict,
-			known: known{Own: secretOf(t, "west", west, now.Add(720*time.Hour), c.changes...)}}
-		got := strings.Join(p.kept(AddOptions{Lifetime: c.lifetime}, &rest.Config{Host: west.Server}), "\n")
+			known: clusterSecrets{Own: secretOf(t, "west", west, now.Add(720*time.Hour), c.changes...)}}
+		got := strings.Join(p.notes(AddOptions{Lifetime: c.lifetime}, &rest.Config{Host: west.Server}), "\n")
 		if !strings.HasPrefix(got, c.want) || (got == "") != (c.want == "") {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
@@ -1280,7 +1280,7 @@ func TestWhoeverTakesARoleAwayIsToldWhichDeploymentsAreLeft(t *testing.T) {
 		must.Succeed(t, home.Update(t.Context(), secret))
 		p, err := o.planAdd(t.Context(), home, there, AddOptions{Wish: Wish{Roles: c.gets}})
 		must.Succeed(t, err)
-		notes := p.kept(AddOptions{Wish: Wish{Roles: c.gets, Namespaces: []string{}}}, o.Workload)
+		notes := p.notes(AddOptions{Wish: Wish{Roles: c.gets, Namespaces: []string{}}}, o.Workload)
 		notes = slices.DeleteFunc(notes, func(n string) bool { return !strings.Contains(n, "Deployments left") })
 		if !slices.EqualFunc(notes, c.want, strings.HasPrefix) {
 			t.Errorf("%s: %q, want %q", name, notes, c.want)
@@ -1326,8 +1326,8 @@ func TestAClusterOfAWrongNamespaceIsTakenBackWithoutItsKubeconfig(t *testing.T) 
 func TestAClusterThatIsServedByTheConnectionFromBeforeIsNotReportedAsAdded(t *testing.T) {
 	own, other := secretOf(t, "west", west, now.Add(500*time.Hour)), west
 	own.UID, other.Server = "u", "https://127.0.0.1:1"
-	moved := intent{known: known{Own: own}, target: other, verdict: verdict{Action: updated}}
-	asBefore := intent{known: known{Own: own}, target: west, verdict: verdict{Action: unchanged}}
+	moved := intent{known: clusterSecrets{Own: own}, target: other, verdict: verdict{Action: updated}}
+	asBefore := intent{known: clusterSecrets{Own: own}, target: west, verdict: verdict{Action: unchanged}}
 	const never = time.Hour
 	for name, c := range map[string]struct {
 		p                  intent
@@ -1385,8 +1385,8 @@ func TestOnlyAnotherWayToTheClusterIsWaitedFor(t *testing.T) {
 		p    intent
 		want bool
 	}{
-		"another server": {intent{known: known{Own: own}, target: other, verdict: verdict{Action: updated}}, true},
-		"a new token":    {intent{known: known{Own: own}, target: west, verdict: verdict{Action: updated}}, false},
+		"another server": {intent{known: clusterSecrets{Own: own}, target: other, verdict: verdict{Action: updated}}, true},
+		"a new token":    {intent{known: clusterSecrets{Own: own}, target: west, verdict: verdict{Action: updated}}, false},
 		"a new cluster":  {intent{target: other, verdict: verdict{Action: created}}, false},
 	} {
 		if got := c.p.moved(); got != c.want {

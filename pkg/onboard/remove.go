@@ -31,7 +31,7 @@ func (o Onboarder) Remove(ctx context.Context, wait time.Duration) (r Report, er
 	if err != nil {
 		return r, err
 	}
-	known, err := o.known(ctx, home)
+	known, err := o.readSecrets(ctx, home)
 	if err != nil {
 		return r, err
 	}
@@ -65,7 +65,7 @@ func (o Onboarder) Remove(ctx context.Context, wait time.Duration) (r Report, er
 
 // toClean connects to the cluster that is to be cleaned up, and makes sure that it is the one to remove. It also
 // returns the home cluster's UID. It returns neither without an admin's connection.
-func (o Onboarder) toClean(ctx context.Context, home client.Client, known known,
+func (o Onboarder) toClean(ctx context.Context, home client.Client, known clusterSecrets,
 	layouts []tenurev1alpha1.Shard) (there client.Client, atHome string, err error) {
 	if o.Workload == nil {
 		return nil, "", nil
@@ -190,7 +190,7 @@ func (o Onboarder) alive(ctx context.Context, home client.Reader, within time.Du
 // mayClean refuses to clean up in a cluster that isn't the one to remove, or that is served under another name or from
 // another namespace. Without a Secret, the fleet's layout must name the cluster: a mistyped name must not take another
 // fleet's account away.
-func (o Onboarder) mayClean(ctx context.Context, home, there client.Client, known known,
+func (o Onboarder) mayClean(ctx context.Context, home, there client.Client, known clusterSecrets,
 	layouts []tenurev1alpha1.Shard) error {
 	this := target{Server: o.Workload.Host}
 	var err error
@@ -272,7 +272,7 @@ func (o Onboarder) clean(ctx context.Context, atHome string, there client.Client
 	if err != nil {
 		return r, fmt.Errorf("cluster %s: %w", o.Name, err)
 	}
-	keep, err := o.kept(ctx, atHome, there)
+	keep, err := o.keeper(ctx, atHome, there)
 	if err != nil {
 		return r, fmt.Errorf("cluster %s: %w", o.Name, err)
 	}
@@ -340,9 +340,9 @@ func leavesTokens(made []step, keep func(*unstructured.Unstructured) string) boo
 	})
 }
 
-// kept returns a function that says why an object stays although it is ours: the replicas run with it, or the
+// keeper returns a function that says why an object stays although it is ours: the replicas run with it, or the
 // namespace has other users.
-func (o Onboarder) kept(ctx context.Context, atHome string,
+func (o Onboarder) keeper(ctx context.Context, atHome string,
 	there client.Client) (func(*unstructured.Unstructured) string, error) {
 	uid, err := uidOf(ctx, there)
 	if err != nil {

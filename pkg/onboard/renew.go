@@ -152,7 +152,11 @@ func (r *Renewer) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result,
 	} else if !now.Before(t.next) {
 		r.renew(ctx, secret, held, t)
 	}
-	renewed.WithLabelValues(req.Name).Set(map[bool]float64{true: 1}[t.failures == 0])
+	gauge := 0.0
+	if t.failures == 0 {
+		gauge = 1
+	}
+	renewed.WithLabelValues(req.Name).Set(gauge)
 	return ctrl.Result{RequeueAfter: again}, nil
 }
 

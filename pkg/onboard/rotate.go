@@ -29,7 +29,7 @@ func (o Onboarder) rotate(ctx context.Context, home, there client.Client,
 	if target.UID, err = o.identify(ctx, there); err != nil {
 		return r, err
 	}
-	known, err := o.known(ctx, home)
+	known, err := o.readSecrets(ctx, home)
 	if err != nil {
 		return r, err
 	}
@@ -69,7 +69,7 @@ func (o Onboarder) rotate(ctx context.Context, home, there client.Client,
 }
 
 // rotatable returns an error if there is no Secret that replicas read.
-func (o Onboarder) rotatable(k known) error {
+func (o Onboarder) rotatable(k clusterSecrets) error {
 	if k.Own == nil {
 		return o.unknown(k)
 	}
@@ -77,7 +77,7 @@ func (o Onboarder) rotatable(k known) error {
 }
 
 // unknown returns the error for a cluster that isn't registered. It lists those that are.
-func (o Onboarder) unknown(k known) error {
+func (o Onboarder) unknown(k clusterSecrets) error {
 	var names []string
 	for _, s := range k.Others {
 		names = append(names, s.Name)

@@ -110,7 +110,7 @@ func CheckServer(server string) error {
 // asBefore returns the target in the cluster's own Secret, since an admin often reaches a cluster in another way
 // than replicas do. It returns t if there is no such target, if it has the same address, or if it leads to another
 // cluster. unfit is why replicas can't reach the cluster as the admin does, nil if they can.
-func (t target) asBefore(k known, unfit *adminsOnly) (target, error) {
+func (t target) asBefore(k clusterSecrets, unfit *adminsOnly) (target, error) {
 	if k.Own != nil && t.UID != "" && cmp.Or(k.UID, k.Own.Annotations[kubeconfig.UIDAnnotation]) == t.UID {
 		before := k.way()
 		before.UID = t.UID
@@ -259,8 +259,8 @@ type verdict struct {
 	Why      string
 }
 
-// known are the Secrets of the fleet's namespace that matter for a cluster.
-type known struct {
+// clusterSecrets are the Secrets of the fleet's namespace that matter for a cluster.
+type clusterSecrets struct {
 	// Own is the Secret of the cluster's name, nil if there is none; Others are those of other clusters.
 	Own    *corev1.Secret
 	Others []corev1.Secret
@@ -275,7 +275,7 @@ type known struct {
 }
 
 // unfit returns why the cluster of that UID can't be reached by its own Secret; nil if it can, as far as is known.
-func (k known) unfit(uid string) error {
+func (k clusterSecrets) unfit(uid string) error {
 	if held := Hold(k.Own); held.broken() {
 		return fmt.Errorf("replicas don't use what it holds: %w", held.Refused)
 	}
@@ -286,7 +286,7 @@ func (k known) unfit(uid string) error {
 }
 
 // way returns how replicas reach the cluster by its own Secret, with the CA that verifies the server now.
-func (k known) way() target {
+func (k clusterSecrets) way() target {
 	t := Hold(k.Own).target
 	if len(k.NewCA) > 0 {
 		t.CA = k.NewCA
@@ -296,7 +296,7 @@ func (k known) way() target {
 
 // trust says that the CA in the cluster's own Secret is replaced by that of the admin's connection, or stays although
 // it is another; "" if neither. t is how replicas will reach the cluster.
-func (k known) trust(t target, admin *rest.Config) string {
+func (k clusterSecrets) trust(t target, admin *rest.Config) string {
 	const field = "clusters[].cluster.certificate-authority-data"
 	ca, ok := authority(admin)
 	switch {
@@ -313,7 +313,7 @@ func (k known) trust(t target, admin *rest.Config) string {
 
 // judgeSecret decides what to do so that the Secret is that of the target. It returns an error if that would take
 // the Secret from another cluster, or add a cluster twice.
-func judgeSecret(namespace, name string, t target, a Access, k known, now time.Time) (verdict, error) {
+func judgeSecret(namespace, name string, t target, a Access, k clusterSecrets, now time.Time) (verdict, error) {
 	for i := range k.Others {
 		other := &k.Others[i]
 		if field, value := same(other, t); field != "" {
@@ -403,7 +403,7 @@ func same(s *corev1.Secret, t target) (field, value string) {
 }
 
 // whose returns an error if the Secret of the cluster's name is another cluster's.
-func (k known) whose(t target) error {
+func (k clusterSecrets) whose(t target) error {
 	secret, held := fmt.Sprintf("Secret %s/%s", k.Own.Namespace, k.Own.Name), Hold(k.Own)
 	uid, by := k.Own.Annotations[kubeconfig.UIDAnnotation], "annotation "+kubeconfig.UIDAnnotation
 	if uid == "" && k.Reason == clusterhealth.ReasonUsable { // otherwise k.UID is what replicas go by, which may be older

@@ -163,8 +163,8 @@ func (p *parser) refuse(name, format string, args ...any) {
 	p.bad = append(p.bad, &badAnnotation{Name: name, Value: p.annotations[name], Why: why})
 }
 
-// tooMany refuses an annotation that names too many clusters.
-func (p *parser) tooMany(name string, n int) bool {
+// tooManyNames refuses an annotation that names too many clusters.
+func (p *parser) tooManyNames(name string, n int) bool {
 	if n > maxListed {
 		p.refuse(name, "names %d clusters, more than %d: * stands for all that there are", n, maxListed)
 	}
@@ -181,7 +181,7 @@ func (p *parser) clusters(wish *wish, home multicluster.ClusterName) {
 		wish.All = true
 		return
 	}
-	if p.tooMany(AnnotationClusters, strings.Count(value, ",")+1) {
+	if p.tooManyNames(AnnotationClusters, strings.Count(value, ",")+1) {
 		return
 	}
 	for part := range strings.SplitSeq(value, ",") {
@@ -222,7 +222,7 @@ func (p *parser) mode(wish *wish) {
 
 func (p *parser) weights(wish *wish) {
 	list := p.annotations[AnnotationWeights]
-	if !wish.Divide || strings.TrimSpace(list) == "" || p.tooMany(AnnotationWeights, strings.Count(list, ",")+1) {
+	if !wish.Divide || strings.TrimSpace(list) == "" || p.tooManyNames(AnnotationWeights, strings.Count(list, ",")+1) {
 		return
 	}
 	wish.Weights = map[multicluster.ClusterName]int64{}
@@ -258,7 +258,7 @@ func (p *parser) overrides(wish *wish, containers []string) {
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		p.refuse(AnnotationOverrides, "something follows the JSON object")
 	}
-	if p.tooMany(AnnotationOverrides, len(wish.Overrides)) {
+	if p.tooManyNames(AnnotationOverrides, len(wish.Overrides)) {
 		return
 	}
 	for _, name := range sortedKeys(wish.Overrides) {

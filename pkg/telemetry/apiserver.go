@@ -49,7 +49,11 @@ func (s *apiServer) continues() bool {
 func groupsOf(ctx context.Context, config *rest.Config) ([]string, error) {
 	config = rest.CopyConfig(config)
 	kubeconfig.Bound(config)
-	client, err := authenticationclient.NewForConfig(config)
+	connection, err := kubeconfig.HTTPClientFor(config)
+	if err != nil {
+		return nil, err
+	}
+	client, err := authenticationclient.NewForConfigAndClient(config, connection)
 	if err != nil {
 		return nil, err
 	}

@@ -11,13 +11,13 @@ import (
 	"github.com/tenure-dev/tenure/pkg/fairqueue"
 )
 
-// Buckets are the classic buckets of our latency histograms, for servers without native histograms: 1 ms to 2 min.
-var Buckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120}
+// buckets are the classic buckets of our latency histograms, for servers without native histograms: 1 ms to 2 min.
+var buckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120}
 
 // NewLatency returns the options of a latency histogram in seconds, both native and classic.
 func NewLatency(name, help string) prometheus.HistogramOpts {
 	return prometheus.HistogramOpts{
-		Name: name, Help: help, Buckets: Buckets,
+		Name: name, Help: help, Buckets: buckets,
 		NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 160, NativeHistogramMinResetDuration: time.Hour,
 	}
 }

@@ -32,7 +32,7 @@ func TestLatenciesAreNativeHistogramsWithTheTraceAsExemplar(t *testing.T) {
 				continue
 			}
 			seen++
-			if h.GetSchema() != 3 || len(h.PositiveSpan) == 0 || len(h.Bucket) != len(Buckets) {
+			if h.GetSchema() != 3 || len(h.PositiveSpan) == 0 || len(h.Bucket) != len(buckets) {
 				t.Errorf("%s: schema %d, %d spans, %d classic buckets", f.GetName(), h.GetSchema(),
 					len(h.PositiveSpan), len(h.Bucket))
 			}

@@ -153,13 +153,13 @@ func (p *pipeline) send(ctx context.Context, batch []sdktrace.ReadOnlySpan, full
 	p.sent.Add(float64(len(batch) - lost))
 	switch {
 	case lost == len(batch):
-		p.is("traces can't be delivered", err)
+		p.report("traces can't be delivered", err)
 	case lost > 0:
-		p.is("the trace collector rejects some spans", err)
+		p.report("the trace collector rejects some spans", err)
 	case full:
-		p.is("the trace collector is too slow", nil)
+		p.report("the trace collector is too slow", nil)
 	default:
-		p.is("", nil)
+		p.report("", nil)
 	}
 }
 
@@ -183,8 +183,8 @@ func rejected(err error, n int) int {
 	return some
 }
 
-// is logs what is wrong with the collector if it is news: of a collector that comes and goes, once a minute.
-func (p *pipeline) is(trouble string, err error) {
+// report logs what is wrong with the collector if it is news: of a collector that comes and goes, once a minute.
+func (p *pipeline) report(trouble string, err error) {
 	if trouble == p.trouble {
 		return
 	}
