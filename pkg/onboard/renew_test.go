@@ -213,7 +213,8 @@ func TestTheOwnerRenewsATokenThatWasRequestedHereWhenItIsTime(t *testing.T) {
 	}
 	f.untilDue()
 	f.owner.Store(false)
-	if again := f.look(); f.at.asked.Load() != 0 || gauge() != 1 || again < ownersTime || again > 2*ownersTime {
+	least := ownersTime - time.Second // it has been due for a second at most
+	if again := f.look(); f.at.asked.Load() != 0 || gauge() != 1 || again < least || again > 2*ownersTime {
 		t.Fatalf("somebody else renews: asked %d times, metric %v, looked at again after %v",
 			f.at.asked.Load(), gauge(), again)
 	}
