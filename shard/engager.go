@@ -151,7 +151,7 @@ func (g *engager) changed(e *engagement, remote bool) {
 	sources := g.roster.allSources()
 	e.attach(sources, g.log) // while the gate is open, this enqueues what the new caches hold
 	if e.gate.IsOpen() {
-		// What is elsewhere may miss what the new caches lack: a copy its owner, an object its copy.
+		// The new caches may lack what an object elsewhere depends on: the owner of a copy, or the copy of an object.
 		e.backfill(slices.DeleteFunc(slices.Clone(sources), func(s *kindSource) bool { return s.remote == remote }))
 	}
 	if !remote && e.endAwares() {
