@@ -313,8 +313,7 @@ func (g *engager) measure() {
 // called again and again: the first time counts, except that caches are judged once their lists or watches have failed
 // for [inspect.LongStuck]. It logs why they fail. What fails while the cluster can't be used at all, or while the shard
 // isn't served, doesn't count: that is logged elsewhere.
-func (g *engager) stuck(s ShardStatus, now time.Time) time.Time {
-	e := g.of(s.ID)
+func (g *engager) stuck(s ShardStatus, e *engagement, now time.Time) time.Time {
 	if e == nil {
 		return now
 	}
@@ -329,10 +328,10 @@ func (g *engager) stuck(s ShardStatus, now time.Time) time.Time {
 	return time.Time{}
 }
 
-// status describes what is warm or held here.
-func (g *engager) status(h ownership.Holding) ShardStatus {
+// statusOf describes what is warm or held here. The engagement is nil where there is none.
+func statusOf(h ownership.Holding, e *engagement) ShardStatus {
 	s := ShardStatus{ID: h.ID, Epoch: h.Epoch, Phase: h.Phase}
-	if e := g.of(h.ID); e != nil {
+	if e != nil {
 		s.Objects, s.Load = e.sample.objects, e.sample.load
 	}
 	return s

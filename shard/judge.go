@@ -37,6 +37,9 @@ const (
 	// heardOf is by when the driver knows that a cluster is gone. If the cluster is back by then, the driver may never
 	// have missed it, and wait for an answer to its question.
 	heardOf = 2 * time.Second
+	// idleFactor is how many intervals (clusterJudge.every) pass between probes of a cluster that answers them, while
+	// nothing else has requests for it. They are most of what an idle replica does.
+	idleFactor = 2
 	// probesPerSecond bounds how often this process probes all clusters together. With more clusters than that allows,
 	// each is probed less often.
 	probesPerSecond = 50
@@ -50,7 +53,7 @@ type clusterJudge struct {
 	clusters *clusterSet
 	roster   *roster
 	log      logr.Logger
-	every    time.Duration // within which a cluster that is in use must answer something
+	every    time.Duration // within which a cluster must answer something, while shards have requests for it
 	put      func(driver.Event)
 	spawn    func(func())
 
@@ -96,18 +99,18 @@ func (j *clusterJudge) run(ctx context.Context) {
 
 // due returns the clusters to probe now.
 func (j *clusterJudge) due(now time.Time) (names []keyspace.ClusterName) {
-	here := j.roster.clusters()
 	var resting []*engage.Connection
 	j.mu.Lock()
 	j.watched = 0
 	j.clusters.each(func(name keyspace.ClusterName, c *realCluster, traffic *engage.Traffic) {
 		v := j.verdict(name)
 		v.there = now
-		if !here[name] && now.Sub(v.rested) >= restsAfter*j.every {
+		here := j.roster.engages(name)
+		if !here && now.Sub(v.rested) >= restsAfter*j.every {
 			v.rested = now
 			resting = append(resting, c.via)
 		}
-		if !here[name] && v.trouble == nil {
+		if !here && v.trouble == nil {
 			return
 		}
 		j.watched++
@@ -198,7 +201,11 @@ func (j *clusterJudge) conclude(name keyspace.ClusterName, connection uint64, tr
 	changed := v.probed.IsZero() || (v.trouble == nil) != (trouble == nil)
 	was := v.trouble
 	v.probing, v.trouble, v.over, v.probed = false, trouble, connection, now
-	pause := max(j.every, time.Duration(j.watched)*time.Second/probesPerSecond)
+	pause := j.every
+	if trouble == nil {
+		pause *= idleFactor
+	}
+	pause = max(pause, time.Duration(j.watched)*time.Second/probesPerSecond)
 	v.next = now.Add(pause - pause/8 + rand.N(pause/4)) // so that replicas don't probe all at once
 	j.mu.Unlock()
 	switch {
@@ -260,8 +267,9 @@ func (j *clusterJudge) answered(name keyspace.ClusterName, connection uint64, br
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	v := j.verdicts[name]
-	return time.Since(breaker.LastUsable()) < 2*j.every ||
-		v != nil && v.over == connection && time.Since(v.probed) < 2*j.every
+	lately := (idleFactor + 1) * j.every
+	return time.Since(breaker.LastUsable()) < lately ||
+		v != nil && v.over == connection && time.Since(v.probed) < lately
 }
 
 // verdictOn adds to a cluster's status what probes found. A cluster that can't be used counts as open even if no

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -23,24 +22,16 @@ import (
 	"github.com/tenure-dev/tenure/shard/internal/engage"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/shard/protocol"
+	"github.com/tenure-dev/tenure/test/conns"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
 func TestOnlyAClusterOfWhichSomethingIsHeldKeepsAConnection(t *testing.T) {
 	clusters, roster := newClusterSet(logr.Discard(), 0, kubeconfig.Limits{}), newRoster(Config{})
-	opened, closed := map[keyspace.ClusterName]*atomic.Int64{}, map[keyspace.ClusterName]*atomic.Int64{}
+	counts := map[keyspace.ClusterName]*conns.Counts{}
 	for _, name := range []keyspace.ClusterName{"held", "other"} {
-		in, out := &atomic.Int64{}, &atomic.Int64{}
-		opened[name], closed[name] = in, out
 		server := httptest.NewUnstartedServer(http.NotFoundHandler())
-		server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
-			switch state {
-			case http.StateNew:
-				in.Add(1)
-			case http.StateClosed:
-				out.Add(1)
-			}
-		}
+		counts[name] = conns.Of(server)
 		server.EnableHTTP2 = true // with HTTP/1.1, net/http doesn't use a connection again whose writer was 50 ms late
 		server.StartTLS()
 		t.Cleanup(server.Close)
@@ -54,20 +45,62 @@ func TestOnlyAClusterOfWhichSomethingIsHeldKeepsAConnection(t *testing.T) {
 	ask("held")
 	ask("other")
 	roster.put("held/", &engagement{id: keyspace.ShardID{Cluster: "held"}})
+	for range 2 { // the second in place of the first
+		roster.put("other/", &engagement{id: keyspace.ShardID{Cluster: "other"}})
+	}
+	roster.remove("other/")
 	j := newJudge(clusters, roster, 10*time.Second, logr.Discard(), func(driver.Event) {}, func(func()) {})
 	now := time.Now()
 	for range 3 {
 		j.due(now)
 		now = now.Add(restsAfter*j.every + time.Second)
 	}
-	for end := time.Now().Add(time.Minute); closed["other"].Load() == 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the connection to the other cluster stays open")
-		}
-	}
+	must.Until(t, "the connection to the other cluster is closed",
+		func() bool { return counts["other"].Closed.Load() > 0 })
 	ask("held")
-	if n := opened["held"].Load(); n != 1 {
+	if n := counts["held"].Opened.Load(); n != 1 {
 		t.Errorf("%d connections to the cluster that is held, one after the other", n)
+	}
+}
+
+func TestAClusterIsProbedWhereNothingElseShowsThatItAnswers(t *testing.T) {
+	for what, c := range map[string]struct {
+		code        int // of its answers
+		held, busy  bool
+		least, most int // probes in ten intervals
+	}{
+		"nothing is held":       {},
+		"nothing is to be done": {held: true, least: 4, most: 6},
+		"shards are answered":   {held: true, busy: true},
+		"it can't be used":      {held: true, code: http.StatusServiceUnavailable, least: 8, most: 11},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				clusters, roster := newClusterSet(logr.Discard(), 0, kubeconfig.Limits{}), newRoster(Config{})
+				addCluster(t.Context(), t, clusters, "west",
+					rest.Config{Host: "https://a", Transport: &fakeServer{uid: "w", code: c.code}})
+				if c.held {
+					roster.put("west/", &engagement{id: keyspace.ShardID{Cluster: "west"}})
+				}
+				probes := 0
+				j := newJudge(clusters, roster, 20*time.Second, logr.Discard(), func(driver.Event) { probes++ },
+					func(do func()) { do() })
+				ctx, cancel := context.WithCancel(t.Context())
+				go j.run(ctx)
+				_, traffic := clusters.get("west")
+				for range 20 {
+					if c.busy {
+						answered(&traffic.Breaker, http.StatusOK, 1)
+					}
+					time.Sleep(j.every / 2)
+				}
+				cancel()
+				synctest.Wait()
+				if probes < c.least || probes > c.most {
+					t.Errorf("%d probes, want %d to %d", probes, c.least, c.most)
+				}
+			})
+		})
 	}
 }
 
@@ -158,7 +191,7 @@ func TestWhoeverWantsToKnowGetsOneVerdict(t *testing.T) {
 	if err := j.usable(t.Context(), "west"); err != nil || asked.Load() != 2 || !j.proven("west") {
 		t.Errorf("%v after %d questions, though it answered a probe just now", err, asked.Load())
 	}
-	j.verdicts["west"].probed = time.Now().Add(-2 * j.every)
+	j.verdicts["west"].probed = time.Now().Add(-(idleFactor + 1) * j.every)
 	if err := j.usable(t.Context(), "west"); err != nil || asked.Load() != 3 || j.proven("west") {
 		t.Errorf("%v after %d questions, the last long ago", err, asked.Load())
 	}

@@ -28,11 +28,13 @@ type roster struct {
 	awares  []multicluster.Aware
 	indexes []engage.Index
 	engaged map[multicluster.ClusterName]*engagement
+	at      map[keyspace.ClusterName]int // how many of them are of each cluster that has any
 }
 
 func newRoster(cfg Config) *roster {
 	return &roster{
 		kinds: cfg.Kinds, clientFiltering: cfg.ClientFiltering, engaged: map[multicluster.ClusterName]*engagement{},
+		at: map[keyspace.ClusterName]int{},
 	}
 }
 
@@ -49,39 +51,37 @@ func (r *roster) all() []*engagement {
 	return slices.Collect(maps.Values(r.engaged))
 }
 
-// clusters returns the clusters of which any shard is engaged.
-func (r *roster) clusters() map[keyspace.ClusterName]bool {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	some := map[keyspace.ClusterName]bool{}
-	for _, e := range r.engaged {
-		some[e.id.Cluster] = true
-	}
-	return some
-}
-
 // engages reports whether any shard of a cluster is engaged.
 func (r *roster) engages(cluster keyspace.ClusterName) bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	for _, e := range r.engaged {
-		if e.id.Cluster == cluster {
-			return true
-		}
-	}
-	return false
+	return r.at[cluster] > 0
 }
 
 func (r *roster) put(name multicluster.ClusterName, e *engagement) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.drop(name)
 	r.engaged[name] = e
+	r.at[e.id.Cluster]++
 }
 
 func (r *roster) remove(name multicluster.ClusterName) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.drop(name)
+}
+
+// drop forgets an engagement, if there is one. Call it with the lock held.
+func (r *roster) drop(name multicluster.ClusterName) {
+	e := r.engaged[name]
+	if e == nil {
+		return
+	}
 	delete(r.engaged, name)
+	if r.at[e.id.Cluster]--; r.at[e.id.Cluster] == 0 {
+		delete(r.at, e.id.Cluster)
+	}
 }
 
 // dropKeys drops a removed shard's keys that wait for a time, from all queues that can do so, as package fairqueue's

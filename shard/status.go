@@ -97,6 +97,7 @@ type report struct {
 	published time.Time
 	took      time.Duration                  // the last publication
 	stuck     map[keyspace.ShardID]time.Time // never changed, only replaced
+	judged    time.Time                      // when it was found last which shards are stuck; once a second
 }
 
 // publish publishes the present state after requests were carried out, and once a second for what changes otherwise.
@@ -110,15 +111,23 @@ func (r *report) publish(d *driver.Driver, l *lease, g *engager, found *surveyor
 		Replica: r.replica, Incarnation: d.ID(), Coordinator: d.Leads(), Leaving: d.Leaving(),
 		Unserved: found.unserved, Moving: found.moving, Odd: found.odd, Lost: found.lost, Aliases: d.Aliases(), lease: l,
 	}
-	before, now := r.stuck, time.Now()
+	before, judge := r.stuck, began.Sub(r.judged) >= time.Second
 	r.stuck = map[keyspace.ShardID]time.Time{}
+	if judge {
+		r.judged = began
+	}
 	for _, h := range d.Holdings() {
-		s := g.status(h)
+		e := g.of(h.ID)
+		s := statusOf(h, e)
 		st.Shards = append(st.Shards, s)
 		if !h.Held {
 			continue
 		}
-		if from := g.stuck(s, now); !from.IsZero() {
+		from := before[h.ID]
+		if judge {
+			from = g.stuck(s, e, began)
+		}
+		if !from.IsZero() {
 			r.stuck[h.ID] = since(before, h.ID, from)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/tenure-dev/tenure/shard"
 	"github.com/tenure-dev/tenure/shard/inspect"
 	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
 // maxShards is how many of its shards a replica names in its metrics.
@@ -155,10 +156,6 @@ func (c *Collector) clusters(ch chan<- prometheus.Metric, st shard.Status) {
 			if end := cl.CredentialsExpire; !end.IsZero() {
 				gauge("tenure_cluster_credentials_expiry_timestamp_seconds", float64(end.Unix()), cluster)
 			}
-			gauge("tenure_watch_mode", 1, cluster, cl.WatchMode)
-			gauge("tenure_cluster_state", 1, cluster, string(cl.State), cl.Cause)
-			gauge("tenure_cluster_writes", float64(cl.Writes), cluster, "sent")
-			gauge("tenure_cluster_writes", float64(cl.WaitingWrites), cluster, "waiting")
 			if l := cl.Limits; l.QPS > 0 {
 				gauge("tenure_cluster_limit", l.QPS, cluster, "qps")
 				gauge("tenure_cluster_limit", float64(l.Bucket()), cluster, "burst")
@@ -166,6 +163,15 @@ func (c *Collector) clusters(ch chan<- prometheus.Metric, st shard.Status) {
 			if n := cl.Limits.Writes; n > 0 {
 				gauge("tenure_cluster_limit", float64(n), cluster, "writes")
 			}
+		}
+		if !concerned(cl) {
+			continue
+		}
+		if cl.Known {
+			gauge("tenure_watch_mode", 1, cluster, cl.WatchMode)
+			gauge("tenure_cluster_state", 1, cluster, string(cl.State), cl.Cause)
+			gauge("tenure_cluster_writes", float64(cl.Writes), cluster, "sent")
+			gauge("tenure_cluster_writes", float64(cl.WaitingWrites), cluster, "waiting")
 		}
 		count("tenure_watch_bytes_total", cl.ListWatchBytes, cluster)
 		count("tenure_watch_kept_total", cl.Kept, cluster)
@@ -175,6 +181,13 @@ func (c *Collector) clusters(ch chan<- prometheus.Metric, st shard.Status) {
 		gauge("tenure_abandoned_reconciles", float64(cl.Abandoned), cluster)
 	}
 	gauge("tenure_clusters_engaged", float64(known))
+}
+
+// concerned reports whether the replica has had anything to do with a cluster, but for probes that were answered. Most
+// replicas have nothing to do with most clusters, and series that say so would grow with their product.
+func concerned(c shard.ClusterStatus) bool {
+	return c.ListWatchBytes > 0 || c.Kept > 0 || c.Discarded > 0 || c.FencedWrites > 0 || c.UnansweredWrites > 0 ||
+		c.Abandoned > 0 || c.Writes > 0 || c.WaitingWrites > 0 || c.State != protocol.ClusterClosed
 }
 
 func one(is bool) float64 {

@@ -15,7 +15,7 @@ const (
 	// probeTimeout is how long a probe of an unreachable API server takes, and lookEvery how often a process probes a
 	// cluster whose shards it holds.
 	probeTimeout = 3 * time.Second
-	lookEvery    = leaseDuration / 2
+	lookEvery    = leaseDuration
 )
 
 // reach describes one process's connection to one workload cluster.
