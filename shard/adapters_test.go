@@ -35,6 +35,8 @@ import (
 	"github.com/tenure-dev/tenure/shard/internal/record"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/shard/protocol"
+	"github.com/tenure-dev/tenure/test/bubble"
+	"github.com/tenure-dev/tenure/test/expect"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
@@ -114,9 +116,7 @@ func TestWhatTheOwnLeaseIsAboutIsUrgent(t *testing.T) {
 	h.read(driver.Read{Number: 2, Of: driver.Subject{Lease: "b"}})
 	h.write(driver.Write{Number: 3, Effect: ownership.WriteLease{Lease: ownership.Lease{ID: "a"}}})
 	h.read(driver.Read{Number: 4, Of: driver.Subject{Lease: "a"}})
-	if diff := cmp.Diff([]uint64{3, 4, 1, 2}, h.numbers()); diff != "" {
-		t.Errorf("answers to (-want +got):\n%s", diff)
-	}
+	expect.Equal(t, "answers to", []uint64{3, 4, 1, 2}, h.numbers())
 }
 
 // hangs is a client whose requests end with their contexts.
@@ -143,9 +143,7 @@ func TestARequestIsWaitedForAsLongAsTheDriverSays(t *testing.T) {
 		for _, want := range [][]uint64{nil, {1}, nil, {2}} {
 			time.Sleep(time.Second + time.Millisecond)
 			synctest.Wait()
-			if diff := cmp.Diff(want, h.numbers()); diff != "" {
-				t.Errorf("answered a second later (-want +got):\n%s", diff)
-			}
+			expect.Equal(t, "answered a second later", want, h.numbers())
 		}
 	})
 }
@@ -201,9 +199,7 @@ func TestWhenAnIncarnationStopsItsRequestsEnd(t *testing.T) {
 		h.restart(t.Context())
 		h.write(driver.Write{Number: 2, Patience: time.Minute, Effect: ownership.SealLease{Base: 1, ID: "b"}})
 		synctest.Wait()
-		if diff := cmp.Diff([]uint64{1}, h.numbers()); diff != "" {
-			t.Errorf("ended (-want +got):\n%s", diff)
-		}
+		expect.Equal(t, "ended", []uint64{1}, h.numbers())
 		time.Sleep(time.Hour)
 	})
 }
@@ -287,9 +283,7 @@ func TestALapseEndsTheRequestsInFlight(t *testing.T) {
 		synctest.Wait()
 		l.do(driver.Stop{})
 		synctest.Wait()
-		if diff := cmp.Diff([]uint64{1}, l.homeClient.numbers()); diff != "" {
-			t.Errorf("ended (-want +got):\n%s", diff)
-		}
+		expect.Equal(t, "ended", []uint64{1}, l.homeClient.numbers())
 	})
 }
 
@@ -301,36 +295,34 @@ func TestReconcilesOfAClusterInTroubleAreNotWaitedFor(t *testing.T) {
 		"a cluster that serves":  {nil, 20 * time.Second},
 		"one that can't be used": {errors.New("no answer"), 0},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				id := keyspace.ShardID{Cluster: "west"}
-				cfg := Config{Observer: NopObserver{}, DrainTimeout: 20 * time.Second}
-				drained := make(chan driver.Event, 1)
-				g := &engager{
-					cfg: cfg, log: logr.Discard(), ctx: t.Context(), roster: newRoster(cfg),
-					put: func(e driver.Event) { drained <- e }, spawn: func(f func()) { go f() },
-					judge: &clusterJudge{
-						clusters: newClusterSet(logr.Discard(), 0, kubeconfig.Limits{}),
-						verdicts: map[keyspace.ClusterName]*clusterVerdict{"west": {trouble: c.trouble}},
-					},
-				}
-				holds := func() bool { return true }
-				e := &engagement{id: id, ctx: t.Context(), gate: engage.NewGate(t.Context(), id, "", "", holds)}
-				g.roster.put(e.name(), e)
-				e.gate.Open(1)
-				waited := time.Duration(-1)
-				go e.gate.Run(t.Context(), &engage.Traffic{}, func(ctx context.Context) {
-					began := time.Now()
-					<-ctx.Done()
-					waited = time.Since(began)
-				})
-				synctest.Wait()
-				g.drain(driver.Drain{ID: id})
-				<-drained
-				if waited != c.waits {
-					t.Errorf("its reconcile is cancelled after %v, want %v", waited, c.waits)
-				}
+		bubble.Run(t, name, func(t *testing.T) {
+			id := keyspace.ShardID{Cluster: "west"}
+			cfg := Config{Observer: NopObserver{}, DrainTimeout: 20 * time.Second}
+			drained := make(chan driver.Event, 1)
+			g := &engager{
+				cfg: cfg, log: logr.Discard(), ctx: t.Context(), roster: newRoster(cfg),
+				put: func(e driver.Event) { drained <- e }, spawn: func(f func()) { go f() },
+				judge: &clusterJudge{
+					clusters: newClusterSet(logr.Discard(), 0, kubeconfig.Limits{}),
+					verdicts: map[keyspace.ClusterName]*clusterVerdict{"west": {trouble: c.trouble}},
+				},
+			}
+			holds := func() bool { return true }
+			e := &engagement{id: id, ctx: t.Context(), gate: engage.NewGate(t.Context(), id, "", "", holds)}
+			g.roster.put(e.name(), e)
+			e.gate.Open(1)
+			waited := time.Duration(-1)
+			go e.gate.Run(t.Context(), &engage.Traffic{}, func(ctx context.Context) {
+				began := time.Now()
+				<-ctx.Done()
+				waited = time.Since(began)
 			})
+			synctest.Wait()
+			g.drain(driver.Drain{ID: id})
+			<-drained
+			if waited != c.waits {
+				t.Errorf("its reconcile is cancelled after %v, want %v", waited, c.waits)
+			}
 		})
 	}
 }
@@ -360,32 +352,30 @@ func TestKeysThatWaitLeaveTheQueueWithTheirShard(t *testing.T) {
 		"closed": (*engager).close,
 		"lapsed": func(g *engager, _ keyspace.ShardID) { g.stop(driver.Stop{}) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				cfg := Config{Observer: NopObserver{}}
-				g := &engager{cfg: cfg, log: logr.Discard(), ctx: t.Context(), roster: newRoster(cfg),
-					put: func(driver.Event) {}, spawn: func(f func()) { go f() }}
-				g.roster.guards.Add(1)
-				q := fairqueue.New(fairqueue.Options[mcreconcile.Request]{
-					Limiter: workqueue.DefaultTypedControllerRateLimiter[mcreconcile.Request](),
-					Tenant:  func(mcreconcile.Request) (cluster, namespace string) { return "west", "" },
-					Part:    func(r mcreconcile.Request) string { return string(r.ClusterName) },
-				})
-				defer q.ShutDown()
-				must.Succeed(t, g.roster.addSource(t.Context(), &kindSource{}, q))
-				id := keyspace.ShardID{Cluster: "west"}
-				ctx, cancel := context.WithCancel(t.Context())
-				e := &engagement{id: id, ctx: ctx, cancel: cancel,
-					gate: engage.NewGate(ctx, id, "", "", func() bool { return true })}
-				g.roster.put(e.name(), e)
-				q.AddAfter(mcreconcile.Request{ClusterName: e.name()}, 24*time.Hour)
-				q.AddAfter(mcreconcile.Request{ClusterName: "east"}, 24*time.Hour)
-				end(g, id)
-				time.Sleep(25 * time.Hour)
-				if n := q.Len(); n != 1 {
-					t.Errorf("a day later %d keys are ready, want the other shard's", n)
-				}
+		bubble.Run(t, name, func(t *testing.T) {
+			cfg := Config{Observer: NopObserver{}}
+			g := &engager{cfg: cfg, log: logr.Discard(), ctx: t.Context(), roster: newRoster(cfg),
+				put: func(driver.Event) {}, spawn: func(f func()) { go f() }}
+			g.roster.guards.Add(1)
+			q := fairqueue.New(fairqueue.Options[mcreconcile.Request]{
+				Limiter: workqueue.DefaultTypedControllerRateLimiter[mcreconcile.Request](),
+				Tenant:  func(mcreconcile.Request) (cluster, namespace string) { return "west", "" },
+				Part:    func(r mcreconcile.Request) string { return string(r.ClusterName) },
 			})
+			defer q.ShutDown()
+			must.Succeed(t, g.roster.addSource(t.Context(), &kindSource{}, q))
+			id := keyspace.ShardID{Cluster: "west"}
+			ctx, cancel := context.WithCancel(t.Context())
+			e := &engagement{id: id, ctx: ctx, cancel: cancel,
+				gate: engage.NewGate(ctx, id, "", "", func() bool { return true })}
+			g.roster.put(e.name(), e)
+			q.AddAfter(mcreconcile.Request{ClusterName: e.name()}, 24*time.Hour)
+			q.AddAfter(mcreconcile.Request{ClusterName: "east"}, 24*time.Hour)
+			end(g, id)
+			time.Sleep(25 * time.Hour)
+			if n := q.Len(); n != 1 {
+				t.Errorf("a day later %d keys are ready, want the other shard's", n)
+			}
 		})
 	}
 }

@@ -53,6 +53,16 @@ type listed struct{ *toolscache.ListWatch }
 
 func (listed) IsWatchListSemanticsUnSupported() bool { return true }
 
+// run keeps a store of ConfigMaps, with these at first and what the watch brings.
+func run(ctx context.Context, store *informer.Store, there []corev1.ConfigMap, events watch.Interface) {
+	store.Run(ctx, listed{&toolscache.ListWatch{
+		ListWithContextFunc: func(context.Context, metav1.ListOptions) (apiruntime.Object, error) {
+			return &corev1.ConfigMapList{Items: there, ListMeta: metav1.ListMeta{ResourceVersion: "1"}}, nil
+		},
+		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return events, nil },
+	}}, &corev1.ConfigMap{})
+}
+
 // newTimed needs a bubble.
 func newTimed(t *testing.T, there ...corev1.ConfigMap) *timed {
 	ctx, cancel := context.WithCancel(t.Context())
@@ -69,12 +79,7 @@ func newTimed(t *testing.T, there ...corev1.ConfigMap) *timed {
 	r.e = &engagement{id: id, ctx: ctx, cancel: cancel,
 		gate: engage.NewGate(ctx, id, "test", "me", func() bool { return true })}
 	r.e.alarms(r.kindSource).store = func() *informer.Store { return r.store }
-	go r.store.Run(ctx, listed{&toolscache.ListWatch{
-		ListWithContextFunc: func(context.Context, metav1.ListOptions) (apiruntime.Object, error) {
-			return &corev1.ConfigMapList{Items: there, ListMeta: metav1.ListMeta{ResourceVersion: "1"}}, nil
-		},
-		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return r.events, nil },
-	}}, &corev1.ConfigMap{})
+	go run(ctx, r.store, there, r.events)
 	synctest.Wait()
 	must.Succeed(t, r.attach(r.e, r.store))
 	r.e.gate.Open(1)

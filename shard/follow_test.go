@@ -3,13 +3,13 @@ package shard
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/shard/internal/driver"
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
 	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/test/expect"
 )
 
 // A record that can't be read any more when it is deleted was readable before, and somebody may hold it.
@@ -36,9 +36,7 @@ func TestADeletionIsSeenWhateverTheRecordSaid(t *testing.T) {
 				Annotations: map[string]string{tenurev1alpha1.FloorAnnotation: c.floor}},
 			Spec: tenurev1alpha1.ShardSpec{Cluster: "west", Layout: c.layout},
 		})
-		if diff := cmp.Diff(c.want, got); diff != "" {
-			t.Errorf("%s (- want, + got):\n%s", name, diff)
-		}
+		expect.Equal(t, name, c.want, got)
 	}
 }
 

@@ -24,6 +24,7 @@ import (
 	"github.com/tenure-dev/tenure/pkg/fairqueue"
 	"github.com/tenure-dev/tenure/shard/internal/engage"
 	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/test/bubble"
 )
 
 // refuser is a cluster whose answers have a status, and a reconciler that makes one write there, in the namespace of
@@ -165,30 +166,28 @@ func TestAClusterThatRefusedEverythingIsServedSoonAfterItRecovers(t *testing.T) 
 		{500, 6000, 100 * time.Second, 4},
 	} {
 		status, keys, outage := c.status, c.keys, c.outage
-		t.Run(fmt.Sprintf("%d of %d keys", status, keys), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := &refuser{status: map[string]int{"shop": status}}
-				control(t, r, keys)
-				time.Sleep(outage)
-				asked := r.becomes(http.StatusCreated)
-				most := c.tries*keys + int(outage/time.Second)/2
-				if asked > most {
-					t.Errorf("%d requests during the outage, want at most %d", asked, most)
-				}
-				recovered := time.Now()
-				pass(15 * time.Second)
-				r.mu.Lock()
-				defer r.mu.Unlock()
-				first, last := time.Hour, time.Duration(0)
-				for _, at := range r.served {
-					first, last = min(first, at.Sub(recovered)), max(last, at.Sub(recovered))
-				}
-				if len(r.served) != keys || first > 5*time.Second {
-					t.Errorf("%d of %d keys were served within 15s of the recovery, the first after %v, want all, and 5s",
-						len(r.served), keys, first)
-				}
-				t.Logf("%d requests in vain; then all were served after %v to %v", asked, first, last)
-			})
+		bubble.Run(t, fmt.Sprintf("%d of %d keys", status, keys), func(t *testing.T) {
+			r := &refuser{status: map[string]int{"shop": status}}
+			control(t, r, keys)
+			time.Sleep(outage)
+			asked := r.becomes(http.StatusCreated)
+			most := c.tries*keys + int(outage/time.Second)/2
+			if asked > most {
+				t.Errorf("%d requests during the outage, want at most %d", asked, most)
+			}
+			recovered := time.Now()
+			pass(15 * time.Second)
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			first, last := time.Hour, time.Duration(0)
+			for _, at := range r.served {
+				first, last = min(first, at.Sub(recovered)), max(last, at.Sub(recovered))
+			}
+			if len(r.served) != keys || first > 5*time.Second {
+				t.Errorf("%d of %d keys were served within 15s of the recovery, the first after %v, want all, and 5s",
+					len(r.served), keys, first)
+			}
+			t.Logf("%d requests in vain; then all were served after %v to %v", asked, first, last)
 		})
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/rest"
@@ -23,6 +22,7 @@ import (
 	"sigs.k8s.io/multicluster-runtime/pkg/clusters"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
+	"github.com/tenure-dev/tenure/test/expect"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
@@ -103,9 +103,8 @@ func fill(t *testing.T, home http.RoundTripper, opts manager.Options) {
 			t.Error(err)
 		}
 	})
-	if _, err := c.GetInformer(ctx, &corev1.Secret{}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = c.GetInformer(ctx, &corev1.Secret{})
+	must.Succeed(t, err)
 }
 
 // A watch that goes on where it ended is silent until a restored home cluster has passed that version.
@@ -135,9 +134,7 @@ func TestTheManagersCacheListsAnewAfterHomeWasAway(t *testing.T) {
 			time.Sleep(1100 * time.Millisecond) // client-go takes a shorter watch for a failed one
 			home.goBack(c.away)
 			await(t, home, len(c.want))
-			if diff := cmp.Diff(c.want, home.requests()); diff != "" {
-				t.Errorf("requests (-want +got):\n%s", diff)
-			}
+			expect.Equal(t, "requests", c.want, home.requests())
 		})
 	}
 }

@@ -22,26 +22,36 @@ import (
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/shard/internal/member"
 	"github.com/tenure-dev/tenure/shard/internal/record"
+	"github.com/tenure-dev/tenure/test/bubble"
 	"github.com/tenure-dev/tenure/test/must"
 )
+
+// leaseOfB is the Lease of replica b, with these annotations.
+func leaseOfB(annotations map[string]string) *coordinationv1.Lease {
+	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
+		Namespace: DefaultNamespace, Name: "b-1", UID: "u", Annotations: annotations,
+		Labels: map[string]string{tenurev1alpha1.RoleLabel: tenurev1alpha1.RoleMember},
+	}}
+}
+
+// entranceTo is that of replica a, which works on Pods, to the fleet of this home cluster.
+func entranceTo(home client.Client) *entrance {
+	cfg := Config{Replica: "a"}.withDefaults()
+	return &entrance{
+		members: member.NewStore(home, cfg.Namespace, ""), records: record.NewStore(home, cfg.Namespace, ""),
+		kinds: "Pod", lease: cfg.LeaseDuration, log: logr.Discard(),
+		warner: newWarner(home, cfg, logr.Discard(), func(f func()) { f() }),
+	}
+}
 
 func TestAProcessWaitsOutsideAFleetThatItCannotWorkWithAndSaysSoOnce(t *testing.T) {
 	scheme := recordScheme(t)
 	synctest.Test(t, func(t *testing.T) {
-		later := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
-			Namespace: DefaultNamespace, Name: "b-1", UID: "u",
-			Labels: map[string]string{tenurev1alpha1.RoleLabel: tenurev1alpha1.RoleMember},
-			Annotations: map[string]string{tenurev1alpha1.LeaseDurationAnnotation: "10s",
-				tenurev1alpha1.ProtocolAnnotation: "99"},
-		}}
+		later := leaseOfB(map[string]string{tenurev1alpha1.LeaseDurationAnnotation: "10s",
+			tenurev1alpha1.ProtocolAnnotation: "99"})
 		c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(later).Build()
-		cfg := Config{Replica: "a"}.withDefaults()
-		e := &entrance{
-			members: member.NewStore(c, cfg.Namespace, ""), records: record.NewStore(c, cfg.Namespace, ""), log: logr.Discard(),
-			warner: newWarner(c, cfg, logr.Discard(), func(f func()) { f() }),
-		}
 		joined := make(chan struct{})
-		go func() { e.wait(t.Context()); close(joined) }()
+		go func() { entranceTo(c).wait(t.Context()); close(joined) }()
 		for range 10 { // it renews
 			time.Sleep(entranceEvery)
 			must.Succeed(t, c.Update(t.Context(), later))
@@ -89,41 +99,29 @@ func TestAProcessTakesPartOnceWhoIsInItsWayHasStoodStillForItsLease(t *testing.T
 		{"home is away in between", patience.String(), 0, 19 * time.Second, 22*time.Second + patience},
 		{"nobody can read how long it may stand still", "soon", 0, 0, 0},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				began := time.Now()
-				other := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
-					Namespace: DefaultNamespace, Name: "b-1", UID: "u",
-					Labels: map[string]string{tenurev1alpha1.RoleLabel: tenurev1alpha1.RoleMember},
-					Annotations: map[string]string{tenurev1alpha1.LeaseDurationAnnotation: c.duration,
-						tenurev1alpha1.KindsAnnotation: "Job.batch"},
-				}}
-				home := interceptor.NewClient(fake.NewClientBuilder().WithScheme(recordScheme(t)).WithObjects(other).Build(),
-					interceptor.Funcs{List: func(ctx context.Context, home client.WithWatch, list client.ObjectList,
-						opts ...client.ListOption) error {
-						if since := time.Since(began); c.away != 0 && since > c.away && since <= c.away+entranceEvery {
-							return errors.New("away")
-						}
-						return home.List(ctx, list, opts...)
-					}})
-				cfg := Config{Replica: "a"}.withDefaults()
-				e := &entrance{
-					members: member.NewStore(home, cfg.Namespace, ""), records: record.NewStore(home, cfg.Namespace, ""),
-					kinds: "Pod", lease: cfg.LeaseDuration, log: logr.Discard(),
-					warner: newWarner(home, cfg, logr.Discard(), func(f func()) { f() }),
-				}
-				if c.renewed != 0 {
-					time.AfterFunc(c.renewed, func() { _ = home.Update(t.Context(), other) })
-				}
-				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
-				defer cancel()
-				e.wait(ctx)
-				if waited := time.Since(began); c.joins != 0 && waited != c.joins {
-					t.Errorf("it takes part after %v, want %v", waited, c.joins)
-				} else if c.joins == 0 && ctx.Err() == nil {
-					t.Errorf("it takes part after %v, want never", waited)
-				}
-			})
+		bubble.Run(t, c.name, func(t *testing.T) {
+			began := time.Now()
+			other := leaseOfB(map[string]string{tenurev1alpha1.LeaseDurationAnnotation: c.duration,
+				tenurev1alpha1.KindsAnnotation: "Job.batch"})
+			home := interceptor.NewClient(fake.NewClientBuilder().WithScheme(recordScheme(t)).WithObjects(other).Build(),
+				interceptor.Funcs{List: func(ctx context.Context, home client.WithWatch, list client.ObjectList,
+					opts ...client.ListOption) error {
+					if since := time.Since(began); c.away != 0 && since > c.away && since <= c.away+entranceEvery {
+						return errors.New("away")
+					}
+					return home.List(ctx, list, opts...)
+				}})
+			if c.renewed != 0 {
+				time.AfterFunc(c.renewed, func() { _ = home.Update(t.Context(), other) })
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+			defer cancel()
+			entranceTo(home).wait(ctx)
+			if waited := time.Since(began); c.joins != 0 && waited != c.joins {
+				t.Errorf("it takes part after %v, want %v", waited, c.joins)
+			} else if c.joins == 0 && ctx.Err() == nil {
+				t.Errorf("it takes part after %v, want never", waited)
+			}
 		})
 	}
 }

@@ -59,9 +59,8 @@ func TestTheLoopDoesNotWaitForTheFirstListOfRecords(t *testing.T) {
 		clusters: newClusterSet(logr.Discard(), 0, kubeconfig.Limits{}),
 	}
 	f := &follower{cache: records, log: logr.Discard(), put: func(driver.Event) {}, changed: func() {}}
-	if _, err := f.follow(t.Context(), func(func()) {}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = f.follow(t.Context(), func(func()) {})
+	must.Succeed(t, err)
 	measured := make(chan struct{})
 	go func() { l.do(driver.Measure{}); close(measured) }()
 	select {

@@ -3,7 +3,7 @@ package shard
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/tenure-dev/tenure/test/expect"
 )
 
 func TestUrgentMailIsTakenFirst(t *testing.T) {
@@ -12,16 +12,10 @@ func TestUrgentMailIsTakenFirst(t *testing.T) {
 	m.putUrgent(2)
 	m.put(3)
 	<-m.ready
-	if diff := cmp.Diff([]int{2, 1, 3}, m.take()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	expect.Equal(t, "all mail", []int{2, 1, 3}, m.take())
 	m.put(4)
 	m.putUrgent(5)
 	<-m.ready
-	if diff := cmp.Diff([]int{5}, m.takeUrgent()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff([]int{4}, m.take()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	expect.Equal(t, "urgent mail", []int{5}, m.takeUrgent())
+	expect.Equal(t, "what urgent mail left", []int{4}, m.take())
 }

@@ -4,12 +4,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/tenure-dev/tenure/pkg/fairqueue"
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 	"github.com/tenure-dev/tenure/shard/inspect"
 	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/test/expect"
 )
 
 func TestViewsJoinAnswersAndBacklogs(t *testing.T) {
@@ -38,7 +37,5 @@ func TestViewsJoinAnswersAndBacklogs(t *testing.T) {
 			Namespaces: []inspect.Waiting{{Namespace: "bank", Keys: 1, WaitSeconds: 2},
 				{Namespace: "shop", Keys: 5, WaitSeconds: 1}}},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
+	expect.Equal(t, "the views", want, got)
 }

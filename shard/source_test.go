@@ -16,10 +16,8 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
-	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -196,12 +194,7 @@ func filled(t *testing.T, e *engagement, objects ...corev1.ConfigMap) *watch.Rac
 	store, err := e.cluster().Informer(&corev1.ConfigMap{})
 	must.Succeed(t, err)
 	events := watch.NewRaceFreeFake()
-	go store.Run(t.Context(), listed{&toolscache.ListWatch{
-		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
-			return &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}, Items: objects}, nil
-		},
-		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return events, nil },
-	}}, &corev1.ConfigMap{})
+	go run(t.Context(), store, objects, events)
 	must.Succeed(t, store.AwaitSync(t.Context()))
 	return events
 }
@@ -222,9 +215,7 @@ func TestWhatIsDroppedWhileALeaseSeemsToHaveRunOutIsMadeUpFor(t *testing.T) {
 
 	over.Store(true)
 	events.Add(waits("one", ""))
-	for !asked.Load() {
-		time.Sleep(time.Millisecond)
-	}
+	must.Until(t, "the event is judged by the lease", asked.Load)
 	g.measure()
 	if n := q.Len(); n != 0 {
 		t.Errorf("%d keys are enqueued by a replica whose lease has run out", n)
@@ -328,7 +319,7 @@ func TestTheSizeOfAShardIsKnownAndItsLoadIsThatOfTheTenureOnceItIsOpen(t *testin
 	filled(t, e, *waits("one", ""))
 	e.busy.Add(int64(400 * time.Second)) // of reconciles that ended while it began to drain, before it was kept
 	g.open(driver.Open{ID: e.id, Epoch: 1})
-	if n := g.status(ownership.Holding{ID: e.id}).Objects; n != 1 {
+	if n := statusOf(ownership.Holding{ID: e.id}, e).Objects; n != 1 {
 		t.Errorf("%d objects, want 1", n)
 	}
 	time.Sleep(10 * time.Millisecond)
@@ -557,9 +548,7 @@ func TestASweepEndsWithItsChannel(t *testing.T) {
 	when <- struct{}{}
 	when <- struct{}{}
 	close(when)
-	for end := time.Now().Add(10 * time.Second); asked.Load() < 2 && time.Now().Before(end); {
-		time.Sleep(time.Millisecond)
-	}
+	must.Until(t, "there are two sweeps", func() bool { return asked.Load() >= 2 })
 	time.Sleep(20 * time.Millisecond) // for sweeps without an end
 	if n := asked.Load(); n != 2 {
 		t.Errorf("%d sweeps, want 2", n)

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"github.com/google/go-cmp/cmp"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,6 +25,7 @@ import (
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/shard/protocol"
+	"github.com/tenure-dev/tenure/test/expect"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
@@ -57,12 +57,8 @@ func TestALookTellsWhatIsUnservedAndWhatMovesAndSinceWhen(t *testing.T) {
 	}
 	unserved, moving := unservedAndMoving("", all, map[protocol.Incarnation]peer{"a": {alive: true}, "b": {alive: true}},
 		map[keyspace.ShardID]time.Time{id("west/10"): began, id("west/00"): began}, nil, now)
-	if diff := cmp.Diff(map[keyspace.ShardID]time.Time{id("west/10"): began, id("west/11"): now}, unserved); diff != "" {
-		t.Errorf("unserved (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(map[keyspace.ShardID]time.Time{id("west/01"): now}, moving); diff != "" {
-		t.Errorf("moving (-want +got):\n%s", diff)
-	}
+	expect.Equal(t, "unserved", map[keyspace.ShardID]time.Time{id("west/10"): began, id("west/11"): now}, unserved)
+	expect.Equal(t, "moving", map[keyspace.ShardID]time.Time{id("west/01"): now}, moving)
 }
 
 func TestAHolderCountsAsAliveWhileItsLeaseCanBeReadAndIsNotSealed(t *testing.T) {
@@ -110,9 +106,7 @@ func TestWhatIsUnservedHasNoRecordOrNoHolderInAClusterThatIsKnown(t *testing.T) 
 		unserved = append(unserved, id.String())
 	}
 	slices.Sort(unserved)
-	if diff := cmp.Diff([]string{"west/0", "west/1"}, unserved); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	expect.Equal(t, "unserved", []string{"west/0", "west/1"}, unserved)
 }
 
 func TestRecordsAreLookedThroughAgainOnlyAfterAChangeOrWhileSomethingIsWrong(t *testing.T) {

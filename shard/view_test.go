@@ -208,7 +208,7 @@ func TestAShardWhoseCachesAreNotKeptUpToDateIsStuckAndThatIsLogged(t *testing.T)
 				if time.Since(began) < c.unusable {
 					g.judge.verdicts["west"].trouble = errUnavailable
 				}
-				if !g.stuck(ShardStatus{ID: e.id, Phase: "active"}, time.Now()).IsZero() {
+				if !g.stuck(ShardStatus{ID: e.id, Phase: "active"}, e, time.Now()).IsZero() {
 					stuck++
 				}
 			}

@@ -9,8 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/tenure-dev/tenure/test/expect"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
@@ -42,9 +41,7 @@ func TestATableHasARowForEachAlgorithmAndSize(t *testing.T) {
 		Join:  Change{Moves: 4, Minimal: 4, MaxOverMean: 1, Millis: 1},
 		Leave: &Change{Moves: 5, Minimal: 5, MaxOverMean: 1, Millis: 1},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("row (-want +got):\n%s", diff)
-	}
+	expect.Equal(t, "row", want, got)
 	for _, row := range table.Rows {
 		if (row.Replicas == 1) != (row.Leave == nil) {
 			t.Errorf("%s over %d replicas: leave is %v", row.Algorithm, row.Replicas, row.Leave)
@@ -64,9 +61,7 @@ func TestATableIsTheSameEachTimeButForItsTimings(t *testing.T) {
 			must.Succeed(t, err)
 			encoded[i] = string(text)
 		}
-		if diff := cmp.Diff(encoded[0], encoded[1]); diff != "" {
-			t.Errorf("%s names: two runs differ:\n%s", names, diff)
-		}
+		expect.Equal(t, string(names)+" names: two runs differ", encoded[0], encoded[1])
 		if !strings.Contains(encoded[0], `"schema":"tenure.dev/bench/algorithms/v1"`) {
 			t.Errorf("the schema is missing from %s", encoded[0])
 		}
@@ -93,9 +88,7 @@ func TestTheTextShowsEveryRow(t *testing.T) {
 	}
 	got := strings.Fields(strings.Split(blocks[1], "\n")[2])
 	want := strings.Fields("planner 1.125 0 4 4 1.000 5 5 1.000 1.00 1.00 1.00")
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("the planner's line (-want +got):\n%s", diff)
-	}
+	expect.Equal(t, "the planner's line", want, got)
 }
 
 type brokenPipe struct{}

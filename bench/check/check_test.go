@@ -194,26 +194,6 @@ func TestTheListOfKnownMissesIsReadStrictly(t *testing.T) {
 	}
 }
 
-func TestKnownMissesAreThoseOfAScenarioAsItComes(t *testing.T) {
-	for name, c := range map[string]struct {
-		settings []string
-		want     bool
-	}{
-		"as it comes":       {nil, true},
-		"with another seed": {[]string{"load.seed=7"}, true},
-		"with fewer Ats":    {[]string{"load.count=7"}, false},
-		"alone":             {[]string{"compare=[]"}, false},
-	} {
-		s, err := scenario.Read("at-burst", nil)
-		must.Succeed(t, err)
-		ran, err := scenario.Read("at-burst", c.settings)
-		must.Succeed(t, err)
-		if got := s.SameSettings(ran); got != c.want {
-			t.Errorf("%s: got %v, want %v", name, got, c.want)
-		}
-	}
-}
-
 func TestEverySizeOfAScenarioHasAThresholdOfItsOwnForWhatItMeasures(t *testing.T) {
 	for _, name := range scenario.Names() {
 		for _, size := range []string{"small", "full"} {

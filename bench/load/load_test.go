@@ -2,7 +2,6 @@ package load
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -16,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/client-go/rest"
@@ -24,6 +22,7 @@ import (
 	"github.com/tenure-dev/tenure/bench/load/feed"
 	"github.com/tenure-dev/tenure/bench/scenario"
 	"github.com/tenure-dev/tenure/pkg/at"
+	"github.com/tenure-dev/tenure/test/expect"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
@@ -203,9 +202,8 @@ func TestALoadIsSpreadOverTheClustersUnderSequentialNames(t *testing.T) {
 	var n notes
 	l := scenario.Load{Arrivals: scenario.Burst, Count: 5, Due: scenario.DueNow, Clients: 3}
 	g := n.generator(l, west.cluster(t, "west"), east.cluster(t, "east"))
-	if _, err := g.Run(t.Context(), g.Begin(5), Offsets(l, rng())); err != nil {
-		t.Fatal(err)
-	}
+	_, err := g.Run(t.Context(), g.Begin(5), Offsets(l, rng()))
+	must.Succeed(t, err)
 	if w, e := len(west.asked()), len(east.asked()); w != 3 || e != 2 {
 		t.Errorf("%d and %d requests, want 3 and 2", w, e)
 	}
@@ -225,9 +223,8 @@ func TestAtsOfAVirtualClusterAreKnownByWhatTheLoadCallsThem(t *testing.T) {
 	l := scenario.Load{Arrivals: scenario.Burst, Count: 3, Due: scenario.DueNow, Clients: 1}
 	server := host.cluster(t, "c1")
 	g := n.generator(l, server.Virtual("c1-0"), server.Virtual("c1-1"), server)
-	if _, err := g.Run(t.Context(), g.Begin(3), Offsets(l, rng())); err != nil {
-		t.Fatal(err)
-	}
+	_, err := g.Run(t.Context(), g.Begin(3), Offsets(l, rng()))
+	must.Succeed(t, err)
 	for i, request := range host.asked() {
 		_, below, _ := strings.Cut(request, "/namespaces/")
 		namespace, _, _ := strings.Cut(below, "/")
@@ -251,9 +248,7 @@ func TestWhatWasPreloadedIsChangedInTurnsAtItsRate(t *testing.T) {
 	const at = "/apis/cnat.programming-kubernetes.info/v1alpha1/namespaces/ns/ats/at-000000"
 	create, change := "POST "+strings.TrimSuffix(at, "/at-000000"), "PATCH "+at
 	end := func(i string) []string { return []string{create, change + i, change + i + "/status"} }
-	if diff := cmp.Diff(slices.Concat(end("0"), end("2")), west.asked()); diff != "" {
-		t.Errorf("preloaded in west (-want +got):\n%s", diff)
-	}
+	expect.Equal(t, "preloaded in west", slices.Concat(end("0"), end("2")), west.asked())
 	if got := west.bodies[1]; got != `{"spec":{"suspend":true}}` {
 		t.Errorf("what is to be changed becomes %s, want it suspended", got)
 	}
@@ -263,14 +258,9 @@ func TestWhatWasPreloadedIsChangedInTurnsAtItsRate(t *testing.T) {
 	if took := o.End.Sub(start); o.Arrivals != 10 || took < 180*time.Millisecond {
 		t.Errorf("%d changes in %v, want 10 in 180 ms or more", o.Arrivals, took)
 	}
-	if diff := cmp.Diff([]string{change + "0", change + "2", change + "0", change + "2", change + "0", change + "2",
-		change + "0"}, west.asked()[6:]); diff != "" {
-		t.Errorf("changed in west (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(slices.Concat(end("1"), []string{change + "1", change + "1", change + "1"}),
-		east.asked()); diff != "" {
-		t.Errorf("in east (-want +got):\n%s", diff)
-	}
+	expect.Equal(t, "changed in west", []string{change + "0", change + "2", change + "0", change + "2", change + "0",
+		change + "2", change + "0"}, west.asked()[6:])
+	expect.Equal(t, "in east", slices.Concat(end("1"), []string{change + "1", change + "1", change + "1"}), east.asked())
 	if west.bodies[6] == west.bodies[8] || !strings.Contains(west.bodies[6], "annotations") {
 		t.Errorf("changes %s and %s of one At: want two different annotations", west.bodies[6], west.bodies[8])
 	}
@@ -296,9 +286,8 @@ func TestAnEditedAtCountsFromItsEdit(t *testing.T) {
 		Duration: scenario.Duration(100 * time.Millisecond), Edit: scenario.Duration(150 * time.Millisecond),
 		Due: scenario.DueNow, Clients: 8})
 	start := g.Begin(5)
-	if _, err := g.Run(t.Context(), start, Offsets(g.Load, rng())); err != nil {
-		t.Fatal(err)
-	}
+	_, err := g.Run(t.Context(), start, Offsets(g.Load, rng()))
+	must.Succeed(t, err)
 	posts, patches := 0, 0
 	for _, r := range s.asked() {
 		switch {
@@ -330,39 +319,6 @@ func TestARefusalEndsTheLoadWithTheAtNamed(t *testing.T) {
 	}
 }
 
-func TestAFeedTakesABrokenWatchUpWhereItWas(t *testing.T) {
-	var mu sync.Mutex
-	var since []string
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		mu.Lock()
-		defer mu.Unlock()
-		version := r.URL.Query().Get("resourceVersion")
-		since = append(since, version)
-		switch version {
-		case "5":
-			fmt.Fprintln(w,
-				`{"type":"ADDED","object":{"metadata":{"name":"a","resourceVersion":"6"},"status":{"phase":"DONE"}}}`)
-		case "6":
-			fmt.Fprintln(w, `{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"9"}}}`)
-		default:
-			fmt.Fprintln(w, `{"type":"ERROR","object":{"code":410}}`)
-		}
-	}))
-	defer s.Close()
-	c, err := feed.NewClient(&rest.Config{Host: s.URL})
-	must.Succeed(t, err)
-	var names []string
-	err = c.Follow(t.Context(), feed.Ats, "5", func(e feed.Event) {
-		names = append(names, e.Object.Metadata.Name+" "+e.Object.Status.Phase)
-	})
-	if err == nil || !strings.Contains(err.Error(), "9") {
-		t.Errorf("got %v; a watch that has missed changes is an error", err)
-	}
-	if !slices.Equal(names, []string{"a DONE"}) || !slices.Equal(since, []string{"5", "6", "9"}) {
-		t.Errorf("events %v from %v", names, since)
-	}
-}
-
 func TestThePartsOfAFloorAreAllOfTheHashesOnce(t *testing.T) {
 	for of := 2; of < 9; of++ {
 		end := "0x0000000000000000"
@@ -378,21 +334,6 @@ func TestThePartsOfAFloorAreAllOfTheHashesOnce(t *testing.T) {
 		if end != "0x10000000000000000" || len(slots) != of {
 			t.Errorf("%d parts end at %s and have slots %v", of, end, slots)
 		}
-	}
-}
-
-func TestAFeedEndsWithItsContextWithoutAnError(t *testing.T) {
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.(http.Flusher).Flush()
-		<-r.Context().Done()
-	}))
-	defer s.Close()
-	c, err := feed.NewClient(&rest.Config{Host: s.URL})
-	must.Succeed(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	if err := c.Follow(ctx, feed.Pods, "1", func(feed.Event) {}); err != nil {
-		t.Errorf("got %v", err)
 	}
 }
 

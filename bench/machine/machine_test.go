@@ -4,16 +4,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/procfs"
+
+	"github.com/tenure-dev/tenure/test/expect"
 )
 
 func TestTheMachinesTimeIsReadWithoutItsIdleOne(t *testing.T) {
 	got := timesOf(procfs.CPUStat{User: 1, Nice: .5, System: .25, Idle: 4, Iowait: .5, IRQ: .125, SoftIRQ: .125,
 		Steal: 1, Guest: 9})
-	if diff := cmp.Diff(Times{Busy: 3 * time.Second, Stolen: time.Second, All: 7500 * time.Millisecond}, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	expect.Equal(t, "times", Times{Busy: 3 * time.Second, Stolen: time.Second, All: 7500 * time.Millisecond}, got)
 	if now, ok := Now(); !ok || now.Busy <= 0 || now.Busy > now.All {
 		t.Errorf("this machine: %+v, %v", now, ok)
 	}

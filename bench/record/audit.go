@@ -1,6 +1,10 @@
 package record
 
-import "github.com/tenure-dev/tenure/bench/audit"
+import (
+	"time"
+
+	"github.com/tenure-dev/tenure/bench/audit"
+)
 
 // Calls are the requests of one user to one API server, as its audit log has them.
 type Calls struct {
@@ -10,21 +14,23 @@ type Calls struct {
 	AtWrites int
 	// DeploymentWrites are successful writes to Deployments and their status.
 	DeploymentWrites int
-	Conflicts        int
-	Created          int // Ats, by anybody
+	// Later are those of both that came at a time or after it.
+	Later     int
+	Conflicts int
+	Created   int // Ats, by anybody
 }
 
-// CallsIn reads an audit log. One without a single line is an error.
-func CallsIn(path, user string) (Calls, error) {
+// CallsIn reads an audit log. One without a single line is an error. Writes since a time are also counted apart.
+func CallsIn(path, user string, since time.Time) (Calls, error) {
 	calls := Calls{ByVerb: map[string]int{}}
 	_, err := audit.All(path, func(e *audit.Event) bool {
-		calls.count(e, user)
+		calls.count(e, user, since)
 		return false
 	})
 	return calls, err
 }
 
-func (c *Calls) count(e *audit.Event, user string) {
+func (c *Calls) count(e *audit.Event, user string, since time.Time) {
 	if !e.Ended() { // a watch has a line when it begins, too
 		return
 	}
@@ -43,12 +49,16 @@ func (c *Calls) count(e *audit.Event, user string) {
 		return
 	}
 	c.ByVerb[e.What()]++
-	switch {
-	case !e.Mutating():
-	case ours:
+	if !e.Mutating() || !ours && !copies {
+		return
+	}
+	if ours {
 		c.AtWrites++
-	case copies:
+	} else {
 		c.DeploymentWrites++
+	}
+	if !e.Arrived().Before(since) {
+		c.Later++
 	}
 }
 
@@ -62,6 +72,7 @@ func (c *Calls) Add(other Calls) {
 	}
 	c.AtWrites += other.AtWrites
 	c.DeploymentWrites += other.DeploymentWrites
+	c.Later += other.Later
 	c.Conflicts += other.Conflicts
 	c.Created += other.Created
 }

@@ -1,18 +1,17 @@
 package record
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/tenure-dev/tenure/bench/audit"
+	"github.com/tenure-dev/tenure/bench/audit/audittest"
 	"github.com/tenure-dev/tenure/bench/load"
 	"github.com/tenure-dev/tenure/bench/load/feed"
 	"github.com/tenure-dev/tenure/bench/machine"
+	"github.com/tenure-dev/tenure/test/expect"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
@@ -68,9 +67,7 @@ func TestALedgerTellsWhatWasLostEarlyAndDoubled(t *testing.T) {
 	}
 	s := l.Sum("ns", nil, keyOf)
 	got := []int{s.Objects, s.Lost, s.Duplicates, s.Early}
-	if diff := cmp.Diff([]int{4, 1, 1, 1}, got); diff != "" {
-		t.Errorf("objects, lost, duplicates, early (-want +got):\n%s", diff)
-	}
+	expect.Equal(t, "objects, lost, duplicates, early", []int{4, 1, 1, 1}, got)
 	if q := s.Converge.Quantiles(); q.N != 3 || q.Max < 3998 || q.Max > 4003 {
 		t.Errorf("converge %+v, want 3 with 4 s at most", q)
 	}
@@ -117,20 +114,12 @@ func TestATimelineTellsWhoHeldWhatWhen(t *testing.T) {
 	want := []Span{
 		{"west/0", "r1", 1, -1, 8}, {"west/1", "r1", 1, -1, 3}, {"west/1", "r2", 2, 3, 8},
 	}
-	if diff := cmp.Diff(want, l.Spans(at(2), at(10))); diff != "" {
-		t.Errorf("spans (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(map[string]int{"r1-aaa": 1, "r2-bbb": 1}, l.Held()); diff != "" {
-		t.Errorf("held (-want +got):\n%s", diff)
-	}
+	expect.Equal(t, "spans", want, l.Spans(at(2), at(10)))
+	expect.Equal(t, "held", map[string]int{"r1-aaa": 1, "r2-bbb": 1}, l.Held())
 	for replica, want := range map[string][]string{"r1": {"west/0", "west/1"}, "r2": nil} {
-		if diff := cmp.Diff(want, l.HeldAt(replica, at(4))); diff != "" {
-			t.Errorf("held by %s before the move (-want +got):\n%s", replica, diff)
-		}
+		expect.Equal(t, "held by "+replica+" before the move", want, l.HeldAt(replica, at(4)))
 	}
-	if diff := cmp.Diff([]string{"west/1"}, l.HeldAt("r2", at(5))); diff != "" {
-		t.Errorf("held by r2 after the move (-want +got):\n%s", diff)
-	}
+	expect.Equal(t, "held by r2 after the move", []string{"west/1"}, l.HeldAt("r2", at(5)))
 	if l.HeldAnew("r2", l.Held()) || !l.HeldAnew("r2", map[string]int{"r2-old": 3}) || l.HeldAnew("r3", nil) {
 		t.Error("only an incarnation that wasn't there before is new")
 	}
@@ -159,31 +148,28 @@ func TestAProcessIsReadWhileItWorks(t *testing.T) {
 
 func TestCallsAreCountedByUserAndOutcome(t *testing.T) {
 	line := func(user, verb, resource, sub string, code int) string {
-		return fmt.Sprintf(
-			`{"stage":"ResponseComplete","verb":%q,"requestReceivedTimestamp":"2030-01-02T03:04:05Z","stageTimestamp":"2030-01-02T03:04:05Z","user":{"username":%q},"objectRef":{"resource":%q,"subresource":%q},"responseStatus":{"code":%d}}`+"\n", verb, user, resource, sub, code)
+		return audittest.Line(audit.Event{User: user, Verb: verb, Resource: resource, Subresource: sub, Code: code})
 	}
 	log := line("bench", "create", "ats", "", 201) + line("us", "update", "ats", "status", 200) +
-		line("us", "create", "pods", "", 201) +
+		audittest.Line(audit.Event{User: "us", Verb: "create", Resource: "pods", Code: 201, Received: 2}) +
 		line("us", "update", "ats", "status", 409) + line("us", "create", "pods", "", 500) +
 		line("us", "update", "leases", "", 200) +
 		line("bench", "patch", "pods", "status", 200) + line("us", "watch", "ats", "", 200) +
-		strings.Replace(line("us", "watch", "ats", "", 200), "ResponseComplete", "ResponseStarted", 1)
+		audittest.Line(audit.Event{User: "us", Verb: "watch", Resource: "ats", Code: 200, Stage: "ResponseStarted"})
 	file := filepath.Join(t.TempDir(), "audit.log")
 	must.Succeed(t, os.WriteFile(file, []byte(log), 0o600))
-	calls, err := CallsIn(file, "us")
+	calls, err := CallsIn(file, "us", time.UnixMicro(2))
 	must.Succeed(t, err)
 	empty := filepath.Join(t.TempDir(), "audit.log")
 	must.Succeed(t, os.WriteFile(empty, nil, 0o600))
-	if none, err := CallsIn(empty, "us"); err == nil {
+	if none, err := CallsIn(empty, "us", time.Time{}); err == nil {
 		t.Errorf("an empty log has the calls %+v", none)
 	}
 	want := Calls{
 		ByVerb:   map[string]int{"update ats/status": 1, "create pods": 1, "update leases": 1, "watch ats": 1},
-		AtWrites: 2, Conflicts: 1, Created: 1,
+		AtWrites: 2, Later: 1, Conflicts: 1, Created: 1,
 	}
-	if diff := cmp.Diff(want, calls); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	expect.Equal(t, "calls", want, calls)
 }
 
 func TestADeploymentHasConvergedWithItsLastCopyAndADriftEndsWhenItIsUndone(t *testing.T) {

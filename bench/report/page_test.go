@@ -97,12 +97,10 @@ func TestEveryPointLiesInsideItsPlot(t *testing.T) {
 		for _, l := range p.Lines {
 			for _, m := range number.FindAllStringSubmatch(l.Path, -1) {
 				var x, y float64
-				if _, err := fmt.Sscan(m[1], &x); err != nil {
-					t.Fatal(err)
-				}
-				if _, err := fmt.Sscan(m[2], &y); err != nil {
-					t.Fatal(err)
-				}
+				_, err := fmt.Sscan(m[1], &x)
+				must.Succeed(t, err)
+				_, err = fmt.Sscan(m[2], &y)
+				must.Succeed(t, err)
 				if x < p.Left-1 || x > p.Right+1 || y < p.Top-1 || y > p.Bottom+1 {
 					t.Errorf("%s: %s has a point at %v, %v, outside of the axes", p.Title, l.Name, x, y)
 				}

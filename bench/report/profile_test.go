@@ -4,9 +4,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/google/pprof/profile"
+
+	"github.com/tenure-dev/tenure/test/expect"
 )
 
 // stack is a sample of so many µs, the innermost function first.
@@ -34,9 +35,7 @@ func TestAProfileSetsFleetsSideBySidePerAt(t *testing.T) {
 		{"decode", []float64{3, 1}, []float64{3, 1}},
 		{"read", []float64{1, 0}, []float64{4, 0}},
 	}}
-	if diff := cmp.Diff(want, got, cmpopts.EquateApprox(1e-9, 0)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	expect.Equal(t, "profile", want, got, cmpopts.EquateApprox(1e-9, 0))
 	var b strings.Builder
 	got.text(&b)
 	if lines := strings.Split(b.String(), "\n"); len(lines) != 7 ||

@@ -63,6 +63,15 @@ func TestANoiseThatWasNotMeasuredIsNotCompared(t *testing.T) {
 	}
 }
 
+func TestAFigureThatARoundLacksIsNotCompared(t *testing.T) {
+	a := []Round{{Figures: map[string]float64{"x": 2, "y": 1, "z": 1}}, {Figures: map[string]float64{"x": 4, "y": 1}}}
+	b := []Round{{Figures: map[string]float64{"x": 1, "z": 1}}, {Figures: map[string]float64{"x": 2, "z": 1}}}
+	got := Ratios([][]Round{a}, [][]Round{b}, rand.New(rand.NewPCG(1, 1)))
+	if len(got) != 1 || math.Abs(got["x"].Value-2) > 1e-9 {
+		t.Errorf("got %v, want x alone, with 2", got)
+	}
+}
+
 func TestAnEfficiencyHasAnIntervalWhereThereAreRounds(t *testing.T) {
 	point := func(n int, rates ...float64) SweepPoint {
 		res := &Results{}

@@ -47,7 +47,7 @@ type Report struct {
 	// Intervals.
 	Runs int `json:"runs,omitempty"`
 	// Profiled says that CPU profiles were taken meanwhile, which costs the fleets some percent. Profile sets them side by
-	// side, those of the first round.
+	// side, over all rounds. In a sweep it has the fleets of each size.
 	Profiled bool     `json:"profiled,omitempty"`
 	Profile  *Profile `json:"profile,omitempty"`
 

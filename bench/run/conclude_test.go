@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -22,6 +21,7 @@ import (
 	"github.com/tenure-dev/tenure/bench/stats"
 	"github.com/tenure-dev/tenure/bench/witness"
 	"github.com/tenure-dev/tenure/shard/protocol"
+	"github.com/tenure-dev/tenure/test/expect"
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/must"
 )
@@ -68,9 +68,7 @@ func TestEfficiencyIsCapacityOverNTimesTheSmallestFleet(t *testing.T) {
 		Efficiency: map[string]float64{"1": 1, "2": 0.99, "5": 0.98},
 		Makespan:   map[string]float64{"1": 1, "2": 0.95, "5": 0.9},
 	}
-	if diff := cmp.Diff(want, got, cmpopts.EquateApprox(1e-9, 0)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	expect.Equal(t, "efficiency", want, got, cmpopts.EquateApprox(1e-9, 0))
 	if scaleOut(scenario.Load{Arrivals: scenario.Burst}, nil) != nil {
 		t.Error("no sweep has a curve")
 	}
@@ -156,27 +154,9 @@ func TestWatchCostIsPerObjectAndAgainstTheShare(t *testing.T) {
 		SumOverOne: map[string]float64{"1": 1, "2": 1.05}, MaxOverShare: map[string]float64{"1": 1, "2": 1.125},
 		MaxOverEqual: map[string]float64{"1": 1, "2": 1.2},
 	}
-	if diff := cmp.Diff(want, got, cmpopts.EquateApprox(1e-9, 0)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	expect.Equal(t, "watch cost", want, got, cmpopts.EquateApprox(1e-9, 0))
 	if watchCost([]report.SweepPoint{point([]int{100}), point([]int{100})}) != nil {
 		t.Error("nothing was received, and it was compared")
-	}
-}
-
-func TestFiguresThatARoundLacksAreNotCompared(t *testing.T) {
-	rounds := func(list ...map[string]float64) []report.Round {
-		var out []report.Round
-		for _, f := range list {
-			out = append(out, report.Round{Figures: f})
-		}
-		return out
-	}
-	a := rounds(map[string]float64{"x": 2, "y": 1, "z": 1}, map[string]float64{"x": 4, "y": 1})
-	b := rounds(map[string]float64{"x": 1, "z": 1}, map[string]float64{"x": 2, "z": 1})
-	got := report.Ratios([][]report.Round{a}, [][]report.Round{b}, rand.New(rand.NewPCG(1, 1)))
-	if len(got) != 1 || math.Abs(got["x"].Value-2) > 1e-9 {
-		t.Errorf("got %v, want x alone, with 2", got)
 	}
 }
 
@@ -301,6 +281,37 @@ func TestTheKneeIsTheHighestRateThatWasServedInTime(t *testing.T) {
 	if knee(scenario.Load{}, []report.Round{round(40, 9)}) != nil {
 		t.Error("a knee that nobody looked for")
 	}
+}
+
+func TestReplicasAreReadyWhenEachHoldsShardsThatMay(t *testing.T) {
+	for name, c := range map[string]struct {
+		as               scenario.Reference
+		replicas, shards int // of four clusters
+		want             int
+	}{
+		"ours":                            {ours, 3, 32, 3},
+		"fewer shards than replicas":      {ours, 9, 4, 4},
+		"both fleets of the control":      {scenario.Apart, 3, 32, 6},
+		"with fewer shards for the apart": {scenario.Apart, 3, 4, 4},
+	} {
+		f := &fleet{as: c.as, site: &site{bad: 1},
+			config: scenario.Fleet{Replicas: c.replicas, ShardsPerCluster: c.shards / 4}}
+		if got := f.holders(c.shards); got != c.want {
+			t.Errorf("%s: %d must hold shards, want %d", name, got, c.want)
+		}
+	}
+}
+
+func TestTheProfilesOfASweepAreToldApart(t *testing.T) {
+	titles := func(swept bool) (all []string) {
+		for _, replicas := range []int{1, 4} {
+			f := &fleet{as: ours, swept: swept, config: scenario.Fleet{Replicas: replicas}}
+			all = append(all, f.taken(nil).Fleet)
+		}
+		return all
+	}
+	expect.Equal(t, "in a sweep", []string{"tenure-of-1", "tenure-of-4"}, titles(true))
+	expect.Equal(t, "otherwise", []string{"tenure", "tenure"}, titles(false))
 }
 
 func TestChangesReachTheFleetTheyAreMeantFor(t *testing.T) {

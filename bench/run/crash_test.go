@@ -5,9 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/tenure-dev/tenure/shard/protocol"
+	"github.com/tenure-dev/tenure/test/expect"
 	"github.com/tenure-dev/tenure/test/lab"
 )
 
@@ -48,9 +47,7 @@ func TestACrashGapIsThatOfTheVictimsShardsAndOfNobodyElses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			gaps, complaints := crashGaps(c.kills, held, c.began)
-			if diff := cmp.Diff(c.gaps, gaps); diff != "" {
-				t.Errorf("gaps (-want +got):\n%s", diff)
-			}
+			expect.Equal(t, "gaps", c.gaps, gaps)
 			if got := strings.Join(complaints, "\n"); c.want == "" && got != "" || !strings.Contains(got, c.want) {
 				t.Errorf("complaints %q, want %q", got, c.want)
 			}

@@ -31,6 +31,7 @@ const leaveWithin = 30 * time.Second
 // fleet is one contestant: replicas, or the floor, on control planes of their own, and what records them.
 type fleet struct {
 	as     scenario.Reference
+	swept  bool // one of several that differ in their size
 	config scenario.Fleet
 	load   scenario.Load
 	// unwitnessed is the reason why nothing is judged; empty if everything is.
@@ -75,7 +76,8 @@ func (f *fleet) controller() string {
 func newFleet(ctx context.Context, as scenario.Reference, s scenario.Scenario, dir string, o Options,
 	failed func(error)) (*fleet, error) {
 	f := &fleet{
-		as: as, config: s.Fleet, load: s.Load, unwitnessed: s.Unwitnessed, options: o, dir: dir, failed: failed,
+		as: as, swept: len(s.Sweep) > 0, config: s.Fleet, load: s.Load, unwitnessed: s.Unwitnessed, options: o, dir: dir,
+		failed: failed,
 		ledger: record.NewLedger(), timeline: record.NewTimeline(),
 	}
 	if err := os.MkdirAll(filepath.Join(dir, "replicas"), 0o700); err != nil {
@@ -316,7 +318,7 @@ func (f *fleet) ready(ctx context.Context) error {
 		if err := f.complaint(); err != nil {
 			return err
 		}
-		settled := f.timeline.Settled(shards) && len(f.timeline.Held()) >= min(f.config.Replicas, shards)
+		settled := f.timeline.Settled(shards) && len(f.timeline.Held()) >= f.holders(shards)
 		if settled && f.held == 0 {
 			if err := f.noteHeld(shards); err != nil {
 				return err
@@ -335,6 +337,16 @@ func (f *fleet) ready(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// holders is how many replicas hold shards once all are balanced. Of those that serve the last clusters apart, and of
+// the others, each does, unless there are more replicas than shards for them.
+func (f *fleet) holders(shards int) int {
+	if f.as != scenario.Apart {
+		return min(f.config.Replicas, shards)
+	}
+	apart := f.site.bad * f.config.ShardsPerCluster
+	return min(f.config.Replicas, apart) + min(f.config.Replicas, shards-apart)
 }
 
 // noteHeld notes when the last of all shards was first served, once all are. The replicas' logs show that; a holder

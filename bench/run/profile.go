@@ -27,7 +27,7 @@ func (f *fleet) profile(ctx context.Context, namespace string, start time.Time) 
 	f.sampling.Wait() // a process takes one at a time, and the round before may have been short
 	for _, p := range f.live() {
 		f.sampling.Go(func() {
-			path := filepath.Join(f.options.Profile, fmt.Sprintf("%s-%s-%s.pprof", f.as, p.Name, namespace))
+			path := filepath.Join(f.options.Profile, fmt.Sprintf("%s-%s-%s.pprof", f.title(), p.Name, namespace))
 			one, err := p.profile(ctx, path)
 			if err != nil && ctx.Err() == nil {
 				f.say("no profile of %s: %v", p.Name, err)
@@ -59,9 +59,17 @@ func (p *process) profile(ctx context.Context, path string) (*profile.Profile, e
 	return profile.ParseData(content)
 }
 
+// title tells the fleet from the others of a run. A sweep has several of one kind.
+func (f *fleet) title() string {
+	if f.swept {
+		return fmt.Sprintf("%s-of-%d", f.as, f.config.Replicas)
+	}
+	return string(f.as)
+}
+
 // taken are the fleet's profiles, with what its processes used per At.
 func (f *fleet) taken(perAt *float64) report.Profiled {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return report.Profiled{Fleet: string(f.as), Profiles: f.profiles, PerAt: perAt}
+	return report.Profiled{Fleet: f.title(), Profiles: f.profiles, PerAt: perAt}
 }

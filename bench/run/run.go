@@ -94,6 +94,7 @@ type runner struct {
 	options  Options
 	report   *report.Report
 	progress *progress
+	profiles []report.Profiled // of all stages
 }
 
 // stage runs our fleet and the references beside it.
@@ -129,7 +130,6 @@ func (r *runner) stage(ctx context.Context, s scenario.Scenario,
 		return nil, causeOr(ctx, err)
 	}
 	out := map[scenario.Reference]*report.Results{}
-	var profiles []report.Profiled
 	for _, f := range fleets {
 		r.progress.doing("reading what %s left", f.as)
 		f.sampling.Wait()
@@ -162,10 +162,9 @@ func (r *runner) stage(ctx context.Context, s scenario.Scenario,
 			r.invalid("%s: %s", f.as, reason)
 		}
 		r.judgeWitness(string(f.as), results)
-		profiles = append(profiles, f.taken(results.CPUPerObject))
+		r.profiles = append(r.profiles, f.taken(results.CPUPerObject))
 		out[f.as] = results
 	}
-	r.report.Profile = report.NewProfile(profiles)
 	return out, nil
 }
 
@@ -287,6 +286,7 @@ func (f *fleet) kill() {
 func (r *runner) finish() {
 	p := r.report
 	p.Seconds = time.Since(p.Started).Seconds()
+	p.Profile = report.NewProfile(r.profiles)
 	p.Knee = knee(r.scenario.Load, p.Results.Rounds)
 	p.ScaleOut, p.WatchCost = scaleOut(r.scenario.Load, p.Sweep), watchCost(p.Sweep)
 	if complaint := judgeRepeats(p.Sweep); p.ScaleOut != nil && complaint != "" {

@@ -27,9 +27,8 @@ func options(t *testing.T) Options {
 	}
 	bin := t.TempDir()
 	for program, path := range map[string]*string{"tenure": &o.Tenure, lab.Hooked: &o.Hooked, "bench": &o.Bench} {
-		if *path, err = lab.Build(t.Context(), bin, program, false); err != nil {
-			t.Fatal(err)
-		}
+		*path, err = lab.Build(t.Context(), bin, program, false)
+		must.Succeed(t, err)
 	}
 	return o
 }

@@ -8,8 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/tenure-dev/tenure/test/expect"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
@@ -35,9 +34,7 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 	must.Succeed(t, f.Err())
 	got, err := ReadFile(path)
 	must.Succeed(t, err)
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("samples (-want +got):\n%s", diff)
-	}
+	expect.Equal(t, "samples", want, got)
 }
 
 func TestARecordCutShortByAKillIsLeftOut(t *testing.T) {

@@ -6,8 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/tenure-dev/tenure/test/expect"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
@@ -171,9 +170,7 @@ func TestAScenarioIsWrittenAsItIsRead(t *testing.T) {
 	must.Succeed(t, err)
 	var again Scenario
 	must.Succeed(t, json.Unmarshal(data, &again))
-	if diff := cmp.Diff(s, again); diff != "" {
-		t.Errorf("(-written +read):\n%s", diff)
-	}
+	expect.Equal(t, "written and read", s, again)
 	if s.Fleet.LeaseDuration.D() != 5*time.Second {
 		t.Errorf("lease duration %v", s.Fleet.LeaseDuration)
 	}

@@ -5,13 +5,11 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/tenure-dev/tenure/test/expect"
 )
 
 func TestRankSumsAreThoseOfTheTables(t *testing.T) {
-	if diff := cmp.Diff([]float64{1, 1, 2, 1, 1}, rankSums(2, 2)); diff != "" {
-		t.Errorf("two and two (-want +got):\n%s", diff)
-	}
+	expect.Equal(t, "two and two", []float64{1, 1, 2, 1, 1}, rankSums(2, 2))
 	// The statistic's critical values for a two-sided test at 5 %, plus one.
 	for _, c := range []struct{ n, m, want int }{{3, 3, 0}, {4, 4, 1}, {5, 5, 3}, {6, 6, 6}, {8, 8, 14}, {10, 10, 24},
 		{20, 20, 128}, {8, 12, 23}} {

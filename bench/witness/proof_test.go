@@ -13,6 +13,7 @@ import (
 
 	"github.com/tenure-dev/tenure/bench/audit"
 	"github.com/tenure-dev/tenure/shard/protocol"
+	"github.com/tenure-dev/tenure/test/expect"
 )
 
 // ms is milliseconds after the start of a small log.
@@ -370,9 +371,7 @@ func TestWhatIsProofAndWhatIsNot(t *testing.T) {
 			}
 			events := parse(t, tt.log)
 			for name, events := range map[string][]Event{"in order": events, "backwards": backwards(events)} {
-				if diff := gocmp.Diff(tt.want, broken(Judge(slices.Values(events), facts, few))); diff != "" {
-					t.Errorf("%s: (-want +got):\n%s", name, diff)
-				}
+				expect.Equal(t, name, tt.want, broken(Judge(slices.Values(events), facts, few)))
 			}
 		})
 	}
@@ -641,9 +640,7 @@ func TestConcurrentAndFencedWritesAreCounted(t *testing.T) {
 		40-41 west/@1:a update at:a code=422 message=epoch
 		5-6 west/@1:a update at:a code=409
 		50-51 west/@2:b create pod:a-pod code=409`)), Facts{}, few)
-	if diff := gocmp.Diff(Fenced{Conflict: 1, AlreadyExists: 1, EpochRule: 1}, r.Fenced); diff != "" {
-		t.Errorf("fenced (-want +got):\n%s", diff)
-	}
+	expect.Equal(t, "fenced", Fenced{Conflict: 1, AlreadyExists: 1, EpochRule: 1}, r.Fenced)
 	if r.Writes.ConcurrentKeys != 1 || r.Writes.ConcurrentShards != 1 || !r.OK {
 		t.Errorf("want one concurrent write and no violation, got %+v, %v", r.Writes, broken(r))
 	}
@@ -684,9 +681,7 @@ func TestMovesAreNamedCountedAndTimed(t *testing.T) {
 		Kinds: map[protocol.MoveKind]MoveRow{protocol.Planned: {N: 1}, protocol.Crash: {N: 1}, protocol.Exit: {N: 1},
 			protocol.Join: {N: 3}},
 	}
-	if diff := gocmp.Diff(want, got); diff != "" {
-		t.Errorf("moves (-want +got):\n%s", diff)
-	}
+	expect.Equal(t, "moves", want, got)
 
 	uid := "u1" // due at 12, between the tenures' last and first write, and served at 31; the other At was served before
 	r := Judge(slices.Values(parse(t, `

@@ -3,7 +3,6 @@ package witness
 import (
 	"bytes"
 	"compress/gzip"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -15,59 +14,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tenure-dev/tenure/bench/audit"
+	"github.com/tenure-dev/tenure/bench/audit/audittest"
+	"github.com/tenure-dev/tenure/test/expect"
 	"github.com/tenure-dev/tenure/test/must"
 )
-
-func base(v uint64) string {
-	if v == 0 {
-		return ""
-	}
-	return fmt.Sprint(v)
-}
-
-// auditLine writes an event as an API server does.
-func auditLine(e Event) []byte {
-	ref := map[string]any{"resource": e.Resource, "namespace": e.Namespace, "name": e.Name, "apiVersion": "v1"}
-	for k, v := range map[string]string{"apiGroup": e.Group, "subresource": e.Subresource, "uid": e.UID,
-		"resourceVersion": base(e.Base)} {
-		if v != "" {
-			ref[k] = v
-		}
-	}
-	line := map[string]any{
-		"kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": "Metadata", "auditID": "6a7b", "stage": "ResponseComplete",
-		"requestURI": "/apis/x?fieldManager=tenure", "verb": e.Verb, "user": map[string]any{"username": e.User,
-			"groups": []string{"system:masters"}},
-		"sourceIPs": []string{"127.0.0.1"}, "userAgent": e.UserAgent, "objectRef": ref,
-		"responseStatus":           map[string]any{"metadata": map[string]any{}, "code": e.Code, "message": e.Message},
-		"requestReceivedTimestamp": stamp(e.Received), "stageTimestamp": stamp(e.Completed),
-		"annotations": map[string]any{"authorization.k8s.io/decision": "allow",
-			"authorization.k8s.io/reason": "by \"role\" {x}"},
-	}
-	if b := e.Body; b != nil {
-		line["responseObject"] = auditBody(b)
-	}
-	text, err := json.Marshal(line)
-	if err != nil {
-		panic(err)
-	}
-	return append(text, '\n')
-}
-
-func auditBody(b *Body) map[string]any {
-	meta := map[string]any{"uid": b.UID, "resourceVersion": fmt.Sprint(b.ResourceVersion)}
-	if b.SealedBy != "" {
-		meta["annotations"] = map[string]any{"tenure.dev/sealed-by": b.SealedBy}
-	}
-	status := map[string]any{"phase": b.Phase}
-	spec := map[string]any{"schedule": b.Schedule}
-	if s := b.Shard; s != nil {
-		spec = map[string]any{"cluster": s.Cluster, "prefix": s.Prefix, "assignee": s.Assignee}
-		status = map[string]any{"holder": s.Holder, "warm": s.Warm, "phase": s.Phase, "epoch": s.Epoch,
-			"lastMove": map[string]any{"kind": s.Move}}
-	}
-	return map[string]any{"metadata": meta, "spec": spec, "status": status}
-}
 
 // logs writes files below a new folder.
 func logs(t *testing.T, files map[string]string) string {
@@ -85,9 +35,8 @@ func zipped(t *testing.T, text string) string {
 	t.Helper()
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
-	if _, err := z.Write([]byte(text)); err != nil {
-		t.Fatal(err)
-	}
+	_, err := z.Write([]byte(text))
+	must.Succeed(t, err)
 	must.Succeed(t, z.Close())
 	return b.String()
 }
@@ -105,7 +54,7 @@ func TestReadSeesWhatJudgeSees(t *testing.T) {
 			if n < len(m.events)/3 {
 				name = e.Cluster + "/audit-2026-11-20T10-00-00.000.log"
 			}
-			files[name] += string(auditLine(e))
+			files[name] += audittest.Line(e)
 		}
 		for name, text := range files {
 			if strings.Contains(name, "audit-") {
@@ -116,15 +65,9 @@ func TestReadSeesWhatJudgeSees(t *testing.T) {
 		r, err := Read(logs(t, files), Options{Rules: few})
 		must.Succeed(t, err)
 		want := judged(m)
-		if diff := cmp.Diff(want.Counts, r.Counts); diff != "" {
-			t.Errorf("log %d: counts (-judged +read):\n%s", i, diff)
-		}
-		if diff := cmp.Diff(want.Ats, r.Ats); diff != "" {
-			t.Errorf("log %d: Ats (-judged +read):\n%s", i, diff)
-		}
-		if diff := cmp.Diff(want.Moves, r.Moves); diff != "" {
-			t.Errorf("log %d: moves (-judged +read):\n%s", i, diff)
-		}
+		expect.Equal(t, fmt.Sprintf("log %d: counts", i), want.Counts, r.Counts)
+		expect.Equal(t, fmt.Sprintf("log %d: Ats", i), want.Ats, r.Ats)
+		expect.Equal(t, fmt.Sprintf("log %d: moves", i), want.Moves, r.Moves)
 		if r.Input.Lines != len(m.events) {
 			t.Errorf("log %d: read %d lines of %d", i, r.Input.Lines, len(m.events))
 		}
@@ -142,7 +85,7 @@ func TestOneLogOfSeveralClustersIsReadAsTheLogOfEach(t *testing.T) {
 		if e.Cluster != "home" {
 			server, e.Namespace = "host", e.Cluster+"-"+e.Namespace
 		}
-		files[server+"/audit.log"] += string(auditLine(e))
+		files[server+"/audit.log"] += audittest.Line(e)
 	}
 	want := judged(m)
 	r, err := Read(logs(t, files), Options{Rules: few, Cluster: func(server, namespace string) string {
@@ -152,12 +95,9 @@ func TestOneLogOfSeveralClustersIsReadAsTheLogOfEach(t *testing.T) {
 		return server
 	}})
 	must.Succeed(t, err)
-	if diff := cmp.Diff(want.Counts, r.Counts); diff != "" {
-		t.Errorf("counts (-judged +read):\n%s", diff)
-	}
-	if r.Ats.Latest = strings.ReplaceAll(r.Ats.Latest, "east-ns", "ns"); !cmp.Equal(want.Ats, r.Ats) {
-		t.Errorf("Ats (-judged +read):\n%s", cmp.Diff(want.Ats, r.Ats))
-	}
+	expect.Equal(t, "counts", want.Counts, r.Counts)
+	r.Ats.Latest = strings.ReplaceAll(r.Ats.Latest, "east-ns", "ns")
+	expect.Equal(t, "Ats", want.Ats, r.Ats)
 }
 
 // TestAVirtualClusterMayBeSilent has a virtual cluster that gets no request for two minutes, while others on its
@@ -184,7 +124,7 @@ func TestAVirtualClusterMayBeSilent(t *testing.T) {
 				}
 				e := parse(t, fmt.Sprintf("%d-%d - create map:x%d", 1000*s, 1000*s+1, s))[0]
 				e.Namespace = at
-				text += string(auditLine(e))
+				text += audittest.Line(e)
 			}
 			r, err := Read(logs(t, map[string]string{"host/audit.log": text}), Options{
 				Rules:   Rules{Unwitnessed: "nothing of ours is in it"},
@@ -201,7 +141,7 @@ func TestAVirtualClusterMayBeSilent(t *testing.T) {
 func TestReadNamesBadInput(t *testing.T) {
 	// Rotated at the time of the model, and an hour before.
 	const now, before = "audit-2026-09-21T14-13-20.000.log", "audit-2026-09-21T13-13-20.000.log"
-	good := string(auditLine(parse(t, "1-2 west/@1:a patch web:x")[0]))
+	good := audittest.Line(parse(t, "1-2 west/@1:a patch web:x")[0])
 	tests := []struct {
 		name  string
 		files map[string]string
@@ -263,7 +203,7 @@ func TestReadNamesBadInput(t *testing.T) {
 func TestALongLineIsRead(t *testing.T) {
 	e := parse(t, "1-2 west/@1:a patch web:x")[0]
 	e.Message = strings.Repeat("x\"", 1<<19)
-	r, err := Read(logs(t, map[string]string{"west/audit.log": string(auditLine(e)) + string(auditLine(e))}), Options{})
+	r, err := Read(logs(t, map[string]string{"west/audit.log": audittest.Line(e) + audittest.Line(e)}), Options{})
 	if err != nil || r.Writes.Judged != 2 {
 		t.Fatalf("want two writes, got %+v, %v", r, err)
 	}
@@ -295,7 +235,7 @@ func TestAClusterOfWhichThereIsNoLogIsMissing(t *testing.T) {
 	m.run(300)
 	files := make(map[string]string)
 	for _, e := range m.events {
-		files[e.Cluster+"/audit.log"] += string(auditLine(e))
+		files[e.Cluster+"/audit.log"] += audittest.Line(e)
 	}
 	rules := few
 	rules.Waived = maps.Clone(few.Waived)

@@ -4,22 +4,26 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/tenure-dev/tenure/bench/audit"
+	"github.com/tenure-dev/tenure/bench/audit/audittest"
 	"github.com/tenure-dev/tenure/bench/witness"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
-const auditLine = `{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata","stage":"ResponseComplete","verb":"patch",` +
-	`"user":{"username":"tenure"},"userAgent":"tenure/v1 (shard=west/; epoch=EPOCH; incarnation=r-EPOCH)",` +
-	`"objectRef":{"resource":"deployments","namespace":"ns","name":"web","apiGroup":"apps"},"responseStatus":{"code":200},` +
-	`"requestReceivedTimestamp":"2026-11-20T10:00:0SEC.000000Z","stageTimestamp":"2026-11-20T10:00:0SEC.500000Z"}` + "\n"
-
-func line(epoch, second string) string {
-	return strings.NewReplacer("EPOCH", epoch, "SEC", second).Replace(auditLine)
+// line is a write of an epoch in a second.
+func line(epoch, second int) string {
+	received := time.Date(2026, 11, 20, 10, 0, second, 0, time.UTC)
+	return audittest.Line(audit.Event{Verb: "patch", User: "tenure", Group: audit.AppsGroup, Resource: "deployments",
+		Namespace: "ns", Name: "web", Code: 200, Received: received.UnixMicro(),
+		Completed: received.Add(500 * time.Millisecond).UnixMicro(),
+		UserAgent: fmt.Sprintf("tenure/v1 (shard=west/; epoch=%d; incarnation=r-%d)", epoch, epoch)})
 }
 
 func logDir(t *testing.T, text string) string {
@@ -31,8 +35,8 @@ func logDir(t *testing.T, text string) string {
 }
 
 func TestBenchExitsAndSaysWhy(t *testing.T) {
-	clean := logDir(t, line("1", "1")+line("2", "2"))
-	fallen := logDir(t, line("2", "1")+line("1", "2"))
+	clean := logDir(t, line(1, 1)+line(2, 2))
+	fallen := logDir(t, line(2, 1)+line(1, 2))
 	garbage := logDir(t, "garbage\n")
 	other := filepath.Join(t.TempDir(), "other.json")
 	must.Succeed(t, os.WriteFile(other, []byte(`{"schema":"x"}`), 0o600))
@@ -124,7 +128,7 @@ func TestWhatFailsAfterASignalWasInterrupted(t *testing.T) {
 func TestTheJSONReportSaysWhatTheTextSays(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "report.json")
 	var stdout, stderr strings.Builder
-	if code := run([]string{"witness", logDir(t, line("2", "1")+line("1", "2")), "--json", file}, &stdout,
+	if code := run([]string{"witness", logDir(t, line(2, 1)+line(1, 2)), "--json", file}, &stdout,
 		&stderr); code != exitFindings {
 		t.Fatalf("exit code %d: %s", code, stderr.String())
 	}
@@ -148,7 +152,7 @@ func TestAListOfAtsIsReadInBothForms(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "ats.json")
 			must.Succeed(t, os.WriteFile(file, []byte(tt.text), 0o644))
-			dir := logDir(t, line("1", "1")+line("2", "9"))
+			dir := logDir(t, line(1, 1)+line(2, 9))
 			var stdout, stderr strings.Builder
 			if code := run([]string{"witness", dir, "--ats", tt.cluster + file}, &stdout, &stderr); code != exitFindings {
 				t.Errorf("exit code %d, want a lost At: %s%s", code, stdout.String(), stderr.String())

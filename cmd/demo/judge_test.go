@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -16,6 +15,7 @@ import (
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/shard/protocol"
+	"github.com/tenure-dev/tenure/test/expect"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
@@ -173,9 +173,7 @@ func TestJudgeFindsEachFaultAndNothingElse(t *testing.T) {
 			if err := verdict(judge(o)); err != nil {
 				got = strings.TrimPrefix(err.Error(), errDoesNotHold.Error()+": ")
 			}
-			if diff := cmp.Diff(c.want, got); diff != "" {
-				t.Error("verdict (-want +got):\n" + diff)
-			}
+			expect.Equal(t, "verdict", c.want, got)
 		})
 	}
 }
@@ -217,9 +215,7 @@ func TestResultHasTheNamesThatOthersReadItBy(t *testing.T) {
 		`"handoffs":[{"shard":"west/1","kind":"Crash","from":"r2-b","to":"r3-c","epoch":2,"gapMs":4500},` +
 		`{"shard":"east/1","kind":"Planned","from":"r1-a","to":"r3-c","epoch":3,"gapMs":12}],` +
 		`"watch_mode":{"east":"server","north":"server","west":"server"}}`
-	if diff := cmp.Diff(want, string(got)); diff != "" {
-		t.Error("result (-want +got):\n" + diff)
-	}
+	expect.Equal(t, "result", want, string(got))
 	o.handoffs = nil
 	if got, _ := json.Marshal(newResult(o, nil)); !strings.Contains(string(got), `"handoffs":[]`) {
 		t.Errorf("no handoffs must be an empty list: %s", got)
@@ -251,9 +247,7 @@ Everything holds. 6 Ats in 40s, the latest 10.0 ms after its time.
   ok    trace: a handoff                 west/1 to r3, 8 spans
   ok    invariants broken (audit logs)   0
 `, "\n")
-	if diff := cmp.Diff(want, summary(o, judge(o))); diff != "" {
-		t.Error("summary (-want +got):\n" + diff)
-	}
+	expect.Equal(t, "summary", want, summary(o, judge(o)))
 	o.pods["east"] = append(o.pods["east"], podOf(o.ats["east"][0], "second"))
 	if got := summary(o, judge(o)); !strings.HasPrefix(got, "Something does NOT hold.") ||
 		!strings.Contains(got, "FAIL  second Pods") {

@@ -6,9 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/tenure-dev/tenure/shard/protocol"
+	"github.com/tenure-dev/tenure/test/expect"
 )
 
 func midway() snapshot {
@@ -51,9 +50,7 @@ LAST HANDOFFS  (3 so far, 11 of 16 shards held)
   west/010   Crash    r2-qr2lzw -> r1-yrhuuz  epoch 2  gap 4.37 s
   east/111   Planned  r1-yrhuuz -> r4-qogtbb  epoch 3  gap 11.0 ms
   east/110   Planned  r1-yrhuuz -> r4-qogtbb  epoch 3  ...`, "\n")
-	if diff := cmp.Diff(want, strings.Join(screen(midway(), 80, 24), "\n")); diff != "" {
-		t.Error("screen (-want +got):\n" + diff)
-	}
+	expect.Equal(t, "screen", want, strings.Join(screen(midway(), 80, 24), "\n"))
 }
 
 func TestScreenNeverWrapsOrScrolls(t *testing.T) {
@@ -92,9 +89,7 @@ func TestScreenShowsTheLatestHandoffs(t *testing.T) {
 func TestPlainLineTellsOrphansAndQueues(t *testing.T) {
 	want := "01:13  Ats 190 pending 30 running 380 done | shards  r1 6 (queue 12)  r2 killed (5 orphaned)  r4 0 | " +
 		"handoffs 3 | Deployments 4 of 12 replicated"
-	if diff := cmp.Diff(want, plainLine(midway())); diff != "" {
-		t.Error("line (-want +got):\n" + diff)
-	}
+	expect.Equal(t, "line", want, plainLine(midway()))
 }
 
 func TestRedrawGoesBackOverWhatWasDrawn(t *testing.T) {

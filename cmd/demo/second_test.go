@@ -4,33 +4,32 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/tenure-dev/tenure/bench/audit"
+	"github.com/tenure-dev/tenure/bench/audit/audittest"
 	"github.com/tenure-dev/tenure/pkg/replication"
 	"github.com/tenure-dev/tenure/pkg/telemetry/jaeger"
 	"github.com/tenure-dev/tenure/shard/protocol"
+	"github.com/tenure-dev/tenure/test/expect"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
 func TestRepairIsTheReplicasNextWriteOfTheSameCopy(t *testing.T) {
-	line := func(user, verb, sub, name, second string, code string) string {
-		return `{"stage":"ResponseComplete","verb":"` + verb + `","user":{"username":"` + user +
-			`"},"objectRef":{"apiGroup":"apps","resource":"deployments","namespace":"web","name":"` + name +
-			`","subresource":"` + sub + `"},"responseStatus":{"code":` + code +
-			`},"requestReceivedTimestamp":"2030-01-02T03:04:` + second + `Z","stageTimestamp":"2030-01-02T03:04:` +
-			second + `Z"}` + "\n"
+	line := func(user, verb, sub, name string, ms int64, code int) string {
+		return audittest.Line(audit.Event{User: user, Verb: verb, Group: audit.AppsGroup, Resource: "deployments",
+			Subresource: sub, Namespace: "web", Name: name, Code: code, Received: 1000 * ms})
 	}
-	log := line("us", "patch", "", "app-01", "01.000", "201") + // when it was made
-		line(adminUser, "delete", "", "app-01", "02.000", "200") +
-		line("us", "patch", "status", "app-01", "02.010", "200") +
-		line("us", "patch", "", "app-02", "02.020", "200") +
-		line("us", "patch", "", "app-01", "02.030", "409") +
-		line("others", "patch", "", "app-01", "02.035", "200") +
-		line("us", "patch", "", "app-01", "02.040", "201") +
-		line("us", "patch", "", "app-01", "09.000", "200") +
-		line(adminUser, "update", "scale", "app-03", "03.000", "200")
+	log := line("us", "patch", "", "app-01", 1000, 201) + // when it was made
+		line(adminUser, "delete", "", "app-01", 2000, 200) +
+		line("us", "patch", "status", "app-01", 2010, 200) +
+		line("us", "patch", "", "app-02", 2020, 200) +
+		line("us", "patch", "", "app-01", 2030, 409) +
+		line("others", "patch", "", "app-01", 2035, 200) +
+		line("us", "patch", "", "app-01", 2040, 201) +
+		line("us", "patch", "", "app-01", 9000, 200) +
+		line(adminUser, "update", "scale", "app-03", 3000, 200)
 	facts, err := readAudit(auditFile(t, log), "us")
 	must.Succeed(t, err)
 	if got := facts.repaired("delete", "app-01"); got == nil || *got != 40*time.Millisecond {
@@ -160,9 +159,7 @@ func TestTracesLackWhatIsMissing(t *testing.T) {
 		{"something else", reconcileLacks([]jaeger.Trace{move("")}), "no reconcile"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if diff := cmp.Diff(c.want, c.got); diff != "" {
-				t.Error("lacks (-want +got):\n" + diff)
-			}
+			expect.Equal(t, "lacks", c.want, c.got)
 		})
 	}
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,7 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tenure-dev/tenure/bench/audit"
+	"github.com/tenure-dev/tenure/bench/audit/audittest"
 	"github.com/tenure-dev/tenure/shard/protocol"
+	"github.com/tenure-dev/tenure/test/expect"
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/must"
 )
@@ -49,9 +50,7 @@ func TestPlanSpreadsTheAtsOverClustersAndTime(t *testing.T) {
 			latest = due
 		}
 	}
-	if diff := cmp.Diff(map[string]int{"west": 200, "east": 200, "north": 200}, clusters); diff != "" {
-		t.Error("Ats per cluster (-want +got):\n" + diff)
-	}
+	expect.Equal(t, "Ats per cluster", map[string]int{"west": 200, "east": 200, "north": 200}, clusters)
 	if len(names) != 600 {
 		t.Errorf("%d different names, want 600", len(names))
 	}
@@ -63,11 +62,13 @@ func TestPlanSpreadsTheAtsOverClustersAndTime(t *testing.T) {
 	}
 }
 
+// received is when the requests of an audit log arrive.
+var received = time.Date(2030, 1, 2, 3, 4, 5, 1e8, time.UTC)
+
 func auditLine(user, verb, group, resource, name, uri string, code int) string {
-	return fmt.Sprintf(
-		`{"stage":"ResponseComplete","verb":%q,"requestURI":%q,"user":{"username":%q},"objectRef":{"apiGroup":%q,"resource":%q,"namespace":"shop","name":%q},`+
-			`"responseStatus":{"code":%d},"requestReceivedTimestamp":"2030-01-02T03:04:05.100000Z","stageTimestamp":"2030-01-02T03:04:05.200000Z"}`+"\n",
-		verb, uri, user, group, resource, name, code)
+	return audittest.Line(audit.Event{User: user, Verb: verb, Group: group, Resource: resource, Namespace: "shop",
+		Name: name, URI: uri, Code: code, Received: received.UnixMicro(),
+		Completed: received.Add(100 * time.Millisecond).UnixMicro()})
 }
 
 // auditFile writes an audit log.
@@ -90,15 +91,11 @@ func TestAuditLogTellsOfPodsAndSelectors(t *testing.T) {
 		auditLine("others", "list", audit.AtGroup, "ats", "", "/apis/x/v1/ats", 200)
 	got, err := readAudit(auditFile(t, log), "us")
 	must.Succeed(t, err)
-	at := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 	want := auditFacts{
-		podCreates: map[[2]string]request{{"shop", "job-1"}: {at.Add(100 * time.Millisecond),
-			at.Add(200 * time.Millisecond)}},
-		filtered: 2, unfiltered: 1,
+		podCreates: map[[2]string]request{{"shop", "job-1"}: {received, received.Add(100 * time.Millisecond)}},
+		filtered:   2, unfiltered: 1,
 	}
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(auditFacts{}, request{})); diff != "" {
-		t.Error("facts (-want +got):\n" + diff)
-	}
+	expect.Equal(t, "facts", want, got, cmp.AllowUnexported(auditFacts{}, request{}))
 }
 
 func TestGapOfACrashCountsFromItsEnd(t *testing.T) {
@@ -122,9 +119,7 @@ func TestGapOfACrashCountsFromItsEnd(t *testing.T) {
 		{"a planned move to one that lapsed before it began", skipped, &a, time.Time{}, new(3500.0)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if diff := cmp.Diff(c.want, gap(c.h, c.began, c.end)); diff != "" {
-				t.Error("gap (-want +got):\n" + diff)
-			}
+			expect.Equal(t, "gap", c.want, gap(c.h, c.began, c.end))
 		})
 	}
 }

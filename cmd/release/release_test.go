@@ -134,9 +134,8 @@ func TestTheWorkflowPublishesAnImageForEachPlatform(t *testing.T) {
 		if len(list.Manifests) != 1 {
 			t.Fatalf("the archive has %d entries, and crane push wants one, or --index", len(list.Manifests))
 		}
-		if pushed, err = pushed.ImageIndex(list.Manifests[0].Digest); err != nil {
-			t.Fatal(err)
-		}
+		pushed, err = pushed.ImageIndex(list.Manifests[0].Digest)
+		must(t, err)
 		list = entriesOf(t, pushed)
 	}
 	for _, m := range list.Manifests {
@@ -210,7 +209,6 @@ func TestTheChartInstallsTheImageOfTheRelease(t *testing.T) {
 
 func untar(t *testing.T, path, to string) {
 	t.Helper()
-	if _, err := output(t.Context(), "tar", "-xf", path, "-C", to); err != nil {
-		t.Fatal(err)
-	}
+	_, err := output(t.Context(), "tar", "-xf", path, "-C", to)
+	must(t, err)
 }

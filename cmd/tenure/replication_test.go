@@ -41,9 +41,8 @@ func TestTheHomeClusterHasItsNameWithoutShardingToo(t *testing.T) {
 			return reconcile.Result{}, nil
 		}))
 	for _, from := range []multicluster.ClusterName{"", "west"} {
-		if _, err := r.Reconcile(t.Context(), mcreconcile.Request{ClusterName: from}); err != nil {
-			t.Fatal(err)
-		}
+		_, err := r.Reconcile(t.Context(), mcreconcile.Request{ClusterName: from})
+		must.Succeed(t, err)
 	}
 	if !slices.Equal(requests, []multicluster.ClusterName{"home", "west"}) || !slices.Equal(asked, askedFor{"", "west"}) {
 		t.Errorf("requests name %q, the manager is asked for %q", requests, asked)
@@ -57,9 +56,8 @@ func TestHomeMayBeTheSourceThoughOnlyOneNamespaceOfItIsCached(t *testing.T) {
 	must.Succeed(t, errors.Join(clientgoscheme.AddToScheme(scheme), cnatv1alpha1.AddToScheme(scheme)))
 	opts := managerOptions(o, scheme)
 	opts.Metrics, opts.HealthProbeBindAddress, opts.PprofBindAddress = metricsserver.Options{BindAddress: "0"}, "0", "0"
-	if _, err := shard.NewManager(&rest.Config{Host: "127.0.0.1:1"}, nop.New(), opts, o.shardConfig()); err != nil {
-		t.Fatal(err)
-	}
+	_, err := shard.NewManager(&rest.Config{Host: "127.0.0.1:1"}, nop.New(), opts, o.shardConfig())
+	must.Succeed(t, err)
 }
 
 func TestOnlyTheSourcesHoldersNeedToKnowAllClusters(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/tenure-dev/tenure/test/expect"
 )
 
 func TestTracesAreAskedForByWhatTheyAreAbout(t *testing.T) {
@@ -44,9 +44,7 @@ func TestTracesAreAskedForByWhatTheyAreAbout(t *testing.T) {
 		if code != exitFailed || operation != want.operation || !strings.Contains(text, "no such trace") {
 			t.Errorf("%s: exit code %d, asked for %q, %s", args, code, operation, text)
 		}
-		if diff := cmp.Diff(want.tags, tags); diff != "" {
-			t.Errorf("%s: tags (-want +got):\n%s", args, diff)
-		}
+		expect.Equal(t, args+": tags", want.tags, tags)
 	}
 }
 

@@ -7,11 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+	"github.com/tenure-dev/tenure/test/expect"
 )
 
 // summary is a decision in words, so that a table of them can be read.
@@ -61,15 +61,9 @@ func runDecideCases(t *testing.T, cases []decideCase) {
 			before := c.at.DeepCopy()
 			view := view{At: c.at, Pod: c.pod, Fresh: c.fresh, Note: c.note, Now: due.Add(c.late)}
 			got := decide(view)
-			if diff := cmp.Diff(got, decide(trimmedView(view))); diff != "" {
-				t.Errorf("a cache that is trimmed makes a difference (-whole +trimmed):\n%s", diff)
-			}
-			if diff := cmp.Diff(c.want, summarize(got)); diff != "" {
-				t.Errorf("decision (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff(before, c.at); diff != "" {
-				t.Errorf("the decision changed its input:\n%s", diff)
-			}
+			expect.Equal(t, "a cache that is trimmed makes a difference", got, decide(trimmedView(view)))
+			expect.Equal(t, "decision", c.want, summarize(got))
+			expect.Equal(t, "the decision changed its input", before, c.at)
 		})
 	}
 }
@@ -318,9 +312,7 @@ func TestStatusOfANormalLife(t *testing.T) {
 		Phase: cnatv1alpha1.AtRunning, PodName: PodName(anAt()),
 		ScheduledTime: micro(due), StartTime: micro(due.Add(time.Microsecond)),
 	}
-	if diff := cmp.Diff(want, *claimed); diff != "" {
-		t.Errorf("claim (-want +got):\n%s", diff)
-	}
+	expect.Equal(t, "claim", want, *claimed)
 
 	at := anAt()
 	at.Status = *claimed

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+	"github.com/tenure-dev/tenure/test/expect"
 )
 
 func list(pairs ...string) corev1.ResourceList {
@@ -41,9 +42,7 @@ func TestDefaultResourcesNeverContradictTheAt(t *testing.T) {
 	} {
 		got := defaults.resources(&cnatv1alpha1.AtSpec{Resources: &c.asked})
 		want := corev1.ResourceRequirements{Requests: c.want.Requests, Limits: c.want.Limits}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		expect.Equal(t, name, want, got)
 	}
 	if got := (PodDefaults{}).resources(&cnatv1alpha1.AtSpec{}); got.Requests != nil || got.Limits != nil {
 		t.Errorf("without defaults: %v", got)
@@ -78,20 +77,14 @@ func TestADefaultSecurityContextNeverContradictsTheAt(t *testing.T) {
 			want := RestrictedPods().SecurityContext
 			c.want(&want)
 			got := defaults.securityContext(&cnatv1alpha1.AtSpec{SecurityContext: &c.asked})
-			if diff := cmp.Diff(&want, got); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff(RestrictedPods(), defaults); diff != "" {
-				t.Errorf("the defaults have changed:\n%s", diff)
-			}
+			expect.Equal(t, "security context", &want, got)
+			expect.Equal(t, "the defaults have changed", RestrictedPods(), defaults)
 		})
 	}
 	got := PodDefaults{}.securityContext(&cnatv1alpha1.AtSpec{SecurityContext: &cnatv1alpha1.AtSecurityContext{
 		Capabilities: &cnatv1alpha1.AtCapabilities{Add: []string{"CHOWN"}}}})
-	if diff := cmp.Diff(&corev1.SecurityContext{
-		Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"CHOWN"}}}, got); diff != "" {
-		t.Errorf("without defaults (-want +got):\n%s", diff)
-	}
+	expect.Equal(t, "without defaults", &corev1.SecurityContext{
+		Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"CHOWN"}}}, got)
 }
 
 func TestAnAtDecidesFieldByFieldOverItsPod(t *testing.T) {
@@ -118,20 +111,16 @@ func TestAnAtDecidesFieldByFieldOverItsPod(t *testing.T) {
 		Capabilities:   &corev1.Capabilities{Add: []corev1.Capability{"NET_BIND_SERVICE"}, Drop: []corev1.Capability{"ALL"}},
 		SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeLocalhost, LocalhostProfile: new("x.json")},
 	}
-	if diff := cmp.Diff(want, spec.Containers[0].SecurityContext); diff != "" {
-		t.Errorf("security context (-want +got):\n%s", diff)
-	}
+	expect.Equal(t, "security context", want, spec.Containers[0].SecurityContext)
 
 	spec = newPod(anAt(), defaults).Spec
 	if spec.ServiceAccountName != "everyone" || *spec.AutomountServiceAccountToken || *spec.ActiveDeadlineSeconds != 60 {
 		t.Errorf("by default: account %q, token %v, deadline %v", spec.ServiceAccountName, *spec.AutomountServiceAccountToken,
 			*spec.ActiveDeadlineSeconds)
 	}
-	if diff := cmp.Diff(RestrictedPods(), defaults, cmp.FilterPath(func(p cmp.Path) bool {
+	expect.Equal(t, "making Pods changed the defaults", RestrictedPods(), defaults, cmp.FilterPath(func(p cmp.Path) bool {
 		return p.Last().String() == ".ServiceAccountName" || p.Last().String() == ".ActiveDeadline"
-	}, cmp.Ignore())); diff != "" {
-		t.Errorf("making Pods changed the defaults:\n%s", diff)
-	}
+	}, cmp.Ignore()))
 }
 
 func TestADefaultRequestOfWhatCannotBeSharedIsTheAtsLimit(t *testing.T) {
@@ -139,8 +128,6 @@ func TestADefaultRequestOfWhatCannotBeSharedIsTheAtsLimit(t *testing.T) {
 		d := PodDefaults{Requests: list(name, "1"), Limits: list(name, "1")}
 		got := d.resources(&cnatv1alpha1.AtSpec{Resources: &cnatv1alpha1.AtResources{Limits: list(name, "2")}})
 		want := corev1.ResourceRequirements{Requests: list(name, "2"), Limits: list(name, "2")}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		expect.Equal(t, name, want, got)
 	}
 }

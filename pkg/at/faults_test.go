@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+	"github.com/tenure-dev/tenure/test/expect"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
@@ -198,9 +199,7 @@ func TestEveryWriteMayFailAndTheEndIsTheSame(t *testing.T) {
 					cmpopts.IgnoreFields(metav1.ObjectMeta{}, "ResourceVersion"),
 					cmpopts.IgnoreFields(metav1.Condition{}, "LastTransitionTime"),
 				}
-				if diff := cmp.Diff(want, b.at(t), ignored); diff != "" {
-					t.Errorf("the end (-undisturbed +got):\n%s", diff)
-				}
+				expect.Equal(t, "the end, as if undisturbed", want, b.at(t), ignored)
 				pods := &corev1.PodList{}
 				if err := b.client.List(context.Background(), pods); err != nil || len(pods.Items) != 1 {
 					t.Errorf("%d Pods, %v, want 1", len(pods.Items), err)

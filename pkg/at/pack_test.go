@@ -9,13 +9,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+	"github.com/tenure-dev/tenure/test/expect"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
@@ -26,9 +26,8 @@ func arrived(t testing.TB, at *cnatv1alpha1.At) *cnatv1alpha1.At {
 	must.Succeed(t, err)
 	read := &cnatv1alpha1.At{}
 	must.Succeed(t, json.Unmarshal(text, read))
-	if _, err := Trim(read); err != nil {
-		t.Fatal(err)
-	}
+	_, err = Trim(read)
+	must.Succeed(t, err)
 	return read
 }
 
@@ -86,9 +85,7 @@ func TestAnAtThatWaitsIsPackedAndIsTheSameAgain(t *testing.T) {
 			if p == nil {
 				return
 			}
-			if diff := cmp.Diff(read, p.Unpack()); diff != "" {
-				t.Errorf("(-before +after)\n%s", diff)
-			}
+			expect.Equal(t, "packed and unpacked", read, p.Unpack())
 			if one, other := p.unpack(), p.unpack(); one == other ||
 				(one.Spec.TTLSecondsAfterFinished != nil &&
 					one.Spec.TTLSecondsAfterFinished == other.Spec.TTLSecondsAfterFinished) {
@@ -115,9 +112,7 @@ func FuzzAPackedAtIsTheSameAgain(f *testing.F) {
 			version, types.UID(uid)
 		at.CreationTimestamp = metav1.NewTime(time.Unix(created%1e10, 0))
 		if p := Pack(at); p != nil {
-			if diff := cmp.Diff(at, p.unpack()); diff != "" {
-				t.Error(diff)
-			}
+			expect.Equal(t, "packed and unpacked", at, p.unpack())
 		}
 	})
 }

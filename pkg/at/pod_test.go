@@ -4,13 +4,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"pgregory.net/rapid"
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+	"github.com/tenure-dev/tenure/test/expect"
 )
 
 func named(name string) func(*cnatv1alpha1.At) {
@@ -85,18 +85,12 @@ func TestThePodRunsTheCommandInAShellOnce(t *testing.T) {
 		at.Labels = map[string]string{"team": "x", CopiedPrefix + "fail": "true"}
 		at.Annotations = map[string]string{"note": "y", CopiedPrefix + "duration": "2s"}
 	}), RestrictedPods())
-	if diff := cmp.Diff([]string{"/bin/sh", "-c", "echo hello world!"}, pod.Spec.Containers[0].Command); diff != "" {
-		t.Errorf("command (-want +got):\n%s", diff)
-	}
+	expect.Equal(t, "command", []string{"/bin/sh", "-c", "echo hello world!"}, pod.Spec.Containers[0].Command)
 	if pod.Spec.RestartPolicy != corev1.RestartPolicyNever {
 		t.Errorf("restart policy = %s", pod.Spec.RestartPolicy)
 	}
-	if diff := cmp.Diff(map[string]string{LabelAt: "example-at", CopiedPrefix + "fail": "true"}, pod.Labels); diff != "" {
-		t.Errorf("labels (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(map[string]string{CopiedPrefix + "duration": "2s"}, pod.Annotations); diff != "" {
-		t.Errorf("annotations (-want +got):\n%s", diff)
-	}
+	expect.Equal(t, "labels", map[string]string{LabelAt: "example-at", CopiedPrefix + "fail": "true"}, pod.Labels)
+	expect.Equal(t, "annotations", map[string]string{CopiedPrefix + "duration": "2s"}, pod.Annotations)
 	owner := pod.OwnerReferences[0]
 	if owner.UID != types.UID(testUID) || !*owner.Controller || *owner.BlockOwnerDeletion {
 		t.Errorf("owner = %v", owner)

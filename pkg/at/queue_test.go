@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -16,6 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
+	"github.com/tenure-dev/tenure/test/bubble"
+	"github.com/tenure-dev/tenure/test/expect"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
@@ -113,13 +114,9 @@ func TestTheFiveMeaningsOfAResult(t *testing.T) {
 		},
 	} {
 		for queue, priority := range map[string]bool{"priority queue": true, "plain queue": false} {
-			t.Run(c.name+" ("+queue+")", func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					got := askedWithin(t, 20*time.Minute, priority, &answers{results: c.results, errs: c.errs})
-					if diff := cmp.Diff(c.want, got); diff != "" {
-						t.Errorf("asked at (-want +got):\n%s", diff)
-					}
-				})
+			bubble.Run(t, c.name+" ("+queue+")", func(t *testing.T) {
+				got := askedWithin(t, 20*time.Minute, priority, &answers{results: c.results, errs: c.errs})
+				expect.Equal(t, "asked at", c.want, got)
 			})
 		}
 	}

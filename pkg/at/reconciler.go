@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"sync"
 	"time"
 
@@ -21,6 +20,7 @@ import (
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	"github.com/tenure-dev/tenure/pkg/budget"
+	"github.com/tenure-dev/tenure/pkg/clustername"
 )
 
 // Clusters finds the cluster of a request. A multicluster-runtime manager is one.
@@ -132,9 +132,6 @@ const maxLooks = 2
 //nolint:staticcheck // Requeue is deprecated in favour of fixed delays; the growing one is what is wanted.
 var retryLater = ctrl.Result{Requeue: true}
 
-// shardSuffix is what a sharded program appends to a cluster's name: "/01", or "/01@2". The name may have slashes, too.
-var shardSuffix = regexp.MustCompile(`/[01]*(@[0-9]+)?$`)
-
 // Reconcile gathers the present state, decides, and acts.
 func (r *Reconciler) Reconcile(ctx context.Context, req mcreconcile.Request) (ctrl.Result, error) {
 	cl, err := r.config.Clusters.GetCluster(ctx, req.ClusterName)
@@ -145,9 +142,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req mcreconcile.Request) (ct
 	if err != nil || at == nil {
 		return ctrl.Result{}, err
 	}
-	name := shardSuffix.ReplaceAllString(string(req.ClusterName), "")
-	a := &actor{cluster: cl, notes: &r.notes, budgets: r.budgetsOf(name), clock: r.config.Clock, pods: *r.config.Pods,
-		unread: r.config.Unread}
+	a := &actor{cluster: cl, notes: &r.notes, budgets: r.budgetsOf(string(clustername.Real(req.ClusterName))),
+		clock: r.config.Clock, pods: *r.config.Pods, unread: r.config.Unread}
 	return a.reconcile(ctx, at)
 }
 

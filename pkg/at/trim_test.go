@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -16,6 +15,7 @@ import (
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+	"github.com/tenure-dev/tenure/test/expect"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
@@ -55,9 +55,7 @@ func TestACacheKeepsLittleOfAnAtAndOfItsPod(t *testing.T) {
 		}
 	}
 	again := trimmedView(view)
-	if diff := cmp.Diff(view, again); diff != "" {
-		t.Errorf("trimming twice makes a difference:\n%s", diff)
-	}
+	expect.Equal(t, "trimming twice makes a difference", view, again)
 	for _, other := range []any{&corev1.Secret{}, "tombstone", nil} {
 		if got, err := Trim(other); err != nil || got != other {
 			t.Errorf("%v became %v, %v", other, got, err)
@@ -178,19 +176,13 @@ func TestAPodHasTheWholeCommandThoughCachesHaveNone(t *testing.T) {
 			key := client.ObjectKey{Namespace: c.at.Namespace, Name: PodName(c.at)}
 			must.Succeed(t, b.client.Get(t.Context(), key, pod))
 			want := newPod(c.at, RestrictedPods())
-			if diff := cmp.Diff(want.Spec, pod.Spec); diff != "" {
-				t.Errorf("Pod (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff([]map[string]string{want.Labels, want.Annotations},
-				[]map[string]string{pod.Labels, pod.Annotations}); diff != "" {
-				t.Errorf("labels and annotations (-want +got):\n%s", diff)
-			}
+			expect.Equal(t, "Pod", want.Spec, pod.Spec)
+			expect.Equal(t, "labels and annotations", []map[string]string{want.Labels, want.Annotations},
+				[]map[string]string{pod.Labels, pod.Annotations})
 			if b.reads != c.reads {
 				t.Errorf("%d reads of the API server, want %d", b.reads, c.reads)
 			}
-			if diff := cmp.Diff(c.at.Spec, b.at(t).Spec); diff != "" {
-				t.Errorf("the At has lost something (-want +got):\n%s", diff)
-			}
+			expect.Equal(t, "the At has lost something", c.at.Spec, b.at(t).Spec)
 		})
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -32,6 +31,7 @@ import (
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
+	"github.com/tenure-dev/tenure/test/conns"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
@@ -390,25 +390,17 @@ func TestAClusterThatStirsIsQueued(t *testing.T) {
 }
 
 // connections is an API server that counts connections.
-func connections(t *testing.T) (server string, opened, closed *atomic.Int64) {
+func connections(t *testing.T) (server string, counts *conns.Counts) {
 	t.Helper()
-	opened, closed = &atomic.Int64{}, &atomic.Int64{}
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
-		switch state {
-		case http.StateNew:
-			opened.Add(1)
-		case http.StateClosed:
-			closed.Add(1)
-		}
-	}
+	counts = conns.Of(s)
 	s.Start()
 	t.Cleanup(s.Close)
-	return s.URL, opened, closed
+	return s.URL, counts
 }
 
 func TestTheConnectionInUseIsAskedWhereItIsTheSecrets(t *testing.T) {
-	server, opened, _ := connections(t)
+	server, counts := connections(t)
 	policy := kubeconfig.Policy{Insecure: true}
 	secret, given := insecure(t, server)
 	transport := &http.Transport{}
@@ -423,12 +415,12 @@ func TestTheConnectionInUseIsAskedWhereItIsTheSecrets(t *testing.T) {
 		}
 	}
 	askThrice()
-	if n := opened.Swap(0); n < 1 || n > 2 { // net/http doesn't use a connection again whose writer was 50 ms late
+	if n := counts.Opened.Swap(0); n < 1 || n > 2 { // net/http doesn't use a connection again whose writer was 50 ms late
 		t.Errorf("%d connections for three questions over the one in use", n)
 	}
 	use.Given = &rest.Config{Host: server, BearerToken: "before it was rotated"}
 	askThrice()
-	if n := opened.Load(); n != 3 {
+	if n := counts.Opened.Load(); n != 3 {
 		t.Errorf("%d connections for three questions with other credentials, each to be closed", n)
 	}
 }
@@ -509,17 +501,13 @@ func TestLimitsThatCannotBeUsedAreToldOnceAndAgainAfterAWhile(t *testing.T) {
 }
 
 func TestAQuestionLeavesNoConnectionOpen(t *testing.T) {
-	server, opened, closed := connections(t)
+	server, counts := connections(t)
 	secret := secretOf("west", kubeconfigOf(server))
 	reason, note := Look(t.Context(), secret, kubeconfig.Policy{Insecure: true}, time.Minute)
 	if reason != ReasonUsable {
 		t.Fatal(reason, note)
 	}
-	for until := time.Now().Add(time.Minute); opened.Load() > closed.Load(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(until) {
-			t.Fatal("the connection stays open")
-		}
-	}
+	must.Until(t, "the connection is closed", func() bool { return counts.Open() == 0 })
 }
 
 // A replica serves hundreds of clusters, and looks at each every ten seconds.

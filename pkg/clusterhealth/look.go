@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
@@ -56,7 +57,7 @@ func UID(ctx context.Context, secret *corev1.Secret, policy kubeconfig.Policy, t
 	if err != nil {
 		return ""
 	}
-	defer connection.CloseIdleConnections()
+	defer utilnet.CloseIdleConnectionsFor(connection.Transport)
 	c, err := corev1client.NewForConfigAndClient(cfg, connection)
 	if err != nil {
 		return ""

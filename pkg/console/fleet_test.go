@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
 	"io"
 	"net/http"
@@ -31,6 +30,8 @@ import (
 	"github.com/tenure-dev/tenure/shard/inspect"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/shard/protocol"
+	"github.com/tenure-dev/tenure/test/certs"
+	"github.com/tenure-dev/tenure/test/expect"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
@@ -400,9 +401,7 @@ func TestTheFleetIsJudgedByItsRecords(t *testing.T) {
 			s := healthy()
 			c.change(&s)
 			f := Assess(s)
-			if diff := cmp.Diff(c.want, said(f)); diff != "" {
-				t.Errorf("findings (-want +got):\n%s", diff)
-			}
+			expect.Equal(t, "findings", c.want, said(f))
 			wrong := strings.Contains(strings.Join(c.want, "\n"), "wrong: ")
 			if f.Healthy == wrong {
 				t.Errorf("healthy is %v", f.Healthy)
@@ -420,16 +419,12 @@ func TestTheViewCountsWhatTheRecordsSay(t *testing.T) {
 	s := healthy()
 	assigned(&s.Records.Shards[0], "r1-aaaaaa", 5*time.Second)
 	f := Assess(s)
-	if diff := cmp.Diff(Totals{Replicas: 2, Clusters: 2, Shards: 8, Held: 8, Moving: 1, Objects: 80, Load: 0.16}, f.Totals,
-		cmp.Comparer(func(a, b float64) bool { return a-b < 1e-9 && b-a < 1e-9 })); diff != "" {
-		t.Error(diff)
-	}
-	if diff := cmp.Diff([]Move{{
+	expect.Equal(t, "totals", Totals{Replicas: 2, Clusters: 2, Shards: 8, Held: 8, Moving: 1, Objects: 80, Load: 0.16},
+		f.Totals, cmp.Comparer(func(a, b float64) bool { return a-b < 1e-9 && b-a < 1e-9 }))
+	expect.Equal(t, "moves", []Move{{
 		Shard: keyspace.ShardID{Cluster: "east", Prefix: keyspace.Partition(2)[0]}, From: "r0-aaaaaa", To: "r1-aaaaaa",
 		Stage: "warming", AskedAgo: 5,
-	}}, f.Moves); diff != "" {
-		t.Error(diff)
-	}
+	}}, f.Moves)
 	if got, want := f.Clusters[0].Map, "aaaaaaaabbbbbbbbaaaaaaaabbbbbbbb"; got != want {
 		t.Errorf("map %s, want %s", got, want)
 	}
@@ -518,9 +513,7 @@ func TestTheJSONOfAFleetIsReadBackAsItWas(t *testing.T) {
 	must.Succeed(t, err)
 	var back Fleet
 	must.Succeed(t, json.Unmarshal(text, &back))
-	if diff := cmp.Diff(f, back); diff != "" {
-		t.Error(diff)
-	}
+	expect.Equal(t, "written and read", f, back)
 }
 
 func TestAssessingTheLargestFleetTakesWellUnderASecond(t *testing.T) {
@@ -571,9 +564,7 @@ func TestATroubleThatIsNotToldAgainIsOver(t *testing.T) {
 	want := map[keyspace.ClusterName]string{
 		"away": clusterhealth.ReasonUnreachable, "back": clusterhealth.ReasonUsable, "both": clusterhealth.ReasonRefused,
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	expect.Equal(t, "troubles", want, got)
 }
 
 func TestTheOldestReplicaIsTheFirstThatIsAlive(t *testing.T) {
@@ -867,9 +858,8 @@ func TestAClusterThatAnswersIsAskedWhichItIs(t *testing.T) {
 		_, _ = io.WriteString(w, `{"apiVersion":"v1","kind":"Namespace","metadata":{"uid":"w"}}`)
 	}))
 	defer server.Close()
-	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 	secret := secretOf("west", fmt.Sprintf("server: %q, certificate-authority-data: %s", server.URL,
-		base64.StdEncoding.EncodeToString(ca)), "t")
+		base64.StdEncoding.EncodeToString(certs.Of(server))), "t")
 	secret.Annotations = map[string]string{kubeconfig.UIDAnnotation: "recorded"}
 	all, only := registered([]corev1.Secret{secret})
 	Gatherer{Ask: true}.ask(t.Context(), []corev1.Secret{secret}, all, only)

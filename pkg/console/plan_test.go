@@ -9,8 +9,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/shard/plan"
+	"github.com/tenure-dev/tenure/test/expect"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
@@ -25,6 +27,10 @@ func TestOnlyWhatNobodyTakesIsUnplaced(t *testing.T) {
 			wish:   Wish{Drain: []string{"r1"}},
 		},
 		"about to be claimed": {change: func(s *Snapshot) { s.Records.Shards[1].Status.Holder = "" }},
+		"left by a drain, of a cluster that nobody else can serve": {
+			change: func(s *Snapshot) { s.Records.Leases[0].Annotations[tenurev1alpha1.UnfitAnnotation] = "west" },
+			wish:   Wish{Drain: []string{"r1"}}, want: 2,
+		},
 	} {
 		s := healthy()
 		c.change(&s)
@@ -81,12 +87,8 @@ func TestAPlanShowsWhatAChangeOfTheFleetWouldMove(t *testing.T) {
 			for _, r := range p.Replicas {
 				after[r.Name] = r.ShardsAfter
 			}
-			if diff := cmp.Diff(c.moves, moves); diff != "" {
-				t.Errorf("moves (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff(c.after, after); diff != "" {
-				t.Errorf("shards afterwards (-want +got):\n%s", diff)
-			}
+			expect.Equal(t, "moves", c.moves, moves)
+			expect.Equal(t, "shards afterwards", c.after, after)
 		})
 	}
 }
@@ -143,7 +145,5 @@ func TestRoutesSumMovesUp(t *testing.T) {
 	}
 	got := routesOf([]PlanMove{moved(0), moved(1), {From: "a", To: "c"}})
 	want := []route{{from: "a", to: "b", reason: plan.Balance, shards: 2, objects: 4}, {from: "a", to: "c", shards: 1}}
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(route{}), cmpopts.IgnoreFields(route{}, "first")); diff != "" {
-		t.Error(diff)
-	}
+	expect.Equal(t, "routes", want, got, cmp.AllowUnexported(route{}), cmpopts.IgnoreFields(route{}, "first"))
 }

@@ -48,9 +48,8 @@ func TestReplicasThatRenewAreAliveWhateverTheTimeInTheirLeases(t *testing.T) {
 			home := fake.NewClientBuilder().WithScheme(s).WithObjects(&late).Build()
 			g := Gatherer{Home: &rest.Config{}, Namespace: "ns"}
 			snapshot := Snapshot{Now: time.Now()}
-			if snapshot.Records, err = inspect.Read(t.Context(), home, "ns", ""); err != nil {
-				t.Fatal(err)
-			}
+			snapshot.Records, err = inspect.Read(t.Context(), home, "ns", "")
+			must.Succeed(t, err)
 			if renews {
 				time.AfterFunc(time.Second, func() {
 					late.Spec.RenewTime.Time = late.Spec.RenewTime.Add(time.Second)

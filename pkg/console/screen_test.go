@@ -10,7 +10,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
@@ -19,6 +18,7 @@ import (
 	"github.com/tenure-dev/tenure/shard/inspect"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/shard/protocol"
+	"github.com/tenure-dev/tenure/test/expect"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
@@ -98,9 +98,7 @@ func TestScreensLookAsTheyAreRecorded(t *testing.T) {
 			}
 			want, err := os.ReadFile(path)
 			must.Succeed(t, err)
-			if diff := cmp.Diff(string(want), got); diff != "" {
-				t.Errorf("(-want +got; UPDATE_SCREENS=1 records it anew, look at it then)\n%s", diff)
-			}
+			expect.Equal(t, "the screen; UPDATE_SCREENS=1 records it anew, look at it then", string(want), got)
 			if coloured := show(t, true, write); !strings.Contains(coloured, "\x1b[") || plainText(coloured) != got {
 				t.Error("colour changes more than the colour")
 			}

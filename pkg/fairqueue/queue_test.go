@@ -20,6 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/tenure-dev/tenure/bench/machine"
+	"github.com/tenure-dev/tenure/test/bubble"
+	"github.com/tenure-dev/tenure/test/expect"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
@@ -115,9 +117,7 @@ func TestClustersAndNamespacesTakeTurnsAndPriorityOrdersWithin(t *testing.T) {
 		"west/shop/urgent", "east/shop/1", "west/bank/1", "west/zoo/new", "west/shop/1", "west/shop/2", "west/shop/3",
 		"west/club/old", "west/shop/old",
 	}
-	if diff := cmp.Diff(want, take(q)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	expect.Equal(t, "taken", want, take(q))
 }
 
 func TestAKeyOfLowPriorityIsTakenBesideChangesThatNeverEnd(t *testing.T) {
@@ -166,12 +166,6 @@ func TestTheLastWorkersAreForThoseWithLessThanTheirShare(t *testing.T) {
 	if want := map[string]int{"a": 2, "b": 6}; !cmp.Equal(count, want) {
 		t.Errorf("got %v, want %v", count, want)
 	}
-}
-
-func TestAClusterThatIsAloneMayHaveAllWorkers(t *testing.T) {
-	q := newQueue(t, 128, 128)
-	fill(q, 1000, "a/ns/%d")
-	wantWorkers(t, q, 128)
 }
 
 func TestASlowNamespaceLeavesWorkersToTheOthersOfItsCluster(t *testing.T) {
@@ -242,9 +236,7 @@ func TestNoWorkerWaitsBesideAKeyThatItMayHave(t *testing.T) {
 					delete(held, namespace)
 				}
 			}
-			if diff := cmp.Diff(want, held); diff != "" {
-				t.Errorf("%s, workers by namespace (-want +got):\n%s", when, diff)
-			}
+			expect.Equal(t, when+", workers by namespace", want, held)
 		}
 		fill(q, 10, "slow/a/%d")
 		expect("one namespace", map[string]int{"slow/a": 4})
@@ -305,9 +297,7 @@ func TestAKeyThatWaitsForItsOwnWorkerWaits(t *testing.T) {
 		time.Sleep(time.Minute)
 		shop := []Waiting{{"shop", 1, time.Minute}}
 		want := []Backlog{{Cluster: "west", Ready: 1, Running: 1, Wait: time.Minute, Longest: shop}}
-		if diff := cmp.Diff(want, q.Backlogs()); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
-		}
+		expect.Equal(t, "backlogs", want, q.Backlogs())
 	})
 }
 
@@ -368,9 +358,7 @@ func TestAKeyIsReadyAtTheEarliestOfItsAdditions(t *testing.T) {
 			{"c/n/low", time.Second, ByTimer, low, 1},
 			{"c/n/sooner", time.Minute, ByTimer, 0, 1}, {"c/n/hour", time.Hour, ByTimer, 0, 1},
 		}
-		if diff := cmp.Diff(want, all); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
-		}
+		expect.Equal(t, "taken", want, all)
 	})
 }
 
@@ -379,28 +367,26 @@ func TestAKeyIsReadyAtTheEarliestOfItsAdditions(t *testing.T) {
 func TestAKeyHasTheHighestPriorityOfItsAdditions(t *testing.T) {
 	later := priorityqueue.AddOpts{After: time.Hour}
 	for name, running := range map[string]bool{"ready": false, "with a worker": true} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				q := newQueue(t, 0, 0)
-				if running {
-					q.Add("c/n/1")
-					take(q)
-				}
-				q.AddWithOpts(priorityqueue.AddOpts{Priority: &low}, "c/n/1", "c/n/2")
-				q.AddWithOpts(later, "c/n/1")
-				if running {
-					q.Done("c/n/1")
-				}
-				key, priority, _ := q.GetWithPriority()
-				if key != "c/n/1" || priority != 0 || q.Taken(key).Trigger != ByBackfill {
-					t.Errorf("got %s at priority %d by %s first, want c/n/1 at 0 by backfill", key, priority, q.Taken(key).Trigger)
-				}
-				q.AddWithOpts(priorityqueue.AddOpts{Priority: &low}, "c/n/3")
-				q.AddWithOpts(later, "c/n/3")
-				if key, _, _ := q.GetWithPriority(); key != "c/n/3" {
-					t.Errorf("then got %s, want c/n/3", key)
-				}
-			})
+		bubble.Run(t, name, func(t *testing.T) {
+			q := newQueue(t, 0, 0)
+			if running {
+				q.Add("c/n/1")
+				take(q)
+			}
+			q.AddWithOpts(priorityqueue.AddOpts{Priority: &low}, "c/n/1", "c/n/2")
+			q.AddWithOpts(later, "c/n/1")
+			if running {
+				q.Done("c/n/1")
+			}
+			key, priority, _ := q.GetWithPriority()
+			if key != "c/n/1" || priority != 0 || q.Taken(key).Trigger != ByBackfill {
+				t.Errorf("got %s at priority %d by %s first, want c/n/1 at 0 by backfill", key, priority, q.Taken(key).Trigger)
+			}
+			q.AddWithOpts(priorityqueue.AddOpts{Priority: &low}, "c/n/3")
+			q.AddWithOpts(later, "c/n/3")
+			if key, _, _ := q.GetWithPriority(); key != "c/n/3" {
+				t.Errorf("then got %s, want c/n/3", key)
+			}
 		})
 	}
 }

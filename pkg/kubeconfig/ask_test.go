@@ -2,29 +2,23 @@ package kubeconfig
 
 import (
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
-	"sync/atomic"
 	"testing"
 
 	"k8s.io/client-go/rest"
 
+	"github.com/tenure-dev/tenure/test/conns"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
 // Of an answer that isn't read, HTTP/2 gives back the room with a frame of its own, and HTTP/1 gives up the connection,
 // which can be counted.
 func TestAnAnswerIsReadToItsEndSoThatItsConnectionStays(t *testing.T) {
-	var opened atomic.Int64
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprint(w, `{"gitVersion": "v1.37.2"}`)
 	}))
-	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
-		if state == http.StateNew {
-			opened.Add(1)
-		}
-	}
+	counts := conns.Of(server)
 	server.Start()
 	t.Cleanup(server.Close)
 	transport := &http.Transport{}
@@ -35,7 +29,7 @@ func TestAnAnswerIsReadToItsEndSoThatItsConnectionStays(t *testing.T) {
 			t.Fatal(status)
 		}
 	}
-	if n := opened.Load(); n > 3 { // net/http doesn't use a connection again whose writer was 50 ms late
+	if n := counts.Opened.Load(); n > 3 { // net/http doesn't use a connection again whose writer was 50 ms late
 		t.Errorf("%d connections for ten questions, one after the other", n)
 	}
 }

@@ -63,19 +63,14 @@ func TestAProgramThatHangsHoldsNoRequest(t *testing.T) {
 	if took := time.Since(began); took > 10*time.Second {
 		t.Errorf("the questions took %v", took)
 	}
-	if another, _ := hanging(t, server.URL); another != nil { // such as one whose Secret was mended
-		another.ExecProvider.Args = []string{"-c", strings.Replace(another.ExecProvider.Args[1], "-lt 600", "-lt 0", 1)}
-		if status, err := Ask(t.Context(), another, false); status != http.StatusOK {
-			t.Errorf("another program: %d %v", status, err)
-		}
+	another, _ := hanging(t, server.URL) // such as one whose Secret was mended
+	another.ExecProvider.Args = []string{"-c", strings.Replace(another.ExecProvider.Args[1], "-lt 600", "-lt 0", 1)}
+	if status, err := Ask(t.Context(), another, false); status != http.StatusOK {
+		t.Errorf("another program: %d %v", status, err)
 	}
 	before := tokens.Load()
 	release()
-	for deadline := time.Now().Add(20 * time.Second); ask(20*time.Second) != nil; time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("nothing is asked though the program has ended")
-		}
-	}
+	must.Until(t, "it is asked, for the program has ended", func() bool { return ask(20*time.Second) == nil })
 	if n := tokens.Load() - before; n != 1 {
 		t.Errorf("%d requests were sent, want the one that was waited for alone", n)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/tenure-dev/tenure/test/certs"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
@@ -21,8 +22,8 @@ func jwt(claims string) string {
 
 func TestWhenCredentialsExpire(t *testing.T) {
 	soon, late := time.Unix(1_900_000_000, 0), time.Unix(2_000_000_000, 0)
-	first, _ := pairUntil(t, soon)
-	second, _ := pairUntil(t, late)
+	first, _ := certs.PairUntil(t, soon)
+	second, _ := certs.PairUntil(t, late)
 	for what, c := range map[string]struct {
 		config rest.Config
 		want   time.Time
@@ -83,7 +84,7 @@ func TestACertificateFileIsReadAgainForItsEnd(t *testing.T) {
 		t.Errorf("without the file: %v", got)
 	}
 	for _, end := range []time.Time{time.Unix(1_900_000_000, 0), time.Unix(2_000_000_000, 0)} {
-		certificate, _ := pairUntil(t, end)
+		certificate, _ := certs.PairUntil(t, end)
 		must.Succeed(t, os.WriteFile(path, certificate, 0o600))
 		if got := ExpiryNow(c); !got.Equal(end) {
 			t.Errorf("%v, want %v", got, end)

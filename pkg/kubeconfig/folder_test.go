@@ -19,6 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"github.com/tenure-dev/tenure/test/certs"
+	"github.com/tenure-dev/tenure/test/expect"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
@@ -75,9 +77,7 @@ func (r *folderRig) looks(times int, want ...string) {
 	for range times {
 		r.folder.look()
 	}
-	if diff := cmp.Diff(want, r.told); diff != "" {
-		r.t.Errorf("told (-want +got):\n%s", diff)
-	}
+	expect.Equal(r.t, "told", want, r.told)
 	r.told = nil
 }
 
@@ -247,7 +247,7 @@ func TestFilesAreInspectedLikeSecrets(t *testing.T) {
 
 // As for kubectl, whatever the folder is that the replica runs in.
 func TestAFileNamesOthersBesideIt(t *testing.T) {
-	certificate, key := pair(t)
+	certificate, key := certs.Pair(t)
 	r := newFolderRig(t, map[string]string{
 		"west": string(naming(t, ".keys/ca", ".keys/token", "./.keys/ca", "../clusters/.keys/key")),
 	})

@@ -2,15 +2,8 @@ package kubeconfig
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"io"
-	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -21,7 +14,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -32,13 +24,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"github.com/tenure-dev/tenure/test/certs"
+	"github.com/tenure-dev/tenure/test/expect"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
 // everything is a kubeconfig with all that a policy can allow.
 func everything(t testing.TB) *clientcmdapi.Config {
 	t.Helper()
-	certificate, key := pair(t)
+	certificate, key := certs.Pair(t)
 	c := clientcmdapi.NewConfig()
 	c.Clusters["its"] = &clientcmdapi.Cluster{
 		Server: "https://west.example.com:6443/k8s/", TLSServerName: "west.example.com", InsecureSkipTLSVerify: true,
@@ -61,26 +55,6 @@ func kubeconfigOf(t testing.TB, server string, user clientcmdapi.AuthInfo) []byt
 	c.Clusters["c"], c.AuthInfos["c"] = &clientcmdapi.Cluster{Server: server}, &user
 	c.Contexts["c"], c.CurrentContext = &clientcmdapi.Context{Cluster: "c", AuthInfo: "c"}, "c"
 	return write(t, c)
-}
-
-// pair makes a certificate and its key.
-func pair(t testing.TB) (certificate, key []byte) {
-	t.Helper()
-	return pairUntil(t, time.Now().Add(time.Hour))
-}
-
-// pairUntil makes a certificate that is good until then, and its key.
-func pairUntil(t testing.TB, end time.Time) (certificate, key []byte) {
-	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must.Succeed(t, err)
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "x"}, NotAfter: end}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
-	must.Succeed(t, err)
-	secret, err := x509.MarshalECPrivateKey(private)
-	must.Succeed(t, err)
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
-		pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: secret})
 }
 
 func write(t testing.TB, c *clientcmdapi.Config) []byte {
@@ -108,9 +82,7 @@ func TestWhatIsAllowedArrivesAndNothingElse(t *testing.T) {
 	want.Clusters["cluster"].Server = "https://west.example.com:6443/k8s" // or /k8s//version would be asked for
 	want.Contexts["cluster"] = &clientcmdapi.Context{Cluster: "cluster", AuthInfo: "cluster"}
 	want.CurrentContext = "cluster"
-	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
-		t.Errorf("the new kubeconfig differs (- want, + got):\n%s", diff)
-	}
+	expect.Equal(t, "the new kubeconfig differs", want, got, cmpopts.EquateEmpty())
 	c, err := access.REST()
 	must.Succeed(t, err)
 	if c.Host != "https://west.example.com:6443/k8s" || c.BearerToken != "token" ||
@@ -358,7 +330,7 @@ func naming(t *testing.T, authority, token, certificate, key string) []byte {
 func TestAFileThatCannotBeUsedIsRefusedByItsField(t *testing.T) {
 	folder := t.TempDir()
 	in := func(name string) string { return filepath.Join(folder, name) }
-	certificate, key := pair(t)
+	certificate, key := certs.Pair(t)
 	for name, content := range map[string][]byte{"ca": certificate, "key": key, "token": []byte("secret"),
 		"large": make([]byte, maxFile+1), "empty": nil} {
 		must.Succeed(t, os.WriteFile(in(name), content, 0o600))

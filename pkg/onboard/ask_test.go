@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -23,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
+	"github.com/tenure-dev/tenure/test/certs"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
@@ -143,8 +143,7 @@ func TestAnAnswerWithoutAnEndFailsACheck(t *testing.T) {
 // access is what a Secret of a cluster whose API server this is gives.
 func access(t *testing.T, server *httptest.Server) *rest.Config {
 	t.Helper()
-	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	text, err := target{Server: server.URL, CA: ca}.kubeconfig("west", "token")
+	text, err := target{Server: server.URL, CA: certs.Of(server)}.kubeconfig("west", "token")
 	must.Succeed(t, err)
 	given, err := kubeconfig.Inspect(text, kubeconfig.Policy{})
 	must.Succeed(t, err)

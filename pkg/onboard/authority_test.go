@@ -2,12 +2,6 @@ package onboard
 
 import (
 	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"encoding/pem"
-	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -23,23 +17,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-dev/tenure/pkg/clusterhealth"
+	"github.com/tenure-dev/tenure/test/certs"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
 // anotherCA verifies no server of these tests.
 func anotherCA(t *testing.T) []byte {
 	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must.Succeed(t, err)
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
-	must.Succeed(t, err)
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-}
-
-// caOf verifies a server.
-func caOf(server *httptest.Server) []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	ca, _ := certs.Pair(t)
+	return ca
 }
 
 // system is the namespace by which a cluster is known.
@@ -65,7 +51,7 @@ func TestANewAuthorityIsTakenOnlyFromAServerThatIsVerifiedByItAlone(t *testing.T
 		answers = answers[min(1, len(answers)-1):]
 	}))
 	defer server.Close()
-	its, other := caOf(server), anotherCA(t)
+	its, other := certs.Of(server), anotherCA(t)
 	both := slices.Concat(other, its)
 	for name, c := range map[string]struct {
 		replicas, admin []byte
@@ -95,7 +81,7 @@ func TestAddAndRotateTakeTheNewAuthorityOfTheReplicasServer(t *testing.T) {
 	clock := atomic.Int64{}
 	clock.Store(time.Now().Unix())
 	at := newIssuer(t, &clock)
-	its, other := caOf(at.Server), anotherCA(t)
+	its, other := certs.Of(at.Server), anotherCA(t)
 	field := "clusters[].cluster.certificate-authority-data"
 	for name, c := range map[string]struct {
 		replicas, admin, want []byte
@@ -132,7 +118,7 @@ func TestAddAndRotateTakeTheNewAuthorityOfTheReplicasServer(t *testing.T) {
 func TestAddWithAServerTakesTheAdminsAuthorityWithoutANote(t *testing.T) {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer server.Close()
-	its := caOf(server)
+	its := certs.Of(server)
 	o, home := behind(t, server, anotherCA(t), its)
 	a := AddOptions{Server: "https://new.example.com"}
 	p, err := o.planAdd(t.Context(), home, homeWith(t, system(types.UID(west.UID))), a)
@@ -146,7 +132,7 @@ func TestAddWithAServerTakesTheAdminsAuthorityWithoutANote(t *testing.T) {
 func TestCredentialsThatAreNoTokenStayWithTheirAuthority(t *testing.T) {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer server.Close()
-	o, home := behind(t, server, anotherCA(t), caOf(server))
+	o, home := behind(t, server, anotherCA(t), certs.Of(server))
 	secret := &corev1.Secret{}
 	must.Succeed(t, home.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "west"}, secret))
 	give(t, secret, Hold(secret).target, "")

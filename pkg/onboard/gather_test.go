@@ -24,6 +24,7 @@ import (
 	"github.com/tenure-dev/tenure/pkg/clusterhealth"
 	"github.com/tenure-dev/tenure/pkg/console"
 	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/test/certs"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
@@ -136,7 +137,7 @@ func TestANameOfAnotherServedClusterIsRefused(t *testing.T) {
 func TestAddRefusesANameUnderWhichReplicasServeAnotherCluster(t *testing.T) {
 	server := httptest.NewTLSServer(http.NotFoundHandler())
 	defer server.Close()
-	o, home := behind(t, server, caOf(server), caOf(server))
+	o, home := behind(t, server, certs.Of(server), certs.Of(server))
 	layout := layoutOf("west", "another")
 	layout.Namespace, layout.Name = "ns", "layout"
 	for _, object := range []client.Object{&layout, recordOf("r0-a"), leaseOf("1h", time.Now())} {
@@ -177,11 +178,11 @@ func TestASecretThatLeadsToAnotherClusterGetsItsOwnBackWithANewToken(t *testing.
 		} {
 			east, its := newIssuer(t, &clock), newIssuer(t, &clock)
 			east.uid, its.uid = "uid-east", types.UID(west.UID)
-			o, home := behind(t, its.Server, caOf(its.Server), caOf(its.Server))
+			o, home := behind(t, its.Server, certs.Of(its.Server), certs.Of(its.Server))
 			secret := &corev1.Secret{}
 			must.Succeed(t, home.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "west"}, secret))
 			token := Hold(secret).token
-			give(t, secret, target{Server: east.URL, CA: caOf(east.Server)}, token)
+			give(t, secret, target{Server: east.URL, CA: certs.Of(east.Server)}, token)
 			must.Succeed(t, home.Update(t.Context(), secret))
 			if refused {
 				east.bad.Store(true)
@@ -236,7 +237,7 @@ func TestAClusterThatCannotBeCleanedUpKeepsItsSecret(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	o, home := behind(t, server, caOf(server), caOf(server))
+	o, home := behind(t, server, certs.Of(server), certs.Of(server))
 	k := clusterSecrets{Own: secretOf(t, "west", west, time.Now())}
 	for host, says := range map[string]string{o.Workload.Host: "reading Namespace", "https://127.0.0.1:1": "refused"} {
 		o.Workload.Host = host
@@ -306,7 +307,7 @@ func TestAClusterThatIsServedElsewhereIsNotCleanedUp(t *testing.T) {
 func TestNothingIsBegunForASecretThatCannotTakeNewCredentials(t *testing.T) {
 	server := httptest.NewTLSServer(http.NotFoundHandler())
 	defer server.Close()
-	o, home := behind(t, server, caOf(server), caOf(server))
+	o, home := behind(t, server, certs.Of(server), certs.Of(server))
 	secret := &corev1.Secret{}
 	must.Succeed(t, home.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "west"}, secret))
 	there := homeWith(t, system(types.UID(west.UID)))

@@ -40,6 +40,8 @@ import (
 	"github.com/tenure-dev/tenure/shard"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/shard/protocol"
+	"github.com/tenure-dev/tenure/test/certs"
+	"github.com/tenure-dev/tenure/test/expect"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
@@ -203,9 +205,7 @@ func TestANamespaceThatIsMissingIsBlamedOnWhatNamesIt(t *testing.T) {
 		if err := tt.wish.namespacesExist(t.Context(), c, access.Namespaces, tt.own); err != nil {
 			got = err.Error()
 		}
-		if diff := cmp.Diff(tt.want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		expect.Equal(t, name, tt.want, got)
 	}
 }
 
@@ -280,9 +280,7 @@ func TestWhatIsThereDecidesWhatIsDone(t *testing.T) {
 				t.Errorf("%s: deletes %s", name, idOf(s.Object))
 			}
 		}
-		if diff := cmp.Diff(c.want, got); diff != "" {
-			t.Errorf("%s (- want, + got):\n%s", name, diff)
-		}
+		expect.Equal(t, name, c.want, got)
 	}
 }
 
@@ -349,9 +347,7 @@ func TestWhatSomebodyAddedToAnObjectIsTakenAway(t *testing.T) {
 		}
 		must.Succeed(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(changed), changed))
 		changed.SetResourceVersion(meant.GetResourceVersion())
-		if diff := cmp.Diff(meant.Object, changed.Object); diff != "" {
-			t.Errorf("%s (- want, + got):\n%s", what, diff)
-		}
+		expect.Equal(t, what, meant.Object, changed.Object)
 	}
 }
 
@@ -1273,7 +1269,7 @@ func TestWhoeverTakesARoleAwayIsToldWhichDeploymentsAreLeft(t *testing.T) {
 		"it had none":             {"ats", []Role{Ats}, nil},
 		"what it had isn't known": {"", []Role{Ats}, []string{ofCopy, ofSource}},
 	} {
-		o, home := behind(t, server, caOf(server), caOf(server))
+		o, home := behind(t, server, certs.Of(server), certs.Of(server))
 		secret := &corev1.Secret{}
 		must.Succeed(t, home.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "west"}, secret))
 		secret.Annotations[kubeconfig.RolesAnnotation] = c.had

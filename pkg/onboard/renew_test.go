@@ -1,7 +1,6 @@
 package onboard
 
 import (
-	"encoding/pem"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -25,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
+	"github.com/tenure-dev/tenure/test/certs"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
@@ -142,8 +142,7 @@ func newRenewing(t *testing.T, changes ...func(*corev1.Secret)) *renewing {
 	f.clock.Store(time.Now().Unix())
 	f.owner.Store(true)
 	f.at = newIssuer(t, &f.clock)
-	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: f.at.Certificate().Raw})
-	target := target{Server: f.at.URL, CA: ca, UID: "uid-west"}
+	target := target{Server: f.at.URL, CA: certs.Of(f.at.Server), UID: "uid-west"}
 	first := tokenFrom(f.now().Add(-time.Hour), f.now().Add(time.Hour))
 	f.at.first.Store(first)
 	s := newSecret("ns", "west", target.UID, everywhere)

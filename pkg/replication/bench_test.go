@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	gocmp "github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -34,6 +33,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/recorder"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
+	"github.com/tenure-dev/tenure/pkg/clustername"
+	"github.com/tenure-dev/tenure/test/expect"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
@@ -326,7 +327,7 @@ func (b *bench) restart(changes ...func(*Config)) {
 }
 
 func (b *bench) GetCluster(_ context.Context, name multicluster.ClusterName) (cluster.Cluster, error) {
-	if c := b.clusters[sourceCluster(name)]; c != nil {
+	if c := b.clusters[clustername.Real(name)]; c != nil {
 		return c, nil
 	}
 	return nil, multicluster.ErrClusterNotFound
@@ -461,9 +462,7 @@ func (b *bench) recorded() string {
 
 func (b *bench) wantWritten(want ...string) {
 	b.Helper()
-	if diff := gocmp.Diff(want, b.written); diff != "" {
-		b.Errorf("writes (-want +got):\n%s", diff)
-	}
+	expect.Equal(b, "writes", want, b.written)
 }
 
 // wrote counts the writes whose names begin like this.

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tenure-dev/tenure/test/expect"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
@@ -61,9 +62,7 @@ func TestANamespaceIsMadeAsConfinedAsTheSources(t *testing.T) {
 	ns := &corev1.Namespace{}
 	must.Succeed(t, b.clusters["west"].client.Get(t.Context(), client.ObjectKey{Name: key.Namespace}, ns))
 	want := map[string]string{LabelTarget: TargetConfined, podSecurityPrefix + "enforce": "baseline"}
-	if diff := cmp.Diff(want, ns.Labels); diff != "" {
-		t.Errorf("labels (-want +got):\n%s", diff)
-	}
+	expect.Equal(t, "labels", want, ns.Labels)
 }
 
 func TestNothingIsCopiedFromOrToAForbiddenNamespace(t *testing.T) {

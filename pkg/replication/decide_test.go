@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
+	"github.com/tenure-dev/tenure/test/expect"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
@@ -215,16 +216,13 @@ func TestDecideCopy(t *testing.T) {
 			} else if v.Want != nil && step.Config == v.Want.Lean {
 				got.Form = "lean"
 			}
-			if diff := cmp.Diff(c.want, got); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			expect.Equal(t, "decision", c.want, got)
 			if v.Live || v.Copy == nil {
 				return
 			}
 			v.Copy = v.Copy.DeepCopy()
-			if _, err := TrimCopy(v.Copy); err != nil {
-				t.Fatal(err)
-			}
+			_, err = TrimCopy(v.Copy)
+			must.Succeed(t, err)
 			if trimmed, err := decideCopy(v); err != nil || !cmp.Equal(step, trimmed) {
 				t.Errorf("a trimmed copy decides otherwise, %v:\n%s", err, cmp.Diff(step, trimmed))
 			}
@@ -290,9 +288,7 @@ func TestACopyIsTheSourceWithoutWhatBelongsToOthers(t *testing.T) {
 			},
 		},
 	}
-	if diff := cmp.Diff(expected, got.Object); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	expect.Equal(t, "the copy", expected, got.Object)
 	if want.replicas() != 7 {
 		t.Errorf("%d replicas, want 7", want.replicas())
 	}
@@ -348,9 +344,7 @@ func TestRecordBefore(t *testing.T) {
 			}
 			source := aSource()
 			got.put(source)
-			if diff := cmp.Diff(got, recordOf(source), cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("written and read (-want +got):\n%s", diff)
-			}
+			expect.Equal(t, "written and read", got, recordOf(source), cmpopts.EquateEmpty())
 		})
 	}
 }
@@ -376,16 +370,12 @@ func TestWhatOtherToolsTrackByIsNotCopied(t *testing.T) {
 	})
 	got := mustWant(t, source, nil).Full
 	labels := map[string]string{"app": "web", "app.kubernetes.io/name": "web", "notargoproj.io/x": "kept"}
-	if diff := cmp.Diff(labels, got.GetLabels()); diff != "" {
-		t.Errorf("labels (-want +got):\n%s", diff)
-	}
+	expect.Equal(t, "labels", labels, got.GetLabels())
 	annotations := got.GetAnnotations()
 	delete(annotations, AnnotationApplied)
 	want := map[string]string{"team": "shop", "helm.sh": "kept", "example.com/helm.sh": "kept",
 		AnnotationOwnerUID: "uid-of-web", AnnotationSource: "home/shop/web", AnnotationSourceCluster: "uid-of-home"}
-	if diff := cmp.Diff(want, annotations); diff != "" {
-		t.Errorf("annotations (-want +got):\n%s", diff)
-	}
+	expect.Equal(t, "annotations", want, annotations)
 	pods, _, _ := unstructured.NestedStringMap(got.Object, "spec", "template", "metadata", "labels")
 	if pods["app.kubernetes.io/instance"] == "" {
 		t.Error("the Pods have lost a label")
@@ -415,9 +405,7 @@ func TestSummarize(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := summarize(c.outcomes, 4)
-			if diff := cmp.Diff(c.want, strings.Join([]string{string(got.Status), got.Reason, got.Message}, " ")); diff != "" {
-				t.Error(diff)
-			}
+			expect.Equal(t, "the condition", c.want, strings.Join([]string{string(got.Status), got.Reason, got.Message}, " "))
 		})
 	}
 }

@@ -2,7 +2,6 @@ package replication
 
 import (
 	"context"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"net/http"
@@ -24,6 +23,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
+	"github.com/tenure-dev/tenure/test/certs"
+	"github.com/tenure-dev/tenure/test/expect"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
@@ -117,9 +118,7 @@ func TestEveryWriteMayFailAndTheEndIsTheSame(t *testing.T) {
 					}
 					return commit()
 				}
-				if diff := cmp.Diff(want, b.story()); diff != "" {
-					t.Errorf("the states (-undisturbed +got):\n%s", diff)
-				}
+				expect.Equal(t, "the states, as if undisturbed", want, b.story())
 			})
 		}
 	}
@@ -153,11 +152,9 @@ func checkStory(t *testing.T, states []state) {
 	if states[4].Source == nil || states[6].Source != nil {
 		t.Fatalf("the source: %v without the label, %v after its deletion", states[4].Source, states[6].Source)
 	}
-	if diff := cmp.Diff(&side{Labels: map[string]string{"app": "web"},
+	expect.Equal(t, "something is left on the source without the label", &side{Labels: map[string]string{"app": "web"},
 		Annotations: map[string]string{AnnotationClusters: "west", "team": "shop"},
-		Spec:        states[4].Source.Spec}, states[4].Source); diff != "" {
-		t.Errorf("something is left on the source without the label (-want +got):\n%s", diff)
-	}
+		Spec:        states[4].Source.Spec}, states[4].Source)
 }
 
 func TestAnUndisturbedLifeHasTheFewestWrites(t *testing.T) {
@@ -185,9 +182,7 @@ func TestAForeignDeploymentIsNeverTouched(t *testing.T) {
 		b.mustReconcile()
 		b.clock.Step(cacheGrace)
 	}
-	if diff := cmp.Diff(before, b.get("west")); diff != "" {
-		t.Errorf("the stranger has changed:\n%s", diff)
-	}
+	expect.Equal(t, "the stranger has changed", before, b.get("west"))
 	b.wantReason("", ReasonForeign)
 	if b.get("east") == nil {
 		t.Error("the other target has no copy")
@@ -346,9 +341,8 @@ func TestABrokenStreamIsNoAnswer(t *testing.T) {
 	server.EnableHTTP2 = true
 	server.StartTLS()
 	defer server.Close()
-	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 	asking, err := rest.UnversionedRESTClientFor(&rest.Config{Host: server.URL,
-		TLSClientConfig: rest.TLSClientConfig{CAData: authority}, ContentConfig: rest.ContentConfig{
+		TLSClientConfig: rest.TLSClientConfig{CAData: certs.Of(server)}, ContentConfig: rest.ContentConfig{
 			NegotiatedSerializer: scheme.Codecs.WithoutConversion(),
 		}})
 	must.Succeed(t, err)

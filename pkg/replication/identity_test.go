@@ -9,6 +9,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
+	"github.com/tenure-dev/tenure/test/expect"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
@@ -40,9 +41,7 @@ func TestTwoHomesOfOneNameLeaveEachOthersCopiesAlone(t *testing.T) {
 	if other.get("home") != nil {
 		t.Error("the other source isn't let go")
 	}
-	if diff := cmp.Diff(before, b.get("west")); diff != "" {
-		t.Errorf("the other fleet has changed the copy:\n%s", diff)
-	}
+	expect.Equal(t, "the other fleet has changed the copy", before, b.get("west"))
 	sent := b.sent
 	b.live()
 	b.wantReason("as before", ReasonReplicated)
@@ -181,16 +180,4 @@ func TestWhichClusterItIsMustBeKnownOnceAndIsRememberedThen(t *testing.T) {
 	b.clock.Step(identityLife)
 	b.mustReconcile() // nothing is left to do, and nothing has to be asked
 	b.wantReason("", ReasonReplicated)
-}
-
-// A request may name a shard of the source's cluster. A provider's own names may have slashes, too.
-func TestASourceIsKnownByTheNameOfItsWholeCluster(t *testing.T) {
-	for name, want := range map[multicluster.ClusterName]multicluster.ClusterName{
-		"": "", "home": "home", "home/": "home", "home/01": "home", "home/01@2": "home", "home/@12": "home",
-		"team/home": "team/home", "team/home/": "team/home", "team/home/0110@3": "team/home", "team/10b": "team/10b",
-	} {
-		if got := sourceCluster(name); got != want {
-			t.Errorf("%q: %q, want %q", name, got, want)
-		}
-	}
 }

@@ -225,9 +225,7 @@ func TestACopyThatIsDeletedEachTimeIsMadeEverMoreSeldom(t *testing.T) {
 			if made < freeRepairs || made > 10 || !strings.Contains(b.condition(), ReasonContested) {
 				t.Errorf("made %d times of 60; condition %q", made, b.condition())
 			}
-			b.clock.Step(longestDelay)
-			b.live()
-			b.wantReason("left in peace", ReasonReplicated)
+			b.recovers("left in peace")
 		})
 	}
 }

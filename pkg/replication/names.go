@@ -1,7 +1,6 @@
 package replication
 
 import (
-	"regexp"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -77,14 +76,6 @@ func SourceOf(copy client.Object) (types.NamespacedName, bool) {
 // isSource reports whether a Deployment concerns this package.
 func isSource(labels map[string]string, finalizers []string) bool {
 	return labels[LabelReplicate] == "true" || slices.Contains(finalizers, Finalizer)
-}
-
-// shardSuffix is what a sharded program appends to a cluster's name: "/01", or "/01@2". The name may have slashes, too.
-var shardSuffix = regexp.MustCompile(`/[01]*(@[0-9]+)?$`)
-
-// sourceCluster returns the real cluster of a request, which may name a shard of it.
-func sourceCluster(name multicluster.ClusterName) multicluster.ClusterName {
-	return multicluster.ClusterName(shardSuffix.ReplaceAllString(string(name), ""))
 }
 
 // sourceKey returns the value of AnnotationSource.

@@ -17,6 +17,7 @@ import (
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
 	"github.com/tenure-dev/tenure/pkg/budget"
+	"github.com/tenure-dev/tenure/pkg/clustername"
 )
 
 // Clusters finds clusters: that of a request, and targets by their own names. A multicluster-runtime manager is one.
@@ -154,8 +155,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req mcreconcile.Request) (ct
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("finding cluster %q: %w", req.ClusterName, err)
 	}
-	a := &actor{r: r, home: home, request: req.ClusterName, name: sourceCluster(req.ClusterName), key: req.NamespacedName,
-		source: &appsv1.Deployment{}}
+	a := &actor{r: r, home: home, request: req.ClusterName, name: clustername.Real(req.ClusterName),
+		key: req.NamespacedName, source: &appsv1.Deployment{}}
 	err = home.GetClient().Get(ctx, req.NamespacedName, a.source)
 	switch {
 	case apierrors.IsNotFound(err):

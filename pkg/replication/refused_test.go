@@ -16,6 +16,31 @@ import (
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 )
 
+// tenMinutes reconciles every five seconds.
+func (b *bench) tenMinutes() {
+	b.Helper()
+	for range 120 {
+		b.clock.Step(5 * time.Second)
+		b.mustReconcile()
+	}
+}
+
+// wantFewTries lets ten minutes pass, in which what is refused is tried ever less often.
+func (b *bench) wantFewTries() {
+	b.Helper()
+	if b.tenMinutes(); b.refused < 5 || b.refused > 15 {
+		b.Errorf("it was tried %d times in 10 min, want ever less often", b.refused)
+	}
+}
+
+// recovers checks that all is well a while after what was in the way is gone.
+func (b *bench) recovers(when string) {
+	b.Helper()
+	b.clock.Step(longestDelay)
+	b.live()
+	b.wantReason(when, ReasonReplicated)
+}
+
 // An admission webhook may refuse by any code, and these two are otherwise signs of a view that is out of date.
 func TestARefusalBy404Or409IsQuotedAndTriedEverLessOften(t *testing.T) {
 	web := appsv1.Resource("deployments")
@@ -44,20 +69,12 @@ func TestARefusalBy404Or409IsQuotedAndTriedEverLessOften(t *testing.T) {
 		} {
 			t.Run(what+" "+code, func(t *testing.T) {
 				b := begin(t)
-				for range 120 {
-					b.clock.Step(5 * time.Second)
-					b.mustReconcile()
-				}
-				if b.refused < 5 || b.refused > 15 {
-					t.Errorf("it was tried %d times in 10 min, want ever less often", b.refused)
-				}
+				b.wantFewTries()
 				if !strings.Contains(b.message(), "changes are frozen") {
 					t.Errorf("the condition says %q", b.message())
 				}
 				b.clusters["west"].refusesApply, b.clusters["west"].refusesDelete = nil, nil
-				b.clock.Step(longestDelay)
-				b.live()
-				b.wantReason("", ReasonReplicated)
+				b.recovers("")
 			})
 		}
 	}
@@ -113,10 +130,7 @@ func TestACopyIsBroughtUpToDateSoonAfterItsCredentialsAreRepaired(t *testing.T) 
 	b := settled(t)
 	b.edit("home", "kubectl", image("web:2"))
 	b.clusters["west"].refusesApply = apierrors.NewUnauthorized("the token has expired")
-	for range 120 {
-		b.clock.Step(5 * time.Second)
-		b.mustReconcile()
-	}
+	b.tenMinutes()
 	b.wantReason("", ReasonRefused)
 	if !strings.Contains(b.message(), "the token has expired") {
 		t.Errorf("the condition says %q", b.message())
@@ -137,17 +151,9 @@ func TestANamespaceThatIsSaidToExistAndDoesNotIsARefusal(t *testing.T) {
 	if b.refused != 1 || !strings.Contains(b.message(), "west: creating namespace shop, which isn't there, was refused") {
 		t.Errorf("in one reconcile it was tried %d times, want once; the condition says %q", b.refused, b.message())
 	}
-	for range 120 {
-		b.clock.Step(5 * time.Second)
-		b.mustReconcile()
-	}
-	if b.refused < 5 || b.refused > 15 {
-		t.Errorf("it was tried %d times in 10 min, want ever less often", b.refused)
-	}
+	b.wantFewTries()
 	b.clusters["west"].refusesCreate = nil
-	b.clock.Step(longestDelay)
-	b.live()
-	b.wantReason("", ReasonReplicated)
+	b.recovers("")
 }
 
 func TestANamespaceThatSomebodyElseCreatesMeanwhileIsUsed(t *testing.T) {

@@ -299,9 +299,7 @@ func contest(t *testing.T, mutate func(*appsv1.Deployment)) {
 		t.Errorf("%d statuses written", statuses)
 	}
 	b.clusters["west"].mutate = nil
-	b.clock.Step(longestDelay)
-	b.live()
-	b.wantReason("without the webhook", ReasonReplicated)
+	b.recovers("without the webhook")
 }
 
 func TestRepairsInSeveralClustersAreToldOfEach(t *testing.T) {

@@ -5,11 +5,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/tenure-dev/tenure/test/expect"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
@@ -28,17 +28,14 @@ func TestTrimCopyHalvesACopy(t *testing.T) {
 	d.Status.Conditions = append(d.Status.Conditions, appsv1.DeploymentCondition{Type: appsv1.DeploymentProgressing,
 		Status: corev1.ConditionFalse, Reason: "ProgressDeadlineExceeded", Message: "it has timed out progressing"})
 	before := size()
-	if _, err := TrimCopy(d); err != nil {
-		t.Fatal(err)
-	}
+	_, err := TrimCopy(d)
+	must.Succeed(t, err)
 	t.Logf("%d bytes of JSON became %d", before, size())
 	if size() > before*2/3 {
 		t.Errorf("%d bytes of JSON became %d", before, size())
 	}
-	if diff := cmp.Diff([]appsv1.DeploymentCondition{{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse,
-		Reason: "ProgressDeadlineExceeded"}}, d.Status.Conditions); diff != "" {
-		t.Errorf("conditions (-want +got):\n%s", diff)
-	}
+	expect.Equal(t, "conditions", []appsv1.DeploymentCondition{{Type: appsv1.DeploymentProgressing,
+		Status: corev1.ConditionFalse, Reason: "ProgressDeadlineExceeded"}}, d.Status.Conditions)
 }
 
 func TestTrimCopyLeavesOthersAlone(t *testing.T) {
@@ -65,13 +62,10 @@ func TestOfADeploymentThatIsNoSourceLittleIsKept(t *testing.T) {
 			d.Annotations["note"], d.Annotations[AnnotationCopies] = large, "west"
 			d.Spec.Template.Annotations = map[string]string{"note": large}
 			before := d.DeepCopy()
-			if _, err := TrimSource(d); err != nil {
-				t.Fatal(err)
-			}
+			_, err := TrimSource(d)
+			must.Succeed(t, err)
 			if c.whole {
-				if diff := cmp.Diff(before, d); diff != "" {
-					t.Errorf("changed (-before +after):\n%s", diff)
-				}
+				expect.Equal(t, "changed", before, d)
 				return
 			}
 			data, err := json.Marshal(d)

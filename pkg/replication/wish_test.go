@@ -10,6 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	appsv1 "k8s.io/api/apps/v1"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+
+	"github.com/tenure-dev/tenure/test/expect"
 )
 
 type names = []multicluster.ClusterName
@@ -136,9 +138,7 @@ func TestWhatIsSaidOfAClusterThatGetsNoCopyIsRefused(t *testing.T) {
 
 func TestTheSourcesOwnClusterIsNoTarget(t *testing.T) {
 	got := wish{All: true}.targets(names{"west", "home", "east"}, home)
-	if diff := cmp.Diff(names{"east", "west"}, got); diff != "" {
-		t.Error(diff)
-	}
+	expect.Equal(t, "targets", names{"east", "west"}, got)
 }
 
 func FuzzParseWishNeverPanics(f *testing.F) {
@@ -170,9 +170,7 @@ func TestDivide(t *testing.T) {
 		"nobody to divide among":         {5, weigh(), share()},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(c.want, divide(c.total, c.weights)); diff != "" {
-				t.Error(diff)
-			}
+			expect.Equal(t, "shares", c.want, divide(c.total, c.weights))
 		})
 	}
 }
@@ -241,9 +239,7 @@ func TestSharesMoveAwayFromATargetThatIsGivenUp(t *testing.T) {
 			for target, n := range (wish{Divide: true, Total: 9, Weights: c.weights}).shares(targets, c.givenUp) {
 				got[target] = *n
 			}
-			if diff := cmp.Diff(c.want, got); diff != "" {
-				t.Error(diff)
-			}
+			expect.Equal(t, "shares", c.want, got)
 		})
 	}
 }

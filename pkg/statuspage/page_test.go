@@ -22,6 +22,7 @@ import (
 	"github.com/tenure-dev/tenure/pkg/console"
 	"github.com/tenure-dev/tenure/shard/inspect"
 	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/test/expect"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
@@ -154,9 +155,8 @@ func TestAViewThatTakesLongForgetsNothing(t *testing.T) {
 	p := newPage(func() (inspect.Records, error) { return lease(version), nil })
 	p.now = func() time.Time { return now }
 	for _, version = range []string{"1", "2"} {
-		if _, err := p.current(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		_, err := p.current(t.Context())
+		must.Succeed(t, err)
 		p.took = 2 * time.Second
 		now = now.Add(p.every())
 	}
@@ -209,10 +209,8 @@ func TestMetricsAreReadAsTheyAreGathered(t *testing.T) {
 	families, err := registry.Gather()
 	must.Succeed(t, err)
 	m := readMetrics(families)
-	if diff := cmp.Diff([]console.Answer{{Cluster: "east", Reason: "Usable"}, {Cluster: "west", Reason: "Unreachable"}},
-		m.clusters); diff != "" {
-		t.Error(diff)
-	}
+	expect.Equal(t, "clusters",
+		[]console.Answer{{Cluster: "east", Reason: "Usable"}, {Cluster: "west", Reason: "Unreachable"}}, m.clusters)
 	q := m.queues["at"]
 	if len(m.queues) != 1 || q.depth != 7 || cmp.Diff([]uint64{1, 0, 1}, q.wait.counts) != "" {
 		t.Errorf("queues: %+v", m.queues)

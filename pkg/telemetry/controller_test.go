@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
@@ -27,6 +26,7 @@ import (
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
 	"github.com/tenure-dev/tenure/pkg/fairqueue"
+	"github.com/tenure-dev/tenure/test/expect"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
@@ -163,9 +163,7 @@ func TestAReconcileIsATraceWithItsWaitAndItsCalls(t *testing.T) {
 		"tenure.result":        "requeue_after",
 		"tenure.requeue_after": "3",
 	}
-	if diff := cmp.Diff(want, attributes(root)); diff != "" {
-		t.Errorf("root (-want +got):\n%s", diff)
-	}
+	expect.Equal(t, "root", want, attributes(root))
 	for _, child := range []tracetest.SpanStub{wait, call} {
 		if child.Parent.SpanID() != root.SpanContext.SpanID() || child.SpanContext.TraceID() != root.SpanContext.TraceID() {
 			t.Errorf("%s isn't a child of the root", child.Name)
@@ -259,11 +257,7 @@ func TestWhatWasKeptIsSentWhenWhatIsKeptChanges(t *testing.T) {
 	r.queue.Add(testKey)
 	r.reconcile(t, fine)
 	r.SetSampling(0, 0)
-	for deadline := time.Now().Add(10 * time.Second); len(r.exporter.GetSpans()) == 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("nothing was sent")
-		}
-	}
+	must.Until(t, "something is sent", func() bool { return len(r.exporter.GetSpans()) > 0 })
 }
 
 func TestAFloodOfFailuresIsNotKeptWhole(t *testing.T) {

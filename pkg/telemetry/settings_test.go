@@ -1,7 +1,6 @@
 package telemetry
 
 import (
-	"encoding/pem"
 	"fmt"
 	"net/http/httptest"
 	"os"
@@ -13,6 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/tenure-dev/tenure/test/certs"
+	"github.com/tenure-dev/tenure/test/expect"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
@@ -65,9 +66,7 @@ func TestSettingsFollowTheEnvironment(t *testing.T) {
 	want := Settings{Enabled: true, Ratio: .25, Endpoint: "localhost:4317", Service: "mine",
 		Attributes: map[string]string{"team": "a b"}, Queue: 100, Batch: 10,
 		Delay: 50 * time.Millisecond, ExportTimeout: 70 * time.Millisecond}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	expect.Equal(t, "settings", want, got)
 }
 
 // A program may make its settings itself, and leave out what it has no opinion about.
@@ -120,8 +119,7 @@ func TestAnAuthorityInPEMFormIsAccepted(t *testing.T) {
 	server := httptest.NewTLSServer(nil)
 	defer server.Close()
 	file := filepath.Join(t.TempDir(), "ca.crt")
-	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	must.Succeed(t, os.WriteFile(file, text, 0o600))
+	must.Succeed(t, os.WriteFile(file, certs.Of(server), 0o600))
 	if _, err := ReadSettings(environment(somewhere, "OTEL_EXPORTER_OTLP_CERTIFICATE="+file)); err != nil {
 		t.Error(err)
 	}

@@ -5,9 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/test/expect"
 )
 
 func TestViewsAreSaidWhereThereIsSomethingToSay(t *testing.T) {
@@ -56,7 +55,5 @@ func TestNamespacesThatWaitLongestComeFirst(t *testing.T) {
 	for _, w := range []Waiting{{"a", 1, 1}, {"b", 1, 3}, {"c", 1, 2}, {"a", 2, 9}} {
 		all = AddWaiting(all, w)
 	}
-	if diff := cmp.Diff([]Waiting{{"a", 3, 9}, {"b", 1, 3}, {"c", 1, 2}}, all); diff != "" {
-		t.Error(diff)
-	}
+	expect.Equal(t, "waiting", []Waiting{{"a", 3, 9}, {"b", 1, 3}, {"c", 1, 2}}, all)
 }

@@ -3,15 +3,16 @@ package keyspace_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/test/expect"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
@@ -81,9 +82,7 @@ func TestSelectorsKeepTheirGoldenText(t *testing.T) {
 		"11111111": {"shardRange(object.metadata.uid, '0xff00000000000000', '0x10000000000000000')",
 			"tenure.dev/slot in (ff)"},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("selectors (-want +got):\n%s", diff)
-	}
+	expect.Equal(t, "selectors", want, got)
 }
 
 func mustPrefix(t *testing.T, text string) keyspace.Prefix {
@@ -150,9 +149,7 @@ func TestSplitIsUndoneByParent(t *testing.T) {
 				t.Fatalf("splitting %q: %v", prefix, err)
 			}
 			got := []string{lower.String(), upper.String()}
-			if diff := cmp.Diff([]string{prefix.String() + "0", prefix.String() + "1"}, got); diff != "" {
-				t.Errorf("children of %q (-want +got):\n%s", prefix, diff)
-			}
+			expect.Equal(t, fmt.Sprintf("children of %q", prefix), []string{prefix.String() + "0", prefix.String() + "1"}, got)
 			for _, child := range []keyspace.Prefix{lower, upper} {
 				if parent, ok := child.Parent(); !ok || parent != prefix {
 					t.Errorf("parent of %q = %q, %t, want %q", child, parent, ok, prefix)
@@ -197,9 +194,7 @@ func TestShardsSortByClusterThenByHashWithParentsFirst(t *testing.T) {
 	for _, id := range ids {
 		got = append(got, id.String())
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("order (-want +got):\n%s", diff)
-	}
+	expect.Equal(t, "order", want, got)
 }
 
 func TestShardsShowAsTheirTextInJSONAndLogs(t *testing.T) {

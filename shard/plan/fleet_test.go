@@ -2,7 +2,6 @@ package plan_test
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -229,9 +228,4 @@ func (f fleet) withOneThatStays() fleet {
 		f.replicas = append(f.replicas, plan.Replica{ID: "stays", Name: "n0"})
 	}
 	return f
-}
-
-// sortedIDs is the keys in order, for readable failures.
-func sortedIDs[V any](m map[plan.Incarnation]V) []plan.Incarnation {
-	return slices.Sorted(maps.Keys(m))
 }

@@ -2,7 +2,6 @@ package plan_test
 
 import (
 	"fmt"
-	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -25,7 +24,7 @@ func (o outcome) better(other outcome) bool {
 // places is where the shard is or goes to ("" for nowhere), and where it may be.
 func (f fleet) places(s plan.Shard) (now plan.Incarnation, allowed []plan.Incarnation) {
 	isCandidate := func(id plan.Incarnation) bool { r := f.replica(id); return r != nil && !r.Leaving }
-	for _, r := range f.candidates() {
+	for _, r := range f.takers(s.ID.Cluster) {
 		allowed = append(allowed, r.ID)
 	}
 	assignee := s.Assignee
@@ -43,9 +42,6 @@ func (f fleet) places(s plan.Shard) (now plan.Incarnation, allowed []plan.Incarn
 	}
 	if now != "" && (now != s.Holder || now != assignee) {
 		return now, []plan.Incarnation{now} // under way, or called off
-	}
-	if now != "" && !slices.Contains(allowed, now) {
-		allowed = append(allowed, now)
 	}
 	return now, allowed
 }

@@ -3,7 +3,7 @@ package plan_test
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/tenure-dev/tenure/test/expect"
 )
 
 // due is a fleet and the moves that are planned in it.
@@ -16,9 +16,7 @@ func makes(t *testing.T, tests map[string]due) {
 	t.Helper()
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, lines(parse(t, test.fleet).plan())); diff != "" {
-				t.Errorf("plan (-want +got):\n%s", diff)
-			}
+			expect.Equal(t, "plan", test.want, lines(parse(t, test.fleet).plan()))
 		})
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apisharding "k8s.io/apimachinery/pkg/sharding"
 	"k8s.io/apimachinery/pkg/types"
@@ -13,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/test/expect"
 )
 
 func TestTheAPIServerReadsEverySelectorAsThePrefixesRange(t *testing.T) {
@@ -31,9 +31,7 @@ func TestTheAPIServerReadsEverySelectorAsThePrefixesRange(t *testing.T) {
 			if hi == 0 {
 				want[0].End = "0x10000000000000000"
 			}
-			if diff := cmp.Diff(want, selector.Requirements()); diff != "" {
-				t.Errorf("requirements of %s (-want +got):\n%s", prefix.Selector(), diff)
-			}
+			expect.Equal(t, "requirements of "+prefix.Selector(), want, selector.Requirements())
 		}
 	}
 }

@@ -97,9 +97,7 @@ func (c atCase) object(t testing.TB) *cnatv1alpha1.At {
 	text, err := yaml.Marshal(map[string]any{"metadata": meta, "spec": spec})
 	must.Succeed(t, err)
 	object := &cnatv1alpha1.At{}
-	if err := yaml.Unmarshal(text, object); err != nil { // unknown fields are dropped, as by an API server
-		t.Fatal(err)
-	}
+	must.Succeed(t, yaml.Unmarshal(text, object)) // unknown fields are dropped, as by an API server
 	if c.Refuse != nil {
 		c.Refuse.Message = fill.Replace(c.Refuse.Message)
 	}

@@ -75,13 +75,11 @@ func setTraps(t testing.TB) *traps {
 		must.Succeed(t, os.WriteFile(path, []byte(content), 0o700))
 	}
 	var err error
-	if s.pipe, err = syscall.InotifyInit1(syscall.IN_NONBLOCK | syscall.IN_CLOEXEC); err != nil {
-		t.Fatal(err)
-	}
+	s.pipe, err = syscall.InotifyInit1(syscall.IN_NONBLOCK | syscall.IN_CLOEXEC)
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = syscall.Close(s.pipe) })
-	if _, err := syscall.InotifyAddWatch(s.pipe, s.file, syscall.IN_OPEN); err != nil {
-		t.Fatal(err)
-	}
+	_, err = syscall.InotifyAddWatch(s.pipe, s.file, syscall.IN_OPEN)
+	must.Succeed(t, err)
 	return s
 }
 
@@ -129,9 +127,8 @@ func TestTheTrapsSnap(t *testing.T) {
 	s := setTraps(t)
 	s.check(t)
 	caught := &testing.T{}
-	if _, err := os.ReadFile(s.file); err != nil {
-		t.Fatal(err)
-	}
+	_, err := os.ReadFile(s.file)
+	must.Succeed(t, err)
 	if s.check(caught); !caught.Failed() {
 		t.Error("a file was opened and nobody noticed")
 	}

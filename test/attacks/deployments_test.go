@@ -236,10 +236,8 @@ func (c deploymentCase) judge(t *testing.T, all sides) {
 		t.Errorf("west has it: %v", written)
 	}
 	source := &appsv1.Deployment{}
-	if err := all["home"].client.Get(t.Context(), client.ObjectKey{Namespace: c.Namespace, Name: "web"},
-		source); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, all["home"].client.Get(t.Context(), client.ObjectKey{Namespace: c.Namespace, Name: "web"},
+		source))
 	message, reason := "", ""
 	for _, condition := range source.Status.Conditions {
 		if condition.Type == replication.ConditionReplicated {

@@ -1,24 +1,16 @@
 package attacks
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/base64"
-	"encoding/pem"
 	"fmt"
 	"io"
 	"log"
-	"math/big"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,6 +21,8 @@ import (
 
 	"github.com/tenure-dev/tenure/pkg/clusterhealth"
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
+	"github.com/tenure-dev/tenure/test/certs"
+	"github.com/tenure-dev/tenure/test/conns"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
@@ -44,48 +38,27 @@ type kubeconfigCase struct {
 
 func (c kubeconfigCase) caseName() string { return c.Name }
 
-// server is an API server that counts the connections to it.
-func server(t testing.TB, asked *atomic.Int64) *httptest.Server {
+// server is an API server, and counts the connections to it.
+func server(t testing.TB) (s *httptest.Server, asked *conns.Counts) {
 	t.Helper()
-	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") == "" && len(r.TLS.PeerCertificates) == 0 ||
 			!strings.HasSuffix(r.URL.Path, "/version") || strings.Contains(r.URL.Path, "//") {
 			w.WriteHeader(http.StatusUnauthorized)
 		}
 		_, _ = io.WriteString(w, `{"major":"1"}`)
 	}))
-	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
-		if state == http.StateNew {
-			asked.Add(1)
-		}
-	}
+	asked = conns.Of(s)
 	s.Config.ErrorLog = log.New(io.Discard, "", 0)
 	s.TLS = &tls.Config{ClientAuth: tls.RequestClientCert}
 	s.StartTLS()
 	t.Cleanup(s.Close)
-	return s
-}
-
-// pair makes a certificate and its key, in PEM and base64.
-func pair(t testing.TB) (certificate, key string) {
-	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must.Succeed(t, err)
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
-	must.Succeed(t, err)
-	secret, err := x509.MarshalECPrivateKey(private)
-	must.Succeed(t, err)
-	block := func(kind string, content []byte) string {
-		return base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: content}))
-	}
-	return block("CERTIFICATE", der), block("EC PRIVATE KEY", secret)
+	return s, asked
 }
 
 // kubeconfigOf is one of a server, with a token, and the server's certificate in base64.
 func kubeconfigOf(s *httptest.Server) (text, authority string) {
-	authority = base64.StdEncoding.EncodeToString(
-		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}))
+	authority = base64.StdEncoding.EncodeToString(certs.Of(s))
 	return `{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}], ` +
 		`clusters: [{name: c, cluster: {server: "` + s.URL + `", certificate-authority-data: "` + authority + `"}}], ` +
 		`users: [{name: u, user: {token: ` + canary + `}}]}`, authority
@@ -95,10 +68,10 @@ func repeat(what string, times int) string { return strings.Repeat(what, times) 
 
 func TestKubeconfigs(t *testing.T) {
 	set := setTraps(t)
-	var asked, answered atomic.Int64
-	elsewhere, good := server(t, &asked), server(t, &answered)
-	certificate, key := pair(t)
-	_, key2 := pair(t)
+	elsewhere, asked := server(t)
+	good, answered := server(t)
+	certificate, key := certs.Pair(t)
+	_, key2 := certs.Pair(t)
 	encode := func(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
 	var keys strings.Builder
 	for i := range 5000 {
@@ -109,7 +82,8 @@ func TestKubeconfigs(t *testing.T) {
 		"${FILE}", set.file, "${PROGRAM}", set.program, "${ELSEWHERE}", elsewhere.URL, "${SERVER}", good.URL,
 		"${SERVERHOST}", good.Listener.Addr().String(), "${CANARY}", canary, "${CANARY64}", encode(canary),
 		"${AUTHORITY}", authority,
-		"${CERTIFICATE}", certificate, "${KEY}", key, "${KEY2}", key2, "${BASE}", base+"\n",
+		"${CERTIFICATE}", encode(string(certificate)), "${KEY}", encode(string(key)), "${KEY2}", encode(string(key2)),
+		"${BASE}", base+"\n",
 		"${BLOCK64}", encode("-----BEGIN "+canary+"-----\nAAAA\n-----END "+canary+"-----\n"),
 		"${LONG}", repeat("long", 8<<10/4), "${LONGER}", repeat("long", 32<<10/4), "${LONG64}",
 		encode(repeat("long", 70<<10/4)),
@@ -120,8 +94,8 @@ func TestKubeconfigs(t *testing.T) {
 	)
 	for _, c := range read[kubeconfigCase](t, "kubeconfigs") {
 		t.Run(c.Name, func(t *testing.T) {
-			asked.Store(0)
-			answered.Store(0)
+			asked.Opened.Store(0)
+			answered.Opened.Store(0)
 			for i, s := range c.Servers {
 				c.Servers[i] = fill.Replace(s)
 			}
@@ -145,15 +119,15 @@ func TestKubeconfigs(t *testing.T) {
 				t.Errorf("the reason has %d bytes", len(note))
 			}
 			switch {
-			case asked.Load() > 0:
+			case asked.Opened.Load() > 0:
 				t.Error("a server was asked that is none of ours")
 			case c.Accepted && reason != clusterhealth.ReasonUsable:
 				t.Errorf("%s: %s; it should work", reason, note)
-			case c.Accepted && answered.Load() == 0:
+			case c.Accepted && answered.Opened.Load() == 0:
 				t.Error("it is said to work, and nobody was asked")
 			case !c.Accepted && (reason != clusterhealth.ReasonBadConfig || !strings.Contains(note, c.Want) || c.Want == ""):
 				t.Errorf("%s: %s\nwant a refusal with: %s", reason, note, c.Want)
-			case !c.Accepted && answered.Load() > 0:
+			case !c.Accepted && answered.Opened.Load() > 0:
 				t.Error("it was refused, and a server was asked")
 			}
 		})

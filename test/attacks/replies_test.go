@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,8 +30,7 @@ func (c replyCase) caseName() string { return c.Name }
 
 func TestReplies(t *testing.T) {
 	set := setTraps(t)
-	var asked atomic.Int64
-	elsewhere := server(t, &asked)
+	elsewhere, asked := server(t)
 	var now replyCase // what the server answers with
 	var fill *strings.Replacer
 	bad := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -58,12 +56,12 @@ func TestReplies(t *testing.T) {
 	for _, c := range read[replyCase](t, "replies") {
 		t.Run(c.Name, func(t *testing.T) {
 			now = c
-			asked.Store(0)
+			asked.Opened.Store(0)
 			reason, note := "", ""
 			bounded(t, func() { reason, note = clusterhealth.Look(t.Context(), secret, kubeconfig.Policy{}, 2*time.Second) })
 			shown(t, note)
 			set.check(t)
-			if asked.Load() > 0 {
+			if asked.Opened.Load() > 0 {
 				t.Error("a server was asked that is none of ours")
 			}
 			if reason != c.Reason || !strings.Contains(note, c.Want) || len(note) > text.Note {

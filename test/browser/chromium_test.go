@@ -15,6 +15,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // answerWithin bounds every call to the browser.
@@ -310,9 +312,7 @@ func (c *chromium) screenshot(name string) {
 	if err == nil {
 		err = os.WriteFile(folder+"/"+name+".png", data, 0o644)
 	}
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must.Succeed(c.t, err)
 }
 
 // spoken is what a screen reader gets: role and name of each element, in order.

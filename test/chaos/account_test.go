@@ -62,159 +62,126 @@ func sound() *account {
 }
 
 func TestEachMissIsFoundAndASoundAccountHasNone(t *testing.T) {
-	storm := func(a *account, l logged) { a.logs = append(a.logs, l) }
+	lapsed := func(replica string, at float64) []logged {
+		return []logged{says(replica, at, "INFO", "incarnation lapsed", "")}
+	}
+	failed := func(replica string, at float64, err string) []logged {
+		return []logged{says(replica, at, "ERROR", "Reconciler error", err)}
+	}
+	// of says which cluster or shard a line is about.
+	of := func(lines []logged, cluster, shard string) []logged {
+		lines[0].Cluster, lines[0].Shard = cluster, shard
+		return lines
+	}
+	stood := func(from, to float64) []fault {
+		return []fault{{Kind: stalled, Victim: "all", Start: after(from), End: after(to)}}
+	}
 	for name, c := range map[string]struct {
-		plant func(*account)
-		want  string // "" : a control
+		plant  func(*account)
+		faults []fault  // added
+		logs   []logged // added
+		want   string   // "" : a control
 	}{
-		"nothing planted":        {func(*account) {}, ""},
-		"quota of faults missed": {func(a *account) { a.quotas[0].got = 2 }, "quota: 2 of 3 faults"},
-		"quota of moves missed":  {func(a *account) { a.quotas[1].got = 9 }, "quota: 9 of 10 planned moves"},
-		"a network fault hit nothing": {func(a *account) { a.faults[2].Hits = 0 },
-			"idle fault: partition, home, r3 to home"},
-		"a fault of all replicas hit two of three": {func(a *account) {
+		"nothing planted":        {},
+		"quota of faults missed": {plant: func(a *account) { a.quotas[0].got = 2 }, want: "quota: 2 of 3 faults"},
+		"quota of moves missed":  {plant: func(a *account) { a.quotas[1].got = 9 }, want: "quota: 9 of 10 planned moves"},
+		"a network fault hit nothing": {plant: func(a *account) { a.faults[2].Hits = 0 },
+			want: "idle fault: partition, home, r3 to home"},
+		"a fault of all replicas hit two of three": {plant: func(a *account) {
 			a.faults[2].Hits = 0
 			a.faults[2].hit([]int{7, 0, 1})
-		}, "by the rule {Fault:blackhole}: 2 of 3)"},
-		"one hit all three": {func(a *account) {
+		}, want: "by the rule {Fault:blackhole}: 2 of 3)"},
+		"one hit all three": {plant: func(a *account) {
 			a.faults[2].Hits = 0
 			a.faults[2].hit([]int{7, 2, 1})
-		}, ""},
-		"a fault of nobody": {func(a *account) { a.faults[2] = fault{}; a.faults[2].missed(faultproxy.Rule{}) },
-			"idle fault: , nobody"},
-		"a replica was killed that held nothing": {func(a *account) { a.faults[1].Tenures = nil },
-			"its victim held no shard"},
-		"one that held nothing left": {func(a *account) { a.faults[1].Kind, a.faults[1].Tenures = "SIGTERM", nil },
-			"its victim held no shard"},
-		"one was killed in a storm, with home away": {func(a *account) {
+		}},
+		"a fault of nobody": {plant: func(a *account) { a.faults[2] = fault{}; a.faults[2].missed(faultproxy.Rule{}) },
+			want: "idle fault: , nobody"},
+		"a replica was killed that held nothing": {plant: func(a *account) { a.faults[1].Tenures = nil },
+			want: "its victim held no shard"},
+		"one that held nothing left": {plant: func(a *account) { a.faults[1].Kind, a.faults[1].Tenures = "SIGTERM", nil },
+			want: "its victim held no shard"},
+		"one was killed in a storm, with home away": {plant: func(a *account) {
 			a.faults[1].Calm, a.faults[1].Tenures = false, nil
-		}, ""},
-		"a fault left no sign": {func(a *account) { a.faults[3].Sign, a.faults[3].Hits = "Leases deleted", 0 },
-			"idle fault: restart of the API server, home"},
-		"a fault left one": {func(a *account) { a.faults[3].Sign, a.faults[3].Hits = "Leases deleted", 1 },
-			""},
-		"a fault that only two of three replicas show": {func(a *account) {
+		}},
+		"a fault left no sign": {plant: func(a *account) { a.faults[3].Sign, a.faults[3].Hits = "Leases deleted", 0 },
+			want: "idle fault: restart of the API server, home"},
+		"a fault left one": {plant: func(a *account) { a.faults[3].Sign, a.faults[3].Hits = "Leases deleted", 1 }},
+		"a fault that only two of three replicas show": {plant: func(a *account) {
 			a.faults[3].Sign, a.faults[3].Hits, a.faults[3].Of = "replicas with new credentials", 2, 3
-		}, "(replicas with new credentials: 2 of 3)"},
-		"a fault that all three show": {func(a *account) {
+		}, want: "(replicas with new credentials: 2 of 3)"},
+		"a fault that all three show": {plant: func(a *account) {
 			a.faults[3].Sign, a.faults[3].Hits, a.faults[3].Of = "replicas with new credentials", 3, 3
-		}, ""},
-		"a fault of a process left no sign": {func(a *account) { a.faults[0].Hits = 0 },
-			"idle fault: SIGSTOP/SIGCONT, r1"},
-		"a fault for which nobody looks for a sign": {func(a *account) {
-			a.faults = append(a.faults, fault{Kind: hogged, Start: after(120), End: after(121)})
-		}, "idle fault: CPU hog"},
-		"lapse in calm": {func(a *account) {
-			storm(a, says("r2", 15, "INFO", "incarnation lapsed", ""))
-		}, "lapse in calm: r2"},
-		"lapse at rest": {func(a *account) {
-			a.rested = after(180)
-			storm(a, says("r2", 190, "INFO", "incarnation lapsed", ""))
-		}, "lapse at rest: r2"},
-		"lapse at rest, on a machine that may be busy": {func(a *account) {
+		}},
+		"a fault of a process left no sign": {plant: func(a *account) { a.faults[0].Hits = 0 },
+			want: "idle fault: SIGSTOP/SIGCONT, r1"},
+		"a fault for which nobody looks for a sign": {faults: []fault{{Kind: hogged, Start: after(120), End: after(121)}},
+			want: "idle fault: CPU hog"},
+
+		"lapse in calm": {logs: lapsed("r2", 15), want: "lapse in calm: r2"},
+		"lapse at rest": {plant: func(a *account) { a.rested = after(180) }, logs: lapsed("r2", 190),
+			want: "lapse at rest: r2"},
+		"lapse at rest, on a machine that may be busy": {plant: func(a *account) {
 			a.rested, a.lenient = after(180), true
-			storm(a, says("r2", 190, "INFO", "incarnation lapsed", ""))
-		}, ""},
-		"lapse before the rest": {func(a *account) {
-			a.rested = after(180)
-			storm(a, says("r2", 170, "INFO", "incarnation lapsed", ""))
-		}, ""},
-		"refused, while credentials change": {func(a *account) {
-			a.faults = append(a.faults, fault{Kind: "Secret rotated", Victim: "west", Start: after(120), End: after(130),
-				Hits: 1})
-			storm(a, says("r1", 125, "ERROR", "Reconciler error", "Unauthorized"))
-		}, "unexplained error"},
-		"refused, while home is restored": {func(a *account) {
-			a.faults = append(a.faults, fault{Kind: "home restored", Victim: "home", Server: true, Start: after(120),
-				End: after(130), Hits: 1})
-			storm(a, says("r1", 125, "ERROR", "Reconciler error", "Unauthorized"))
-		}, ""},
-		"lapse in calm, when the machine stood still": {func(a *account) {
-			a.faults = append(a.faults, fault{Kind: stalled, Victim: "all", Start: after(12), End: after(15)})
-			storm(a, says("r2", 16, "INFO", "incarnation lapsed", ""))
-		}, ""},
-		"lapse in calm, when the machine stood still for a moment": {func(a *account) {
-			a.lenient = true
-			a.faults = append(a.faults, fault{Kind: stalled, Victim: "all", Start: after(14.5), End: after(15)})
-			storm(a, says("r2", 16, "INFO", "incarnation lapsed", ""))
-		}, "lapse in calm: r2"},
-		"lapse in calm, long after the machine stood still": {func(a *account) {
-			a.faults = append(a.faults, fault{Kind: stalled, Victim: "all", Start: after(5), End: after(8)})
-			storm(a, says("r2", 16, "INFO", "incarnation lapsed", ""))
-		}, "lapse in calm: r2"},
-		"slow answers in calm, when the machine stood still": {func(a *account) {
-			a.faults = append(a.faults, fault{Kind: stalled, Victim: "all", Start: after(12), End: after(15)})
-			storm(a, says("r2", 16, "ERROR", "Reconciler error", "the cluster doesn't answer"))
-		}, ""},
-		"another error in calm, when the machine stood still": {func(a *account) {
-			a.faults = append(a.faults, fault{Kind: stalled, Victim: "all", Start: after(12), End: after(15)})
-			storm(a, says("r2", 16, "ERROR", "Reconciler error", "connection refused"))
-		}, "unexplained error"},
-		"lapse of who was paused, long after": {func(a *account) {
-			storm(a, says("r1", 50, "INFO", "incarnation lapsed", ""))
-		}, "lapse in calm: r1"},
-		"lapse in a storm": {func(a *account) {
-			storm(a, says("r2", 72, "INFO", "incarnation lapsed", ""))
-		}, ""},
-		"a key waits too long in calm": {func(a *account) { a.ats[1].late = 8001 * time.Millisecond }, "wait: 1 keys"},
-		"… on a machine that may be busy": {func(a *account) { a.lenient, a.ats[1].late = true, 8001*time.Millisecond },
-			""},
-		"… and far too long, on such a one": {func(a *account) { a.lenient, a.ats[1].late = true, 36*time.Second },
-			"wait: 1 keys"},
-		"a key waits too long in a storm": {func(a *account) { a.ats[2].late = 151 * time.Second },
-			"which may take 2m30s"},
-		"a key is never served": {func(a *account) { a.never = []madeAt{{cluster: "east", name: "at-9"}} },
-			"east/at-9, which was never served"},
-		"an error that faults cause, in calm": {func(a *account) {
-			storm(a, says("r2", 32, "ERROR", "Reconciler error", "context deadline exceeded"))
-		}, "unexplained error"},
-		"of who is paused, in calm": {func(a *account) {
-			storm(a, says("r1", 20, "ERROR", "Reconciler error", "connection refused"))
-		}, "unexplained error"},
-		"after the fault's window": {func(a *account) {
-			storm(a, says("r3", 140, "ERROR", "Reconciler error", "connection refused"))
-		}, "unexplained error"},
-		"before the fault's window": {func(a *account) {
-			storm(a, says("r3", 65, "ERROR", "Reconciler error", "connection refused"))
-		}, "unexplained error"},
-		"of another than the victim": {func(a *account) {
-			storm(a, says("r1", 74, "ERROR", "Reconciler error", "connection refused"))
-		}, "unexplained error"},
-		"of another cluster than the fault's": {func(a *account) {
-			l := says("r2", 151, "ERROR", "Reconciler error", "fault proxy: 500 to create pods")
-			l.Cluster = "east/p0"
-			storm(a, l)
-		}, "unexplained error"},
-		"of a shard of that cluster": {func(a *account) {
-			l := says("r2", 151, "ERROR", "Reconciler error", "fault proxy: 500 to create pods")
-			l.Shard = "west/p0"
-			storm(a, l)
-		}, ""},
-		"of a cluster, while home fails": {func(a *account) {
-			l := says("r3", 76, "ERROR", "Reconciler error", "context deadline exceeded")
-			l.Cluster = "east/p0"
-			storm(a, l)
-		}, ""},
-		"of another kind than the fault's": {func(a *account) {
-			storm(a, says("r3", 74, "ERROR", "Reconciler error", "fault proxy: 500"))
-		}, "unexplained error"},
-		"that nothing explains": {func(a *account) {
-			storm(a, says("r3", 74, "ERROR", "Reconciler error", "index out of range"))
-		}, "index out of range"},
-		"slow, while all start": {func(a *account) {
-			storm(a, says("r1", -5, "ERROR", "x", "context deadline exceeded"))
-		}, ""},
-		"refused, while all start": {func(a *account) { storm(a, says("r1", -5, "ERROR", "x", "connection refused")) },
-			"unexplained error"},
-		"a panic": {func(a *account) { storm(a, says("r3", 74, "", "panic: connection refused", "")) },
-			"panic"},
-		"a shard is never served": {func(a *account) { a.faults[1].Tenures["west/1"] = 2 },
-			"shards [west/1] were never served again"},
-		"all of a cluster's clients": {func(a *account) { storm(a, says("r1", 151.5, "ERROR", "x", "fault proxy: 500")) },
-			""},
+		}, logs: lapsed("r2", 190)},
+		"lapse before the rest": {plant: func(a *account) { a.rested = after(180) },
+			logs: lapsed("r2", 170)},
+		"lapse in calm, when the machine stood still": {faults: stood(12, 15), logs: lapsed("r2", 16)},
+		"lapse in calm, when the machine stood still for a moment": {plant: func(a *account) { a.lenient = true },
+			faults: stood(14.5, 15), logs: lapsed("r2", 16), want: "lapse in calm: r2"},
+		"lapse in calm, long after the machine stood still": {faults: stood(5, 8), logs: lapsed("r2", 16),
+			want: "lapse in calm: r2"},
+		"lapse of who was paused, long after": {logs: lapsed("r1", 50), want: "lapse in calm: r1"},
+		"lapse in a storm":                    {logs: lapsed("r2", 72)},
+
+		"a key waits too long in calm": {plant: func(a *account) { a.ats[1].late = 8001 * time.Millisecond },
+			want: "wait: 1 keys"},
+		"… on a machine that may be busy": {plant: func(a *account) {
+			a.lenient, a.ats[1].late = true, 8001*time.Millisecond
+		}},
+		"… and far too long, on such a one": {plant: func(a *account) { a.lenient, a.ats[1].late = true, 36*time.Second },
+			want: "wait: 1 keys"},
+		"a key waits too long in a storm": {plant: func(a *account) { a.ats[2].late = 151 * time.Second },
+			want: "which may take 2m30s"},
+		"a key is never served": {plant: func(a *account) { a.never = []madeAt{{cluster: "east", name: "at-9"}} },
+			want: "east/at-9, which was never served"},
+		"a shard is never served": {plant: func(a *account) { a.faults[1].Tenures["west/1"] = 2 },
+			want: "shards [west/1] were never served again"},
+
+		"refused, while credentials change": {
+			faults: []fault{{Kind: "Secret rotated", Victim: "west", Start: after(120), End: after(130), Hits: 1}},
+			logs:   failed("r1", 125, "Unauthorized"), want: "unexplained error"},
+		"refused, while home is restored": {
+			faults: []fault{{Kind: "home restored", Victim: "home", Server: true, Start: after(120), End: after(130), Hits: 1}},
+			logs:   failed("r1", 125, "Unauthorized")},
+		"slow answers in calm, when the machine stood still": {faults: stood(12, 15),
+			logs: failed("r2", 16, "the cluster doesn't answer")},
+		"another error in calm, when the machine stood still": {faults: stood(12, 15),
+			logs: failed("r2", 16, "connection refused"), want: "unexplained error"},
+		"an error that faults cause, in calm": {logs: failed("r2", 32, "context deadline exceeded"),
+			want: "unexplained error"},
+		"of who is paused, in calm":  {logs: failed("r1", 20, "connection refused"), want: "unexplained error"},
+		"after the fault's window":   {logs: failed("r3", 140, "connection refused"), want: "unexplained error"},
+		"before the fault's window":  {logs: failed("r3", 65, "connection refused"), want: "unexplained error"},
+		"of another than the victim": {logs: failed("r1", 74, "connection refused"), want: "unexplained error"},
+		"of another cluster than the fault's": {
+			logs: of(failed("r2", 151, "fault proxy: 500 to create pods"), "east/p0", ""), want: "unexplained error"},
+		"of a shard of that cluster": {logs: of(failed("r2", 151, "fault proxy: 500 to create pods"), "", "west/p0")},
+		"of a cluster, while home fails": {
+			logs: of(failed("r3", 76, "context deadline exceeded"), "east/p0", "")},
+		"of another kind than the fault's": {logs: failed("r3", 74, "fault proxy: 500"), want: "unexplained error"},
+		"that nothing explains":            {logs: failed("r3", 74, "index out of range"), want: "index out of range"},
+		"slow, while all start":            {logs: failed("r1", -5, "context deadline exceeded")},
+		"refused, while all start":         {logs: failed("r1", -5, "connection refused"), want: "unexplained error"},
+		"a panic": {logs: []logged{says("r3", 74, "", "panic: connection refused", "")},
+			want: "panic"},
+		"all of a cluster's clients": {logs: failed("r1", 151.5, "fault proxy: 500")},
 	} {
 		a := sound()
-		c.plant(a)
+		if c.plant != nil {
+			c.plant(a)
+		}
+		a.faults, a.logs = append(a.faults, c.faults...), append(a.logs, c.logs...)
 		err := a.complaints()
 		switch {
 		case c.want == "" && err != nil:

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tenure-dev/tenure/test/expect"
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/must"
 )
@@ -167,12 +168,8 @@ func TestAShardIsUnservedUntilALaterEpochIsActive(t *testing.T) {
 		active("west/1", 9, 2*time.Second), // the epoch that it had
 	}
 	ds, missing := unserved(fault{Start: began, Tenures: map[string]int64{"west/0": 3, "west/1": 9}}, lines)
-	if diff := cmp.Diff([]time.Duration{5 * time.Second}, ds); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff([]string{"west/1"}, missing); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	expect.Equal(t, "unserved for", []time.Duration{5 * time.Second}, ds)
+	expect.Equal(t, "unserved to the end", []string{"west/1"}, missing)
 }
 
 func TestAtsOfTheVictimsShardsAreToldFromOthers(t *testing.T) {

@@ -17,22 +17,25 @@ import (
 
 const root = "../.."
 
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // render is what helm install makes of the chart: its objects by KIND NAMESPACE/NAME.
 func render(t *testing.T, values map[string]any) (map[string]map[string]any, error) {
 	t.Helper()
 	chart, err := loader.Load(filepath.Join(root, "config", "chart"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	all, err := chartutil.ToRenderValues(chart, values,
 		chartutil.ReleaseOptions{Name: "tenure", Namespace: "default"}, nil)
 	if err != nil {
 		return nil, err // the schema refuses the values
 	}
 	files, err := engine.Render(chart, all)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	objects := map[string]map[string]any{}
 	for _, text := range files {
 		parse(t, text, objects)
@@ -55,15 +58,11 @@ func parse(t *testing.T, text string, into map[string]map[string]any) {
 
 func TestHelmInstallsWhatKubectlInstalls(t *testing.T) {
 	text, err := kustomized(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want := map[string]map[string]any{}
 	parse(t, text, want)
 	got, err := render(t, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if diff := cmp.Diff(want, got); diff != "" || len(got) < 20 {
 		t.Errorf("%d objects (- kubectl, + helm; make chart writes the templates anew):\n%s", len(got), diff)
 	}
@@ -71,18 +70,14 @@ func TestHelmInstallsWhatKubectlInstalls(t *testing.T) {
 
 func TestValuesDoWhatTheySayAndNothingElse(t *testing.T) {
 	plain, err := render(t, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	changed, err := render(t, map[string]any{
 		"image": "r/t:v1", "replicas": 5, "args": []any{"--lease-duration=5s", "--log-level=debug"},
 		"requests": map[string]any{"cpu": "1"}, "memory": map[string]any{"limit": "2Gi"},
 		"priorityClassName": "tenure", "terminationGracePeriodSeconds": 90,
 		"env": []any{map[string]any{"name": "A", "value": "b"}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	const name = "Deployment tenure-system/tenure"
 	d, was := changed[name], plain[name]
 	spec := d["spec"].(map[string]any)
@@ -112,9 +107,7 @@ func TestValuesDoWhatTheySayAndNothingElse(t *testing.T) {
 		t.Errorf("other variables (- want, + got):\n%s", diff)
 	}
 	unnumbered, err := render(t, map[string]any{"replicas": nil, "args": []any{"--pod-selector=a=b"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if n, there := unnumbered[name]["spec"].(map[string]any)["replicas"]; there {
 		t.Errorf("without a number of replicas, the Deployment has %v: an upgrade would undo what an autoscaler did", n)
 	}
@@ -152,9 +145,7 @@ func TestTheSchemaRefusesWhatIsNoValue(t *testing.T) {
 
 func TestTheTemplatesAreThoseOfConfig(t *testing.T) {
 	to := filepath.Join(t.TempDir(), "templates")
-	if err := write(root, to); err != nil {
-		t.Fatal(err)
-	}
+	must(t, write(root, to))
 	if diff := cmp.Diff(contents(t, to), contents(t, filepath.Join(root, "config", "chart", "templates"))); diff != "" {
 		t.Errorf("run make chart (- as it would be, + as it is):\n%s", diff)
 	}
@@ -164,14 +155,10 @@ func contents(t *testing.T, folder string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
 	entries, err := os.ReadDir(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, e := range entries {
 		text, err := os.ReadFile(filepath.Join(folder, e.Name()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		all[e.Name()] = string(text)
 	}
 	return all

@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
@@ -154,13 +153,10 @@ func TestAClusterIsAddedAndRemovedByOneCommandEach(t *testing.T) {
 	secret = f.secret()
 	secret.Finalizers = nil
 	must.Succeed(t, f.home.Update(t.Context(), secret))
-	f.create(f.west, &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", Labels: map[string]string{keyspace.SlotLabel: "0"},
-			Annotations: map[string]string{replication.AnnotationSource: "home/default/web"}},
-		Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
-			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web"}},
-				Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web"}}}}},
-	})
+	copied := labtest.Deployment("default", "web")
+	copied.Labels = map[string]string{keyspace.SlotLabel: "0"}
+	copied.Annotations = map[string]string{replication.AnnotationSource: "home/default/web"}
+	f.create(f.west, copied)
 	f.says(0, "cluster remove west --fleet=night"+admin, "west not there", "shards let go of",
 		"8 Shard records left, held by nobody", "API of Ats 1 left", "5 Ats are left", "copies of Deployments left: 1")
 	f.says(0, "cluster list", "no clusters")
@@ -177,18 +173,14 @@ func (f *fleet) mistaken() {
 		&corev1.Secret{}); !apierrors.IsNotFound(err) {
 		f.t.Errorf("credentials were put into a cluster that isn't home: %v", err)
 	}
-	if err := lab.AddNamespace(f.t.Context(), f.west, rights.Unbound); err != nil {
-		f.t.Fatal(err)
-	}
+	must.Succeed(f.t, lab.AddNamespace(f.t.Context(), f.west, rights.Unbound))
 	at := labtest.At(rights.Unbound, "barred", time.Now())
 	f.create(f.west, at)
 	why := "why at/barred --cluster west --object-namespace " + rights.Unbound
 	f.says(1, "status --home-kubeconfig "+west, "has no kind Shard")
 	f.says(1, why+" --kubeconfig "+home, "--kubeconfig leads to another cluster than west")
 	f.says(1, why, "the fleet may not run Ats there")
-	if err := f.west.Delete(f.t.Context(), at); err != nil {
-		f.t.Fatal(err)
-	}
+	must.Succeed(f.t, f.west.Delete(f.t.Context(), at))
 }
 
 // renewed checks that the fleet renews a token whose life is nearly over, that it keeps serving meanwhile, and that it
@@ -279,9 +271,7 @@ func (f *fleet) renewedByALeader() {
 	renewed := f.credential()
 	f.await("a Pod is made with the new token", func() bool {
 		log, err := os.ReadFile(f.Planes.Cluster("west").AuditLog())
-		if err != nil {
-			f.t.Fatal(err)
-		}
+		must.Succeed(f.t, err)
 		for line := range strings.Lines(string(log)) {
 			if strings.Contains(line, renewed) && strings.Contains(line, `"verb":"create"`) &&
 				strings.Contains(line, `"resource":"pods"`) {
@@ -318,10 +308,8 @@ func (f *fleet) renewedByALeader() {
 	f.t.Logf("%d Ats, the latest %v after its time", ats, latest)
 	f.leave("leader-0")
 	f.leave("leader-1")
-	if err := f.west.DeleteAllOf(f.t.Context(), &cnatv1alpha1.At{}, client.InNamespace("default"),
-		client.MatchingLabels(led)); err != nil {
-		f.t.Fatal(err)
-	}
+	must.Succeed(f.t, f.west.DeleteAllOf(f.t.Context(), &cnatv1alpha1.At{}, client.InNamespace("default"),
+		client.MatchingLabels(led)))
 }
 
 // put puts a kubeconfig into the Secret of west, with the sum of one that the fleet has asked for or, "", without.
@@ -332,23 +320,17 @@ func (f *fleet) put(kubeconfig []byte, sum string) {
 	if s.Annotations[onboard.SumAnnotation] = sum; sum == "" {
 		delete(s.Annotations, onboard.SumAnnotation)
 	}
-	if err := f.home.Update(f.t.Context(), s); err != nil {
-		f.t.Fatal(err)
-	}
+	must.Succeed(f.t, f.home.Update(f.t.Context(), s))
 }
 
 // token is the kubeconfig in the Secret of west, its user, and what the user's token claims.
 func (f *fleet) token() (config *clientcmdapi.Config, user *clientcmdapi.AuthInfo, claims map[string]any) {
 	f.t.Helper()
 	config, err := clientcmd.Load(f.secret().Data["kubeconfig"])
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	must.Succeed(f.t, err)
 	user = config.AuthInfos[config.Contexts[config.CurrentContext].AuthInfo]
 	body, err := base64.RawURLEncoding.DecodeString(strings.Split(user.Token, ".")[1])
-	if err := errors.Join(err, json.Unmarshal(body, &claims)); err != nil {
-		f.t.Fatal(err)
-	}
+	must.Succeed(f.t, errors.Join(err, json.Unmarshal(body, &claims)))
 	return config, user, claims
 }
 
@@ -362,30 +344,24 @@ func (f *fleet) credential() string {
 // gives one for less than ten minutes, so this one is signed with the API server's own key.
 func (f *fleet) aged(life, over time.Duration) []byte {
 	f.t.Helper()
-	fail := func(err error) {
-		if err != nil {
-			f.t.Helper()
-			f.t.Fatal(err)
-		}
-	}
 	config, user, claims := f.token()
 	parts := strings.Split(user.Token, ".")
 	issued := time.Now().Add(-over).Unix()
 	claims["iat"], claims["nbf"], claims["exp"] = issued, issued, issued+int64(life/time.Second)
 	body, err := json.Marshal(claims)
-	fail(err)
+	must.Succeed(f.t, err)
 	text, err := os.ReadFile(filepath.Join(f.Planes.Dir(), "west", "pki", "service-account.key"))
-	fail(err)
+	must.Succeed(f.t, err)
 	key, err := keyutil.ParsePrivateKeyPEM(text)
-	fail(err)
+	must.Succeed(f.t, err)
 	signed := parts[0] + "." + base64.RawURLEncoding.EncodeToString(body)
 	digest := sha256.Sum256([]byte(signed))
 	r, s, err := ecdsa.Sign(rand.Reader, key.(*ecdsa.PrivateKey), digest[:])
-	fail(err)
+	must.Succeed(f.t, err)
 	user.Token = signed + "." + base64.RawURLEncoding.EncodeToString(
 		append(r.FillBytes(make([]byte, 32)), s.FillBytes(make([]byte, 32))...))
 	kubeconfig, err := clientcmd.Write(*config)
-	fail(err)
+	must.Succeed(f.t, err)
 	return kubeconfig
 }
 
@@ -393,22 +369,16 @@ func (f *fleet) aged(life, over time.Duration) []byte {
 func (f *fleet) remote() string {
 	f.t.Helper()
 	path, err := f.Planes.Cluster(lab.Home).ServiceAccountKubeconfig(f.t.Context(), namespace, lab.Account)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	must.Succeed(f.t, err)
 	config, err := clientcmd.LoadFromFile(path)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	must.Succeed(f.t, err)
 	folder := f.t.TempDir()
 	for _, user := range config.AuthInfos {
 		err = errors.Join(err, os.WriteFile(filepath.Join(folder, "token"), []byte(user.Token), 0o600))
 		user.Token, user.TokenFile = "", filepath.Join(folder, "token")
 	}
 	path = filepath.Join(folder, "kubeconfig")
-	if err := errors.Join(err, clientcmd.WriteToFile(*config, path)); err != nil {
-		f.t.Fatal(err)
-	}
+	must.Succeed(f.t, errors.Join(err, clientcmd.WriteToFile(*config, path)))
 	return path
 }
 
@@ -426,9 +396,7 @@ func firstOf(manifests, kind string) string {
 func (f *fleet) secret() *corev1.Secret {
 	f.t.Helper()
 	s := &corev1.Secret{}
-	if err := f.home.Get(f.t.Context(), client.ObjectKey{Namespace: namespace, Name: "west"}, s); err != nil {
-		f.t.Fatal(err)
-	}
+	must.Succeed(f.t, f.home.Get(f.t.Context(), client.ObjectKey{Namespace: namespace, Name: "west"}, s))
 	return s
 }
 
@@ -436,9 +404,7 @@ func (f *fleet) secret() *corev1.Secret {
 func (f *fleet) do(name string) *cnatv1alpha1.At {
 	f.t.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "default"}}
-	if err := client.IgnoreAlreadyExists(f.west.Create(f.t.Context(), account)); err != nil {
-		f.t.Fatal(err)
-	}
+	must.Succeed(f.t, client.IgnoreAlreadyExists(f.west.Create(f.t.Context(), account)))
 	at := labtest.At("default", name, time.Now())
 	f.create(f.west, at)
 	pod := &corev1.Pod{}
@@ -447,9 +413,7 @@ func (f *fleet) do(name string) *cnatv1alpha1.At {
 			f.west.Get(f.t.Context(), client.ObjectKey{Namespace: "default", Name: at.Status.PodName}, pod) == nil
 	})
 	pod.Status.Phase = corev1.PodSucceeded
-	if err := f.west.Status().Update(f.t.Context(), pod); err != nil {
-		f.t.Fatal(err)
-	}
+	must.Succeed(f.t, f.west.Status().Update(f.t.Context(), pod))
 	f.await(name+" is done", func() bool {
 		return f.west.Get(f.t.Context(), client.ObjectKeyFromObject(at), at) == nil && at.Status.Phase == cnatv1alpha1.AtDone
 	})

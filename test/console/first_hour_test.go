@@ -54,7 +54,7 @@ func newNewcomer(t *testing.T) *newcomer {
 	binary, err := localplane.FindBinary()
 	must.Succeed(t, err)
 	// Home has controllers, but no nodes: the replicas' Pods stay pending, and processes take their place.
-	n.planes = labtest.Planes(t, localplane.ClusterConfig{Name: lab.Home, Workload: true, Nodes: localplane.NoNodes},
+	n.planes = labtest.Planes(t, localplane.ClusterConfig{Name: lab.Home, Workload: true, NoNodes: true},
 		localplane.ClusterConfig{Name: "west", Workload: true}, localplane.ClusterConfig{Name: "east", Workload: true})
 	script := fmt.Sprintf("#!/bin/sh\nexec %q kubectl --cache-dir %q \"$@\"\n", binary, filepath.Join(n.path, "cache"))
 	errs := []error{
@@ -104,9 +104,7 @@ func (n *newcomer) types(line string) {
 		labtest.Eventually(n.t, line+" is content", func() error { out, err = n.shell(line); return err })
 	}
 	n.t.Logf("$ %s\n%s(%.1fs)", line, out, time.Since(began).Seconds())
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must.Succeed(n.t, err)
 }
 
 // typesForEach types a line. If it names west, it first types the line for east as well.
@@ -136,9 +134,7 @@ func (n *newcomer) start(flags ...string) {
 	n.t.Helper()
 	n.started++
 	kubeconfig, err := n.planes.Cluster(lab.Home).ServiceAccountKubeconfig(n.t.Context(), lab.Namespace, lab.Account)
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must.Succeed(n.t, err)
 	for i := range 3 {
 		name := fmt.Sprintf("tenure-%d-%d", n.started, i)
 		r, err := lab.StartProgram(lab.Program{
@@ -152,9 +148,7 @@ func (n *newcomer) start(flags ...string) {
 				}, flags...)
 			},
 		})
-		if err != nil {
-			n.t.Fatal(err)
-		}
+		must.Succeed(n.t, err)
 		n.replicas = append(n.replicas, r)
 		n.t.Cleanup(func() { r.Kill() })
 	}
@@ -206,9 +200,7 @@ func (n *newcomer) elsewhere(name string) {
 		return client.IgnoreNotFound(err)
 	})
 	page, err := os.ReadFile("../../docs/install.md")
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must.Succeed(n.t, err)
 	kubeconfig := regexp.MustCompile("(?s)```yaml\n(apiVersion: v1\nkind: Config.*?)```").FindSubmatch(page)
 	if kubeconfig == nil {
 		n.t.Fatal("docs/install.md has no kubeconfig for replicas elsewhere")
@@ -217,10 +209,8 @@ func (n *newcomer) elsewhere(name string) {
 	text := strings.NewReplacer("https://home.example.com:6443", home.Host,
 		"certificate-authority-data: ...", "certificate-authority-data: "+base64.StdEncoding.EncodeToString(home.CAData),
 		"/etc/tenure/home/token", "token").Replace(string(kubeconfig[1]))
-	if err := errors.Join(os.WriteFile(filepath.Join(n.folder, "kubeconfig"), []byte(text), 0o600),
-		os.Symlink(n.planes.Cluster(name).Kubeconfig(), filepath.Join(n.folder, "remote.yaml"))); err != nil {
-		n.t.Fatal(err)
-	}
+	must.Succeed(n.t, errors.Join(os.WriteFile(filepath.Join(n.folder, "kubeconfig"), []byte(text), 0o600),
+		os.Symlink(n.planes.Cluster(name).Kubeconfig(), filepath.Join(n.folder, "remote.yaml"))))
 	for _, line := range commands(n.t, "docs/install.md", "apply -k config/remote") {
 		n.types(line)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/tenure-dev/tenure/pkg/console"
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/labtest"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 const namespace = lab.Namespace
@@ -59,9 +60,7 @@ func fleetOf(t *testing.T, options lab.Options) *fleet {
 
 func (f *fleet) create(c client.Client, obj client.Object) {
 	f.t.Helper()
-	if err := c.Create(f.t.Context(), obj); err != nil {
-		f.t.Fatal(err)
-	}
+	must.Succeed(f.t, c.Create(f.t.Context(), obj))
 }
 
 // start starts a replica process.
@@ -73,9 +72,7 @@ func (f *fleet) start(name string, args ...string) {
 // leave lets a replica leave in order.
 func (f *fleet) leave(name string) {
 	f.t.Helper()
-	if err := f.replicas[name].Leave(f.t.Context(), labtest.Patience); err != nil {
-		f.t.Fatal(err)
-	}
+	must.Succeed(f.t, f.replicas[name].Leave(f.t.Context(), labtest.Patience))
 }
 
 // account makes a service account with a role in the replicas' namespace, and returns its kubeconfig once home knows
@@ -90,9 +87,7 @@ func (f *fleet) account(name, role, lists string) string {
 	})
 	f.may("system:serviceaccount:"+namespace+":"+name, "list", lists)
 	kubeconfig, err := f.Planes.Cluster(lab.Home).ServiceAccountKubeconfig(f.t.Context(), namespace, name)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	must.Succeed(f.t, err)
 	return kubeconfig
 }
 

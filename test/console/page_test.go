@@ -121,9 +121,7 @@ func (f *fleet) pretendPod(name string) {
 	f.create(f.home, node)
 	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "127.0.0.1"}}
 	node.Status.DaemonEndpoints.KubeletEndpoint.Port = int32(kubelet.Listener.Addr().(*net.TCPAddr).Port)
-	if err := f.home.Status().Update(f.t.Context(), node); err != nil {
-		f.t.Fatal(err)
-	}
+	must.Succeed(f.t, f.home.Status().Update(f.t.Context(), node))
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec: corev1.PodSpec{
@@ -138,9 +136,7 @@ func (f *fleet) pretendPod(name string) {
 	f.create(f.home, pod)
 	f.t.Cleanup(func() { _ = f.home.Delete(context.Background(), pod, client.GracePeriodSeconds(0)) })
 	pod.Status.Phase = corev1.PodRunning
-	if err := f.home.Status().Update(f.t.Context(), pod); err != nil {
-		f.t.Fatal(err)
-	}
+	must.Succeed(f.t, f.home.Status().Update(f.t.Context(), pod))
 }
 
 // forwardPorts is what a kubelet does for kubectl port-forward: two streams a connection, one for errors, one for data.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/labtest"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // night is a fleet of the installation's manifests, with clusters west and east in use, and the person on call, whose
@@ -68,9 +69,7 @@ func (n night) healthy() { n.says("tenure status", false, "healthy: 3 replicas")
 func (n night) entry(title, begins string) (commands []string) {
 	n.t.Helper()
 	text, err := os.ReadFile(filepath.Join("../..", "config/RUNBOOK.md"))
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must.Succeed(n.t, err)
 	_, section, found := strings.Cut(string(text), "\n## "+title+"\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	for _, c := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(section, -1) {
@@ -114,15 +113,11 @@ func (n night) unreachable(entry string) {
 	events := strings.Replace(n.entry(entry, "kubectl -n tenure-system events")[0], "CLUSTER", "west", 1)
 	check := strings.Replace(n.entry(entry, "tenure cluster check")[0], "CLUSTER", "west", 1)
 	west := n.planes.Cluster("west")
-	if err := west.StopAPIServer(); err != nil {
-		n.t.Fatal(err)
-	}
+	must.Succeed(n.t, west.StopAPIServer())
 	n.says(events, false, "Unreachable")
 	n.says("tenure status", true, "cluster west: Unreachable")
 	n.says(check, true, "WRONG server Unreachable")
-	if err := west.StartAPIServer(n.t.Context()); err != nil {
-		n.t.Fatal(err)
-	}
+	must.Succeed(n.t, west.StartAPIServer(n.t.Context()))
 	n.says(events, false, "Usable")
 	n.says("tenure status", false, "healthy: 3 replicas", "west answers")
 

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
@@ -21,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/tenure-dev/tenure/shard"
+	"github.com/tenure-dev/tenure/test/expect"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
@@ -155,9 +155,7 @@ func TestTheServiceMonitorSelectsOurService(t *testing.T) {
 	// Who may read the metrics can find them, too.
 	reads := typed[rbacv1.ClusterRoleBinding](t, all, "ClusterRoleBinding /tenure-metrics-reader")
 	finds := typed[rbacv1.RoleBinding](t, all, "RoleBinding tenure-system/tenure-discovery")
-	if diff := cmp.Diff(reads.Subjects, finds.Subjects); diff != "" {
-		t.Errorf("the one who reads and the one who finds (-reads +finds):\n%s", diff)
-	}
+	expect.Equal(t, "the one who reads and the one who finds", reads.Subjects, finds.Subjects)
 	role := typed[rbacv1.Role](t, all, "Role "+finds.Namespace+"/"+finds.RoleRef.Name)
 	for _, resource := range []string{"services", "endpoints", "endpointslices", "pods"} {
 		if !slices.ContainsFunc(role.Rules, func(r rbacv1.PolicyRule) bool {
@@ -195,9 +193,7 @@ func TestAnotherNameIsAddedToEachPolicyThatNamesTheFleet(t *testing.T) {
 				}
 				continue
 			}
-			if diff := cmp.Diff(was, all[key]); diff != "" {
-				t.Errorf("%s (- as it was, + with another name):\n%s", key, diff)
-			}
+			expect.Equal(t, key+", with another name", was, all[key])
 		}
 		if named < 2 {
 			t.Errorf("config/%s has %d policies that name the fleet", folder, named)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -250,7 +251,7 @@ func storedBefore(t *testing.T, c client.Client) {
 	must.Succeed(t, c.Update(t.Context(), loose))
 	labtest.Until(t, "bad schedules are refused again", func() bool {
 		probe := &cnatv1alpha1.At{ObjectMeta: metav1.ObjectMeta{Namespace: "default", GenerateName: "probe-"}, Spec: at.Spec}
-		return c.Create(t.Context(), probe) != nil
+		return apierrors.IsInvalid(c.Create(t.Context(), probe))
 	})
 
 	meta.SetStatusCondition(&at.Status.Conditions,

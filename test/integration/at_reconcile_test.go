@@ -12,6 +12,7 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -86,8 +87,7 @@ func TestAtReconciler(t *testing.T) {
 		})
 		for _, obj := range []client.Object{created, pod} {
 			labtest.Until(t, fmt.Sprintf("%T is gone", obj), func() bool {
-				return client.IgnoreNotFound(c.Get(t.Context(), client.ObjectKeyFromObject(obj), obj)) == nil &&
-					c.Get(t.Context(), client.ObjectKeyFromObject(obj), obj) != nil
+				return apierrors.IsNotFound(c.Get(t.Context(), client.ObjectKeyFromObject(obj), obj))
 			})
 		}
 	})
@@ -115,11 +115,9 @@ func guardedNamespace(t *testing.T, c client.Client) {
 		return err == nil && len(quota.Status.Hard) > 0 &&
 			c.Get(t.Context(), client.ObjectKey{Namespace: name, Name: "default"}, &corev1.ServiceAccount{}) == nil
 	})
-	if err := c.Create(t.Context(), &corev1.ServiceAccount{
+	must.Succeed(t, c.Create(t.Context(), &corev1.ServiceAccount{
 		ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "chosen"},
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	inside := func(change func(*cnatv1alpha1.AtSpec)) func(*cnatv1alpha1.At) {
 		return func(a *cnatv1alpha1.At) { a.Namespace = name; change(&a.Spec) }
 	}

@@ -68,7 +68,7 @@ func mutatingPolicy(t *testing.T, r *rig, namespace string) {
 	r.edit(t, "home", "kubectl", source, func(d *appsv1.Deployment) {
 		d.Spec.ProgressDeadlineSeconds = new(int32(333))
 	})
-	r.replicated(t, "home", source)
+	r.replicated(t, source)
 	if got := r.get(t, "west", source).Annotations["injected"]; got != "yes" {
 		t.Errorf("the policy's annotation is %q", got)
 	}
@@ -78,8 +78,8 @@ func frozen(t *testing.T, r *rig, namespace string) {
 	source, other := deployment(namespace, "web"), deployment(namespace, "other")
 	r.create(t, "home", source)
 	r.create(t, "home", other)
-	r.replicated(t, "home", source)
-	r.replicated(t, "home", other)
+	r.replicated(t, source)
+	r.replicated(t, other)
 	west := r.planes.Cluster("west")
 	must.Succeed(t, west.Pause())
 	resume := func() {
@@ -101,8 +101,8 @@ func frozen(t *testing.T, r *rig, namespace string) {
 	resume()
 	r.setDown("west", false)
 	r.runs(t, "west", source, "web:2") // it catches up
-	r.replicated(t, "home", source)
-	r.replicated(t, "home", other)
+	r.replicated(t, source)
+	r.replicated(t, other)
 }
 
 func divided(t *testing.T, r *rig, namespace string) {
@@ -110,7 +110,7 @@ func divided(t *testing.T, r *rig, namespace string) {
 		with(replication.AnnotationTotal, "8"),
 		with(replication.AnnotationWeights, "west=3,east=1"))
 	r.create(t, "home", source)
-	r.replicated(t, "home", source)
+	r.replicated(t, source)
 	shares := func(west, east int32) func() bool {
 		return func() bool {
 			return *r.get(t, "west", source).Spec.Replicas == west && *r.get(t, "east", source).Spec.Replicas == east
@@ -127,7 +127,7 @@ func divided(t *testing.T, r *rig, namespace string) {
 	}
 	r.setDown("west", false)
 	labtest.Until(t, "the share is back", shares(6, 2))
-	r.replicated(t, "home", source)
+	r.replicated(t, source)
 }
 
 // besideController has its source where a Deployment controller works on it, too, and writes conditions of its own.
@@ -138,11 +138,11 @@ func besideController(t *testing.T, r *rig) {
 	r.create(t, "west", source)
 	all := func() bool {
 		d := r.get(t, "west", source)
-		replicated := conditionOf(d, replication.ConditionReplicated)
+		replicated := labtest.Condition(d, replication.ConditionReplicated)
 		return replicated.Status == corev1.ConditionTrue &&
 			strings.HasPrefix(replicated.Message, fmt.Sprintf("generation %d:", d.Generation)) &&
-			conditionOf(d, appsv1.DeploymentAvailable).Status == corev1.ConditionTrue &&
-			conditionOf(d, appsv1.DeploymentProgressing).Reason == "NewReplicaSetAvailable"
+			labtest.Condition(d, appsv1.DeploymentAvailable).Status == corev1.ConditionTrue &&
+			labtest.Condition(d, appsv1.DeploymentProgressing).Reason == "NewReplicaSetAvailable"
 	}
 	labtest.Until(t, "all three conditions are there", all)
 	for _, image := range []string{"web:2", "web:3"} {

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-dev/tenure/pkg/replication"
+	"github.com/tenure-dev/tenure/test/lab/labtest"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
@@ -49,7 +50,7 @@ func (l *life) ending(ctx context.Context) (ending, error) {
 			source := l.normalized(d)
 			source.Generation = d.Generation
 			s.Source = &source
-			if c := conditionOf(d, replication.ConditionReplicated); c.Type != "" {
+			if c := labtest.Condition(d, replication.ConditionReplicated); c.Type != "" {
 				s.Condition = fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message)
 			}
 		}

@@ -232,7 +232,7 @@ func strangers(t *testing.T, r *rig, namespace string) {
 	source := deployment(namespace, "web")
 	r.create(t, "home", source)
 	r.create(t, "home", theirs)
-	r.replicated(t, "home", source)
+	r.replicated(t, source)
 	c := clientAs(t, r.planes.Cluster("home"), editor)
 	labtest.Until(t, "the editor may edit", func() bool {
 		return merge(`{"spec":{"paused":true}}`)(t, c, theirs.DeepCopy()) == nil
@@ -319,7 +319,7 @@ func byNamespace(t *testing.T, r *rig) {
 	}()
 	source := deployment(namespace, "web")
 	r.create(t, "home", source)
-	r.replicated(t, "home", source)
+	r.replicated(t, source)
 	r.edit(t, "home", "kubectl", source, imageTo("web:2"))
 	r.runs(t, "west", source, "web:2")
 	must.Succeed(t, r.client["home"].Delete(t.Context(), source))

@@ -170,9 +170,8 @@ func (r *rig) connect(t *testing.T, plane *localplane.Plane) {
 	r.configs[plane.Name()] = config
 	httpClient, err := rest.HTTPClientFor(config)
 	must.Succeed(t, err)
-	if r.mappers[plane.Name()], err = apiutil.NewDynamicRESTMapper(config, httpClient); err != nil {
-		t.Fatal(err)
-	}
+	r.mappers[plane.Name()], err = apiutil.NewDynamicRESTMapper(config, httpClient)
+	must.Succeed(t, err)
 }
 
 func (r *rig) Names() []multicluster.ClusterName {
@@ -210,17 +209,8 @@ func (r *rig) setDown(name string, down bool) {
 
 // deployment asks to be replicated, changed by the options.
 func deployment(namespace, name string, options ...func(*appsv1.Deployment)) *appsv1.Deployment {
-	d := &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name,
-			Labels:      map[string]string{replication.LabelReplicate: "true"},
-			Annotations: map[string]string{replication.AnnotationClusters: "*"}},
-		Spec: appsv1.DeploymentSpec{
-			Replicas: new(int32(2)),
-			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}},
-			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": name}},
-				Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web:1"}}}},
-		},
-	}
+	d := labtest.Deployment(namespace, name)
+	d.Spec.Replicas = new(int32(2))
 	for _, option := range options {
 		option(d)
 	}
@@ -285,34 +275,9 @@ func jsonOf(v any) string {
 	return string(data)
 }
 
-func conditionOf(d *appsv1.Deployment, kind appsv1.DeploymentConditionType) appsv1.DeploymentCondition {
-	if d != nil {
-		for _, c := range d.Status.Conditions {
-			if c.Type == kind {
-				return c
-			}
-		}
-	}
-	return appsv1.DeploymentCondition{}
-}
-
-// replicated waits until the condition is True for a source's generation.
-func (r *rig) replicated(t *testing.T, cluster string, o *appsv1.Deployment) {
-	t.Helper()
-	var last appsv1.DeploymentCondition
-	defer func() {
-		if t.Failed() {
-			t.Logf("%s: %+v", o.Name, last)
-		}
-	}()
-	labtest.Until(t, o.Name+" is replicated", func() bool {
-		last = conditionOf(r.get(t, cluster, o), replication.ConditionReplicated)
-		return last.Status == corev1.ConditionTrue
-	})
-}
-
-// shows waits until a source gives a reason, in words.
-func (r *rig) shows(t *testing.T, source *appsv1.Deployment, reason, words string) {
+// awaits waits until a source's condition is right.
+func (r *rig) awaits(t *testing.T, source *appsv1.Deployment, what string,
+	right func(appsv1.DeploymentCondition) bool) {
 	t.Helper()
 	var last appsv1.DeploymentCondition
 	defer func() {
@@ -320,9 +285,24 @@ func (r *rig) shows(t *testing.T, source *appsv1.Deployment, reason, words strin
 			t.Logf("%s: %+v", source.Name, last)
 		}
 	}()
-	labtest.Until(t, "the source shows "+reason, func() bool {
-		last = conditionOf(r.get(t, "home", source), replication.ConditionReplicated)
-		return last.Reason == reason && strings.Contains(last.Message, words)
+	labtest.Until(t, what, func() bool {
+		last = labtest.Condition(r.get(t, "home", source), replication.ConditionReplicated)
+		return right(last)
+	})
+}
+
+// replicated waits until a source's condition is True.
+func (r *rig) replicated(t *testing.T, source *appsv1.Deployment) {
+	t.Helper()
+	r.awaits(t, source, source.Name+" is replicated",
+		func(c appsv1.DeploymentCondition) bool { return c.Status == corev1.ConditionTrue })
+}
+
+// shows waits until a source gives a reason, in words.
+func (r *rig) shows(t *testing.T, source *appsv1.Deployment, reason, words string) {
+	t.Helper()
+	r.awaits(t, source, "the source shows "+reason, func(c appsv1.DeploymentCondition) bool {
+		return c.Reason == reason && strings.Contains(c.Message, words)
 	})
 }
 

@@ -72,14 +72,14 @@ func converge(t *testing.T, r *rig, namespace string) {
 		}
 	}
 	r.probe = namespace
-	t.Log(conditionOf(r.get(t, "home", sources[0]), replication.ConditionReplicated).Message)
+	t.Log(labtest.Condition(r.get(t, "home", sources[0]), replication.ConditionReplicated).Message)
 }
 
 // drift has what the sharded replicas' test of drifts doesn't.
 func drift(t *testing.T, r *rig, namespace string) {
 	source := deployment(namespace, "web")
 	r.create(t, "home", source)
-	r.replicated(t, "home", source)
+	r.replicated(t, source)
 	must.Succeed(t, r.scale(t.Context(), "west", "kubectl", source, 7))
 	labtest.Until(t, "the copy that was scaled by hand is scaled back",
 		func() bool { return *r.get(t, "west", source).Spec.Replicas == 2 })
@@ -87,7 +87,7 @@ func drift(t *testing.T, r *rig, namespace string) {
 	labtest.Until(t, "the marks are back", func() bool {
 		return r.get(t, "west", source).Annotations[replication.AnnotationOwnerUID] != ""
 	})
-	r.replicated(t, "home", source)
+	r.replicated(t, source)
 	r.edit(t, "home", "kubectl", source, func(d *appsv1.Deployment) {
 		d.Spec.Template.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "A", Value: "1"}}
 	})
@@ -162,7 +162,7 @@ func (r *rig) eventSeen(t *testing.T, source *appsv1.Deployment, reason string) 
 func additions(t *testing.T, r *rig, namespace string) {
 	source := deployment(namespace, "web")
 	r.create(t, "home", source)
-	r.replicated(t, "home", source)
+	r.replicated(t, source)
 	r.edit(t, "west", "injector", source, func(d *appsv1.Deployment) {
 		d.Annotations["injected"] = "yes"
 		d.Spec.Template.Spec.Containers = append(d.Spec.Template.Spec.Containers,
@@ -173,7 +173,7 @@ func additions(t *testing.T, r *rig, namespace string) {
 		return slices.ContainsFunc(r.get(t, "west", source).Spec.Template.Spec.Containers,
 			func(c corev1.Container) bool { return c.Image == "web:2" })
 	})
-	r.replicated(t, "home", source)
+	r.replicated(t, source)
 	copy := r.get(t, "west", source)
 	if len(copy.Spec.Template.Spec.Containers) != 2 || copy.Annotations["injected"] != "yes" {
 		t.Errorf("taken away: %v %v", copy.Spec.Template.Spec.Containers, copy.Annotations)
@@ -183,10 +183,10 @@ func additions(t *testing.T, r *rig, namespace string) {
 func autoscaler(t *testing.T, r *rig, namespace string) {
 	source := deployment(namespace, "web")
 	r.create(t, "home", source)
-	r.replicated(t, "home", source)
+	r.replicated(t, source)
 	must.Succeed(t, r.scale(t.Context(), "west", "kube-controller-manager", source, 5))
 	labtest.Until(t, "the source shows the autoscaler's figure", func() bool {
-		c := conditionOf(r.get(t, "home", source), replication.ConditionReplicated)
+		c := labtest.Condition(r.get(t, "home", source), replication.ConditionReplicated)
 		return c.Status == corev1.ConditionTrue && strings.Contains(c.Message, "west 5/5")
 	})
 	r.edit(t, "home", "kubectl", source, func(d *appsv1.Deployment) {
@@ -197,7 +197,7 @@ func autoscaler(t *testing.T, r *rig, namespace string) {
 		w, e := r.get(t, "west", source), r.get(t, "east", source)
 		return imageOf(w) == "web:2" && imageOf(e) == "web:2" && *e.Spec.Replicas == 3
 	})
-	r.replicated(t, "home", source)
+	r.replicated(t, source)
 	before, looked := len(r.writes(t, "west", namespace)), reconciled(t, 1)
 	must.Succeed(t, r.scale(t.Context(), "west", "kube-controller-manager", source, 6))
 	looked()
@@ -212,7 +212,7 @@ func autoscaler(t *testing.T, r *rig, namespace string) {
 func fight(t *testing.T, r *rig, namespace string) {
 	source := deployment(namespace, "web")
 	r.create(t, "home", source)
-	r.replicated(t, "home", source)
+	r.replicated(t, source)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
@@ -260,7 +260,7 @@ func foreign(t *testing.T, r *rig, namespace string) {
 	}
 	labtest.Until(t, "an event tells of it", func() bool { return r.eventSeen(t, source, replication.ReasonForeign) })
 	must.Succeed(t, r.client["west"].Delete(t.Context(), got))
-	r.replicated(t, "home", source)
+	r.replicated(t, source)
 }
 
 func closed(t *testing.T, r *rig, namespace string) {
@@ -285,8 +285,8 @@ func closed(t *testing.T, r *rig, namespace string) {
 	r.open(t, "west", namespace, replication.TargetConfined)
 	r.namespaced(t, "west", missing.Namespace)
 	r.open(t, "west", missing.Namespace, replication.TargetUnrestricted)
-	r.replicated(t, "home", source)
-	r.replicated(t, "home", missing)
+	r.replicated(t, source)
+	r.replicated(t, missing)
 
 	r.open(t, "west", namespace, "")
 	time.Sleep(6 * time.Second) // the state of a namespace is cached for 5 s

@@ -19,6 +19,7 @@ import (
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	"github.com/tenure-dev/tenure/pkg/telemetry/jaeger"
 	"github.com/tenure-dev/tenure/shard/protocol"
+	"github.com/tenure-dev/tenure/test/expect"
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/labtest"
 	"github.com/tenure-dev/tenure/test/lab/localplane"
@@ -246,9 +247,7 @@ func checkHandoffs(t *testing.T, traces []jaeger.Trace) {
 		if where["plan"] == "second" { // either may be the coordinator
 			want["plan"] = "second"
 		}
-		if diff := cmp.Diff(want, where); diff != "" {
-			t.Errorf("trace %s, %s: who did which step (-want +got):\n%s", trace.ID, root.Name, diff)
-		}
+		expect.Equal(t, fmt.Sprintf("trace %s, %s: who did which step", trace.ID, root.Name), want, where)
 		whole++
 	}
 	if whole < 2 {

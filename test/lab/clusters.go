@@ -147,7 +147,7 @@ func (f *Fleet) MakeVirtual(ctx context.Context, plane, name string) (*virtual.C
 		f.hosts[plane] = host
 		f.mu.Unlock()
 	}
-	v, err := host.Add(ctx, name, metav1.NamespaceDefault)
+	v, err := host.Add(ctx, name)
 	if err != nil {
 		return nil, err
 	}

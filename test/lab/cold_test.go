@@ -8,6 +8,7 @@ import (
 
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/labtest"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 var (
@@ -27,9 +28,8 @@ func TestThreeReplicasThatStartTogetherServeAllRecords(t *testing.T) {
 		LeaseDuration: *coldLease, Tenure: labtest.Tenure(t),
 	})
 	for i := range *coldClusters {
-		if _, err := f.AddVirtual(t.Context(), "host", fmt.Sprintf("c%02d", i)); err != nil {
-			t.Fatal(err)
-		}
+		_, err := f.AddVirtual(t.Context(), "host", fmt.Sprintf("c%02d", i))
+		must.Succeed(t, err)
 	}
 	for _, when := range []string{"first", "again"} {
 		began := time.Now()

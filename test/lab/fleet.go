@@ -168,11 +168,8 @@ func (f *Fleet) startPlanes(ctx context.Context) (err error) {
 	config := f.options.Planes
 	config.Clusters = []localplane.ClusterConfig{{Name: Home, FeatureGates: f.options.Gates}}
 	for _, name := range f.options.Workloads {
-		cluster := localplane.ClusterConfig{Name: name, Workload: !f.options.Bare, FeatureGates: f.options.Gates}
-		if f.options.NoNodes {
-			cluster.Nodes = localplane.NoNodes
-		}
-		config.Clusters = append(config.Clusters, cluster)
+		config.Clusters = append(config.Clusters, localplane.ClusterConfig{Name: name, Workload: !f.options.Bare,
+			NoNodes: f.options.NoNodes, FeatureGates: f.options.Gates})
 	}
 	if f.options.Jaeger != nil {
 		config.Prepare = func(dir string) (args []string, err error) {

@@ -147,6 +147,10 @@ func (f *Fleet) Inactive(ctx context.Context) error {
 
 // shares counts the shards of every living replica, or says which shard isn't served or is on its way.
 func (f *Fleet) shares(ctx context.Context) (map[string]int, error) {
+	clusters := f.clusters()
+	if len(clusters) == 0 {
+		return nil, errors.New("there is no cluster that replicas must serve")
+	}
 	shards, err := f.Shards(ctx)
 	if err != nil {
 		return nil, err
@@ -163,7 +167,7 @@ func (f *Fleet) shares(ctx context.Context) (map[string]int, error) {
 	for _, r := range f.Alive() {
 		counts[r.Name] = 0
 	}
-	if want := max(1, f.options.ShardsPerCluster) * len(f.clusters()); len(shards) < want {
+	if want := max(1, f.options.ShardsPerCluster) * len(clusters); len(shards) < want {
 		return nil, fmt.Errorf("%d of %d shards are recorded", len(shards), want)
 	}
 	for i := range shards {

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tenure-dev/tenure/shard/protocol"
+	"github.com/tenure-dev/tenure/test/expect"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
@@ -116,9 +117,7 @@ func TestAPausedReplicaIsStoppedUntilItResumes(t *testing.T) {
 func TestReplicasDoNotInheritTheirFlags(t *testing.T) {
 	got := ownEnvironment([]string{"PATH=/bin", "TENURE_SHARDING=off", "OTEL_TRACES_SAMPLER=always_off",
 		"KUBECONFIG=/home", "HOME=/"})
-	if diff := cmp.Diff([]string{"PATH=/bin", "HOME=/"}, got); diff != "" {
-		t.Error("environment (-want +got):\n" + diff)
-	}
+	expect.Equal(t, "environment", []string{"PATH=/bin", "HOME=/"}, got)
 }
 
 func TestALogIsReadInWholeLines(t *testing.T) {
@@ -203,10 +202,8 @@ h_count 9
 	if _, err := m.Sum("missing", nil); err == nil {
 		t.Error("a metric that isn't there was summed up")
 	}
-	if diff := cmp.Diff(map[string]float64{"west": 3, `a "}" name`: 4},
-		m.By("tenure_watch_discarded_total", "cluster")); diff != "" {
-		t.Error("by cluster (-want +got):\n" + diff)
-	}
+	expect.Equal(t, "by cluster", map[string]float64{"west": 3, `a "}" name`: 4},
+		m.By("tenure_watch_discarded_total", "cluster"))
 	if m.By("missing", "cluster") != nil {
 		t.Error("who doesn't tell is taken for one with none")
 	}
@@ -258,6 +255,14 @@ func TestWhatIsWaitedForForLongIsLookedAtMoreRarely(t *testing.T) {
 				t.Errorf("%d looks that take %v, want %d at most; the last %v late", looks, c.takes, c.most, late)
 			}
 		})
+	}
+}
+
+func TestAFleetWithoutClustersIsNeverAtRest(t *testing.T) {
+	f := &Fleet{}
+	if err := errors.Join(f.Inactive(t.Context()), f.Unsettled(t.Context())); err == nil ||
+		strings.Count(err.Error(), "no cluster") != 2 {
+		t.Errorf("got %v", err)
 	}
 }
 

@@ -64,12 +64,10 @@ func late(t *testing.T, f *lab.Fleet, server *localplane.Second) {
 	for name, config := range map[string]*rest.Config{"first": f.Planes.Cluster(lab.Home).RESTConfig(),
 		"second": server.RESTConfig()} {
 		var err error
-		if clients[name], err = client.NewWithWatch(config, client.Options{Scheme: lab.Scheme()}); err != nil {
-			t.Fatal(err)
-		}
-		if streams[name], err = clients[name].Watch(ctx, &corev1.ConfigMapList{}, client.InNamespace("default")); err != nil {
-			t.Fatal(err)
-		}
+		clients[name], err = client.NewWithWatch(config, client.Options{Scheme: lab.Scheme()})
+		must.Succeed(t, err)
+		streams[name], err = clients[name].Watch(ctx, &corev1.ConfigMapList{}, client.InNamespace("default"))
+		must.Succeed(t, err)
 		defer streams[name].Stop()
 	}
 	// arrival returns a channel that gets the time at which a server's watch shows an object. It is closed if the

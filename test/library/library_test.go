@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	gocmp "github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -33,6 +32,7 @@ import (
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/shard"
 	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/test/expect"
 	"github.com/tenure-dev/tenure/test/lab/labtest"
 	"github.com/tenure-dev/tenure/test/lab/localplane"
 	"github.com/tenure-dev/tenure/test/must"
@@ -216,10 +216,8 @@ func TestTwoFleetsShareANamespaceAndACluster(t *testing.T) {
 	of := func(fleet string) map[string]string { // who holds which of its shards, in which epoch
 		t.Helper()
 		list, held := &tenurev1alpha1.ShardList{}, map[string]string{}
-		if err := home.List(t.Context(), list, client.InNamespace(shard.DefaultNamespace),
-			client.MatchingLabels{tenurev1alpha1.FleetLabel: fleet}); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, home.List(t.Context(), list, client.InNamespace(shard.DefaultNamespace),
+			client.MatchingLabels{tenurev1alpha1.FleetLabel: fleet}))
 		for _, s := range list.Items {
 			if s.Spec.Layout == nil {
 				held[s.Name] = fmt.Sprint(s.Status.Holder, " ", s.Status.Epoch)
@@ -235,12 +233,8 @@ func TestTwoFleetsShareANamespaceAndACluster(t *testing.T) {
 	labtest.Until(t, "red-b has taken over all of red's", func() bool {
 		return signatures(t, west, "red")["red-b"] == objects
 	})
-	if diff := gocmp.Diff(blue, of("blue")); diff != "" {
-		t.Errorf("blue's shards changed as a replica of red left (-before +after):\n%s", diff)
-	}
-	if diff := gocmp.Diff(signed, signatures(t, west, "blue")); diff != "" {
-		t.Errorf("blue's part was signed again (-before +after):\n%s", diff)
-	}
+	expect.Equal(t, "blue's shards changed as a replica of red left", blue, of("blue"))
+	expect.Equal(t, "blue's part was signed again", signed, signatures(t, west, "blue"))
 	for fleet, s := range both {
 		if len(s.clashes) > 0 {
 			t.Errorf("two replicas of %s at one key: %v", fleet, s.clashes)
@@ -259,11 +253,10 @@ func startPlanes(t *testing.T) (*localplane.Planes, client.Client) {
 // prepareHome installs what the records need.
 func prepareHome(t *testing.T, plane *localplane.Plane) {
 	t.Helper()
-	if _, err := envtest.InstallCRDs(plane.RESTConfig(), envtest.CRDInstallOptions{
+	_, err := envtest.InstallCRDs(plane.RESTConfig(), envtest.CRDInstallOptions{
 		Paths: []string{filepath.Join("..", "..", "config", "crd", "tenure.dev_shards.yaml")}, ErrorIfPathMissing: true,
-	}); err != nil {
-		t.Fatal(err)
-	}
+	})
+	must.Succeed(t, err)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: shard.DefaultNamespace}}
 	must.Succeed(t, labtest.Client(t, plane).Create(t.Context(), namespace))
 }
@@ -273,11 +266,9 @@ func fill(t *testing.T, plane *localplane.Plane) client.Client {
 	t.Helper()
 	c := labtest.Client(t, plane)
 	for i := range objects {
-		if err := c.Create(t.Context(), &corev1.ConfigMap{
+		must.Succeed(t, c.Create(t.Context(), &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("cm-", i)},
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 	return c
 }

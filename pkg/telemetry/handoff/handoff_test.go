@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	dto "github.com/prometheus/client_model/go"
@@ -19,6 +18,7 @@ import (
 	"github.com/tenure-dev/tenure/shard"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/shard/protocol"
+	"github.com/tenure-dev/tenure/test/expect"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
@@ -37,6 +37,13 @@ type story struct {
 	id    keyspace.ShardID
 	clock time.Duration
 	spans []telemetry.Span
+}
+
+// newStory is one of shard west/01, with a watcher.
+func newStory(t *testing.T) (*story, *Watcher) {
+	t.Helper()
+	s := &story{t: t, id: shardID(t, "west/01")}
+	return s, s.watcher()
 }
 
 func (s *story) watcher() *Watcher {
@@ -93,9 +100,15 @@ func (s *story) trace(epoch protocol.Epoch) []string {
 	return names
 }
 
+// wants checks the trace of one epoch.
+func (s *story) wants(epoch protocol.Epoch, names ...string) {
+	s.t.Helper()
+	expect.Equal(s.t, fmt.Sprintf("the trace of epoch %d", epoch), names, s.trace(epoch))
+}
+
 func TestAMoveIsOneTraceOfAllWhoTakePart(t *testing.T) {
-	s := &story{t: t, id: shardID(t, "west/01")}
-	coordinator, from, to := s.watcher(), s.watcher(), s.watcher()
+	s, coordinator := newStory(t)
+	from, to := s.watcher(), s.watcher()
 	from.served["west/01"] = tenure{epoch: 4}
 	s.step(coordinator, shard.StepPlan, 5, "to")
 	s.step(to, shard.StepWarm, 0, "")
@@ -105,10 +118,7 @@ func TestAMoveIsOneTraceOfAllWhoTakePart(t *testing.T) {
 	s.activated(to, 5, 3)
 	s.reconciled(to)
 	s.reconciled(to) // only the first belongs to the move
-	want := []string{"plan", "announce warm", "drain", "hand off", "warm", "activate", "first reconcile"}
-	if diff := cmp.Diff(want, s.trace(5)); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	s.wants(5, "plan", "announce warm", "drain", "hand off", "warm", "activate", "first reconcile")
 	root := s.spans[4]
 	if !root.Start.Equal(began.Add(time.Millisecond)) || !root.End.Equal(began.Add(s.clock-time.Millisecond)) {
 		t.Errorf("the root is from %v to %v, want from warming to the end of the first reconcile", root.Start, root.End)
@@ -131,17 +141,14 @@ func TestTheRootComesThoughNothingIsReconciled(t *testing.T) {
 		"it came before the news": func(s *story, w *Watcher) { s.reconciled(w); s.activated(w, 5, 3) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &story{t: t, id: shardID(t, "west/01")}
-			w := s.watcher()
+			s, w := newStory(t)
 			s.step(w, shard.StepWarm, 0, "")
 			end(s, w)
 			want := []string{"warm", "activate"}
 			if strings.HasPrefix(name, "it came") {
 				want = append(want, "first reconcile")
 			}
-			if diff := cmp.Diff(want, s.trace(5)); diff != "" {
-				t.Errorf("-want +got:\n%s", diff)
-			}
+			s.wants(5, want...)
 			if w.open.Load() != 0 {
 				t.Error("reconciles still have to ask")
 			}
@@ -156,48 +163,34 @@ func TestAShardThatCouldNotBeServedLeavesNoOrphans(t *testing.T) {
 	s.step(w, shard.StepHandOff, 2, "other")
 	other := s.watcher()
 	s.step(other, shard.StepHandOff, 3, "") // nobody is left: a release
-	if diff := cmp.Diff([]string{"never served", "claim"}, s.trace(1)); diff != "" {
-		t.Errorf("claimed (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff([]string{"hand off", "never served", "release"}, s.trace(2)); diff != "" {
-		t.Errorf("handed on (-want +got):\n%s", diff)
-	}
+	s.wants(1, "never served", "claim")
+	s.wants(2, "hand off", "never served", "release")
 	last := s.watcher()
 	s.step(last, shard.StepClaim, 3, "")
 	last.Lapsed("me", "because")
-	if diff := cmp.Diff([]string{"never served", "claim"}, s.trace(3)); diff != "" {
-		t.Errorf("lapsed (-want +got):\n%s", diff)
-	}
+	s.wants(3, "never served", "claim")
 }
 
 func TestAShardThatIsLostByALapseAndTakenAgainLeavesTwoRoots(t *testing.T) {
-	s := &story{t: t, id: shardID(t, "west/01")}
-	w := s.watcher()
+	s, w := newStory(t)
 	s.activated(w, 5, 3)
 	w.Lapsed("me", "because")
 	s.activated(w, 6, 3)
 	s.reconciled(w)
-	if diff := cmp.Diff([]string{"activate"}, s.trace(5)); diff != "" {
-		t.Errorf("lost (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff([]string{"activate", "first reconcile"}, s.trace(6)); diff != "" {
-		t.Errorf("taken again (-want +got):\n%s", diff)
-	}
+	s.wants(5, "activate")
+	s.wants(6, "activate", "first reconcile")
 	if w.open.Load() != 0 {
 		t.Error("reconciles still have to ask")
 	}
 }
 
 func TestAShardThatClosesBeforeTheNewsOfItsHandoffWasServed(t *testing.T) {
-	s := &story{t: t, id: shardID(t, "west/01")}
-	w := s.watcher()
+	s, w := newStory(t)
 	s.activated(w, 5, 0)
 	s.step(w, shard.StepDrain, 6, "")
 	w.Closed(s.id, 5)
 	s.step(w, shard.StepHandOff, 6, "other")
-	if diff := cmp.Diff([]string{"activate"}, s.trace(5)); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	s.wants(5, "activate")
 }
 
 func TestATryWithoutAResultIsInTheTraceThatItsStepBelongsTo(t *testing.T) {
@@ -212,8 +205,7 @@ func TestATryWithoutAResultIsInTheTraceThatItsStepBelongsTo(t *testing.T) {
 		"an unknown record": {shard.Step{Name: shard.StepPlan, Peer: "to"}, 0, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &story{t: t, id: shardID(t, "west/01")}
-			w := s.watcher()
+			s, w := newStory(t)
 			c.step.Shard, c.step.Start, c.step.End = s.id, began, began.Add(time.Second)
 			if c.step.Epoch > 0 {
 				c.step.Record = "record"
@@ -221,9 +213,7 @@ func TestATryWithoutAResultIsInTheTraceThatItsStepBelongsTo(t *testing.T) {
 			for _, c.step.Outcome = range []protocol.Outcome{protocol.Unknown, protocol.Rejected} {
 				w.Stepped(c.step)
 			}
-			if diff := cmp.Diff(append(c.want, "no root"), s.trace(c.epoch)); diff != "" {
-				t.Errorf("-want +got:\n%s", diff)
-			}
+			s.wants(c.epoch, append(c.want, "no root")...)
 			if len(s.spans) != len(c.want) || len(c.want) > 0 && s.spans[0].Failed != "unknown" {
 				t.Errorf("spans: %+v", s.spans)
 			}
@@ -253,8 +243,7 @@ func TestShardsThatComeAndGoLeaveNothingBehind(t *testing.T) {
 // Nobody tells of a move that was called off before the shard came here, nor of a claim whose shard was retired before
 // it was served.
 func TestMovesThatAreCalledOffLeaveNothingBehind(t *testing.T) {
-	s := &story{t: t, id: shardID(t, "west/01")}
-	w := s.watcher()
+	s, w := newStory(t)
 	for i := range 1000 { // one a minute, of clusters that nobody has heard of before
 		s.id.Cluster = keyspace.ClusterName(fmt.Sprint("cluster-", i))
 		s.step(w, []shard.StepName{shard.StepWarm, shard.StepClaim}[i%2], 1, "")
@@ -276,8 +265,7 @@ func TestMovesThatAreCalledOffLeaveNothingBehind(t *testing.T) {
 
 // A holder that had begun to drain goes on in the same epoch, whose trace has its root already.
 func TestAHolderThatKeepsItsShardMovesNothing(t *testing.T) {
-	s := &story{t: t, id: shardID(t, "west/01")}
-	w := s.watcher()
+	s, w := newStory(t)
 	s.activated(w, 5, 3)
 	s.reconciled(w)
 	before := s.trace(5)
@@ -286,9 +274,7 @@ func TestAHolderThatKeepsItsShardMovesNothing(t *testing.T) {
 	w.Activated(shard.Activation{Shard: s.id, Epoch: 5, Kind: protocol.Resumed, Record: "record", Objects: 3,
 		Gap: 5 * time.Millisecond})
 	s.reconciled(w)
-	if diff := cmp.Diff(before, s.trace(5)); diff != "" {
-		t.Errorf("-before +after:\n%s", diff)
-	}
+	s.wants(5, before...)
 	if n := testutil.ToFloat64(w.moves.WithLabelValues(string(protocol.Resumed), "done")); n != 0 {
 		t.Errorf("%v moves are counted", n)
 	}
@@ -329,6 +315,7 @@ func TestMetricsSayWhatTheStatusSays(t *testing.T) {
 				"west": {Known: true, WatchMode: "server", Kept: 3, FencedWrites: 1, Writes: 4, WaitingWrites: 2,
 					Limits: kubeconfig.Limits{QPS: 1.5, Writes: 4}},
 				"free": {Known: true, WatchMode: "server"}, "gone": {Discarded: 2},
+				"another's": {Known: true, WatchMode: "server", State: protocol.ClusterClosed},
 			},
 			Unserved: map[keyspace.ShardID]time.Time{shardID(t, "east/"): began},
 			Stuck: map[keyspace.ShardID]time.Time{
@@ -354,7 +341,7 @@ tenure_cluster_writes{cluster="west",state="sent"} 4
 tenure_cluster_writes{cluster="west",state="waiting"} 2
 # HELP tenure_clusters_engaged Workload clusters that the provider knows.
 # TYPE tenure_clusters_engaged gauge
-tenure_clusters_engaged 2
+tenure_clusters_engaged 3
 # HELP tenure_fenced_writes_total Writes that were refused before they were sent, because their shard wasn't held any more.
 # TYPE tenure_fenced_writes_total counter
 tenure_fenced_writes_total{cluster="free"} 0

@@ -9,9 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/tenure-dev/tenure/pkg/text"
+	"github.com/tenure-dev/tenure/test/expect"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
@@ -61,9 +60,7 @@ reconcile At                                  +0.00 ms     12.0 s  west/01 epoch
    └─ apiserver: etcd                         +6.00 ms    1.00 ms  
 lost                                          +7.00 ms    0.00 ms  
 `
-	if diff := cmp.Diff(want, treeOf(t, trace, true)); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	expect.Equal(t, "the tree", want, treeOf(t, trace, true))
 	if orphans := trace.Orphans(); len(orphans) != 1 || orphans[0].Name != "lost" {
 		t.Errorf("orphans: %v", orphans)
 	}

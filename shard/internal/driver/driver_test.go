@@ -12,6 +12,7 @@ import (
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/shard/protocol"
+	"github.com/tenure-dev/tenure/test/expect"
 )
 
 const lease = 10 * time.Second
@@ -507,9 +508,7 @@ func TestATenureIsAnnouncedWithHowItCameAbout(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.want.ID, c.want.Epoch, c.want.Record = west, 5, "u"
-			if diff := cmp.Diff(c.want, c.open(t), cmpopts.EquateComparable(keyspace.ShardID{})); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			expect.Equal(t, "announced", c.want, c.open(t), cmpopts.EquateComparable(keyspace.ShardID{}))
 		})
 	}
 }
@@ -769,9 +768,7 @@ func TestThePauseBetweenIncarnationsDoublesWhileTheyDieYoung(t *testing.T) {
 	b.lapsed(false)
 	pauses = append(pauses, b.d.Wake()-b.now.Mono)
 	const ms = time.Millisecond
-	if diff := cmp.Diff([]time.Duration{100 * ms, 200 * ms, 400 * ms, 800 * ms, 100 * ms}, pauses); diff != "" {
-		t.Errorf("pauses (-want +got):\n%s", diff)
-	}
+	expect.Equal(t, "pauses", []time.Duration{100 * ms, 200 * ms, 400 * ms, 800 * ms, 100 * ms}, pauses)
 }
 
 // answerRenewals keeps the process a member.

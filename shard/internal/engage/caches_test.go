@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -28,6 +27,7 @@ import (
 
 	"github.com/tenure-dev/tenure/shard/internal/informer"
 	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/test/bubble"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
@@ -182,45 +182,43 @@ func TestAKindIsNamedWhoseCacheIsNotKeptUpToDateAnyMore(t *testing.T) {
 		"it need not be allowed":            {forbidden, forbidden, time.Hour, true, false},
 		"watches end again and again":       {nil, nil, time.Hour, false, false},
 	} {
-		t.Run(what, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				began := time.Now().Add(time.Minute)
-				now := func(fails error) error {
-					if since := time.Since(began); since < 0 || since >= c.ends {
-						return nil
-					}
-					return fails
+		bubble.Run(t, what, func(t *testing.T) {
+			began := time.Now().Add(time.Minute)
+			now := func(fails error) error {
+				if since := time.Since(began); since < 0 || since >= c.ends {
+					return nil
 				}
-				f := everything()
-				f.optional = c.optional
-				i := &informing{Store: informer.New(informer.Config{Kind: corev1.SchemeGroupVersion.WithKind("Pod")}), filter: f,
-					example: &corev1.Pod{}, from: f.wrap(&toolscache.ListWatch{
-						ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
-							return emptyList(), now(c.lists)
-						},
-						WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
-							w := watch.NewFake()
-							time.AfterFunc(2*time.Second, w.Stop)
-							return w, now(c.watches)
-						},
-					})}
-				part := &Cluster{stores: []*informing{i}}
-				go i.Run(t.Context(), i.from, i.example)
-				look := func(after time.Duration, from time.Time, behind bool) {
-					t.Helper()
-					time.Sleep(time.Until(began.Add(after)))
-					why := part.Behind(from, 10*time.Second)
-					if (why != nil) != behind || behind && !strings.HasPrefix(why.Error(), "informer of Pod isn't kept up to date: ") {
-						t.Errorf("%v after it began: %v; is it behind? %t", after, why, behind)
-					}
+				return fails
+			}
+			f := everything()
+			f.optional = c.optional
+			i := &informing{Store: informer.New(informer.Config{Kind: corev1.SchemeGroupVersion.WithKind("Pod")}), filter: f,
+				example: &corev1.Pod{}, from: f.wrap(&toolscache.ListWatch{
+					ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+						return emptyList(), now(c.lists)
+					},
+					WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
+						w := watch.NewFake()
+						time.AfterFunc(2*time.Second, w.Stop)
+						return w, now(c.watches)
+					},
+				})}
+			part := &Cluster{stores: []*informing{i}}
+			go i.Run(t.Context(), i.from, i.example)
+			look := func(after time.Duration, from time.Time, behind bool) {
+				t.Helper()
+				time.Sleep(time.Until(began.Add(after)))
+				why := part.Behind(from, 10*time.Second)
+				if (why != nil) != behind || behind && !strings.HasPrefix(why.Error(), "informer of Pod isn't kept up to date: ") {
+					t.Errorf("%v after it began: %v; is it behind? %t", after, why, behind)
 				}
-				look(-time.Second, time.Time{}, false)
-				look(10*time.Second, time.Time{}, false)
-				look(25*time.Second, time.Time{}, c.behind)
-				look(30*time.Minute, began.Add(30*time.Minute-10*time.Second), false) // since then it has been less than 10 s
-				look(time.Hour-time.Second, began, c.behind)
-				look(time.Hour+10*time.Second, time.Time{}, false)
-			})
+			}
+			look(-time.Second, time.Time{}, false)
+			look(10*time.Second, time.Time{}, false)
+			look(25*time.Second, time.Time{}, c.behind)
+			look(30*time.Minute, began.Add(30*time.Minute-10*time.Second), false) // since then it has been less than 10 s
+			look(time.Hour-time.Second, began, c.behind)
+			look(time.Hour+10*time.Second, time.Time{}, false)
 		})
 	}
 }
@@ -229,11 +227,10 @@ func TestAKindIsNamedWhoseCacheIsNotKeptUpToDateAnyMore(t *testing.T) {
 func shown(t *testing.T, from cache.Informer) []client.Object {
 	t.Helper()
 	came := make(chan client.Object, 10)
-	if _, err := from.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+	_, err := from.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) { came <- obj.(client.Object) },
-	}); err != nil {
-		t.Fatal(err)
-	}
+	})
+	must.Succeed(t, err)
 	var all []client.Object
 	for len(all) < 2 {
 		select {
@@ -287,9 +284,7 @@ func TestAnInformerThatWasRemovedStops(t *testing.T) {
 	must.Succeed(t, err)
 	shown(t, i)
 	must.Succeed(t, c.GetCache().RemoveInformer(t.Context(), &corev1.Secret{}))
-	for !i.IsStopped() {
-		time.Sleep(time.Millisecond)
-	}
+	must.Until(t, "the informer is stopped", i.IsStopped)
 	if _, err := i.AddEventHandler(toolscache.ResourceEventHandlerFuncs{}); err == nil {
 		t.Error("it takes a handler although it has stopped")
 	}

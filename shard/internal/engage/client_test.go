@@ -22,6 +22,7 @@ import (
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/test/expect"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
@@ -336,9 +337,7 @@ func TestWritesThatNoPreconditionCanProtectAreRefused(t *testing.T) {
 			t.Errorf("%s: got %v, want ErrUnfenceable", name, err)
 		}
 	}
-	if diff := cmp.Diff(&sent{}, s, cmp.AllowUnexported(sent{})); diff != "" {
-		t.Errorf("something was sent (-want +got):\n%s", diff)
-	}
+	expect.Equal(t, "something was sent", &sent{}, s, cmp.AllowUnexported(sent{}))
 }
 
 func TestPatchesAndDeletesAreConditionalOnTheVersionThatWasRead(t *testing.T) {
@@ -397,10 +396,8 @@ func TestWritesOfSubresourcesAreConditionalOnTheVersionThatWasRead(t *testing.T)
 		before := &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{ResourceVersion: own}}
 		scale = before.DeepCopy()
 		scale.Spec.Replicas = 2
-		if err := c.SubResource("scale").Patch(t.Context(), read, client.MergeFrom(before),
-			client.WithSubResourceBody(scale)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, c.SubResource("scale").Patch(t.Context(), read, client.MergeFrom(before),
+			client.WithSubResourceBody(scale)))
 		if want := `{"metadata":{"resourceVersion":"` + want + `"},"spec":{"replicas":2}}`; s.status != want {
 			t.Errorf("patch with version %q: got %s, want %s", own, s.status, want)
 		}

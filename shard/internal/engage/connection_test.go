@@ -1,9 +1,7 @@
 package engage
 
 import (
-	"encoding/pem"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -18,6 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
+	"github.com/tenure-dev/tenure/test/certs"
+	"github.com/tenure-dev/tenure/test/conns"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
@@ -34,8 +34,8 @@ func (c configured) GetScheme() *runtime.Scheme { return runtime.NewScheme() }
 type opaque struct{ http.RoundTripper }
 
 // tlsServer is an API server that knows its namespace kube-system, and notes which token came over which connection,
-// and how many of these are open.
-func tlsServer(t *testing.T) (connect func(token string) *Connection, came func() []string, open *atomic.Int64) {
+// and counts these.
+func tlsServer(t *testing.T) (connect func(token string) *Connection, came func() []string, counts *conns.Counts) {
 	t.Helper()
 	var mu sync.Mutex
 	var all []string
@@ -67,23 +67,15 @@ func tlsServer(t *testing.T) (connect func(token string) *Connection, came func(
 		_, _ = io.WriteString(w, `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"kube-system","uid":"u-1"}}`)
 	}))
 	server.EnableHTTP2 = true
-	open = &atomic.Int64{}
-	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
-		switch state {
-		case http.StateNew:
-			open.Add(1)
-		case http.StateClosed, http.StateHijacked:
-			open.Add(-1)
-		}
-	}
+	counts = conns.Of(server)
 	server.StartTLS()
 	t.Cleanup(server.Close)
-	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 	connect = func(token string) *Connection {
 		t.Helper()
 		c, err := Connect(configured{config: &rest.Config{
-			Host: server.URL + "/below/", BearerToken: token, TLSClientConfig: rest.TLSClientConfig{CAData: authority},
-			WrapTransport: func(by http.RoundTripper) http.RoundTripper { return opaque{by} },
+			Host: server.URL + "/below/", BearerToken: token,
+			TLSClientConfig: rest.TLSClientConfig{CAData: certs.Of(server)},
+			WrapTransport:   func(by http.RoundTripper) http.RoundTripper { return opaque{by} },
 		}})
 		must.Succeed(t, err)
 		return c
@@ -93,7 +85,7 @@ func tlsServer(t *testing.T) (connect func(token string) *Connection, came func(
 		defer mu.Unlock()
 		defer func() { all = nil }()
 		return all
-	}, open
+	}, counts
 }
 
 func TestCredentialsAreReplacedBelowClientsAndOpenRequests(t *testing.T) {
@@ -133,18 +125,14 @@ func TestCredentialsAreReplacedBelowClientsAndOpenRequests(t *testing.T) {
 }
 
 func TestWhatIsIdleIsClosedAtRestAndWhenCredentialsAreReplaced(t *testing.T) {
-	connect, _, open := tlsServer(t)
+	connect, _, counts := tlsServer(t)
 	c := connect("one")
 	for what, end := range map[string]func(){"at rest": c.Rest, "replaced": func() { c.Replace(connect("two")) }} {
-		if _, err := c.Identify(t.Context()); err != nil || open.Load() != 1 {
-			t.Fatalf("%s: %d connections are open (%v), want the one that was used", what, open.Load(), err)
+		if _, err := c.Identify(t.Context()); err != nil || counts.Open() != 1 {
+			t.Fatalf("%s: %d connections are open (%v), want the one that was used", what, counts.Open(), err)
 		}
 		end()
-		for deadline := time.Now().Add(30 * time.Second); open.Load() > 0; time.Sleep(5 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("%s: a connection is left open", what)
-			}
-		}
+		must.Until(t, what+": no connection is left open", func() bool { return counts.Open() == 0 })
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/test/bubble"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
@@ -156,36 +157,34 @@ func TestDrainWaitsForAWriteOutsideOfAnyReconcile(t *testing.T) {
 		"that never returns": {answered: never, cancelled: never, want: writePatience + writeGrace + onTheWire},
 	}
 	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				g := openGate(t)
-				ctx, done, release, err := g.beginWrite(context.Background())
-				must.Succeed(t, err)
-				defer release()
-				began := time.Now()
-				go func() {
-					if tt.answered != never {
-						time.Sleep(tt.answered)
-						if ctx.Err() != nil {
-							t.Error("the write was cancelled before it was answered")
-						}
-						done(true)
-						return
+		bubble.Run(t, name, func(t *testing.T) {
+			g := openGate(t)
+			ctx, done, release, err := g.beginWrite(context.Background())
+			must.Succeed(t, err)
+			defer release()
+			began := time.Now()
+			go func() {
+				if tt.answered != never {
+					time.Sleep(tt.answered)
+					if ctx.Err() != nil {
+						t.Error("the write was cancelled before it was answered")
 					}
-					<-ctx.Done()
-					if tt.cancelled != never {
-						time.Sleep(tt.cancelled)
-						done(false)
-					}
-				}()
-				must.Succeed(t, g.Drain(t.Context(), time.Minute, time.Minute))
-				if took := time.Since(began); took != tt.want {
-					t.Errorf("drained after %v, want %v", took, tt.want)
+					done(true)
+					return
 				}
-				if got := g.Quiet(t.Context()); got != tt.quiet {
-					t.Errorf("quiet: %v, want %v", got, tt.quiet)
+				<-ctx.Done()
+				if tt.cancelled != never {
+					time.Sleep(tt.cancelled)
+					done(false)
 				}
-			})
+			}()
+			must.Succeed(t, g.Drain(t.Context(), time.Minute, time.Minute))
+			if took := time.Since(began); took != tt.want {
+				t.Errorf("drained after %v, want %v", took, tt.want)
+			}
+			if got := g.Quiet(t.Context()); got != tt.quiet {
+				t.Errorf("quiet: %v, want %v", got, tt.quiet)
+			}
 		})
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/tenure-dev/tenure/test/bubble"
 )
 
 // admitting is an API server that takes long for writes, and otherwise answers inquiries only.
@@ -32,48 +34,32 @@ func (a *admitting) RoundTrip(req *http.Request) (*http.Response, error) {
 	return answerAfter(req, a.writes, http.StatusCreated)
 }
 
-// An aggregated API server, or a conversion webhook, may take long for a read.
+// An aggregated API server, a conversion webhook, or what a cluster passes a request on to, may take long for a read.
 func TestALiveReadIsWaitedForWhileTheClusterAnswersInquiries(t *testing.T) {
-	for path, silent := range map[string]bool{
-		"/apis/metrics.example.com/v1/namespaces/n/loads/a": false, "/apis/metrics.example.com/v1/loads": false,
-		"/api/v1/namespaces/n/pods": true,
+	for path, takes := range map[string]time.Duration{ // 0: the cluster is silent
+		"/apis/metrics.example.com/v1/namespaces/n/loads/a": 10 * time.Second,
+		"/apis/metrics.example.com/v1/loads":                10 * time.Second,
+		"/api/v1/namespaces/n/services/b/proxy/slow":        2 * time.Minute,
+		"/api/v1/namespaces/n/pods":                         0,
 	} {
 		synctest.Test(t, func(t *testing.T) {
+			silent := takes == 0
 			f := openFence(t, servers(func(req *http.Request) (*http.Response, error) {
-				switch {
-				case silent:
-					return answerAfter(req, 0, 0)
-				case strings.HasSuffix(req.URL.Path, "/kube-system"):
+				if strings.HasSuffix(req.URL.Path, "/kube-system") && !silent {
 					return answerAfter(req, time.Millisecond, http.StatusOK)
 				}
-				return answerAfter(req, 10*time.Second, http.StatusOK)
+				return answerAfter(req, takes, http.StatusOK)
 			}))
 			began := time.Now()
 			_, err := send(t.Context(), f, http.MethodGet, "https://west"+path)
-			if open, _ := f.traffic.Breaker.Open(); (err != nil) != silent || open != silent {
-				t.Errorf("%s: %v after %v; keys are put off: %v", path, err, time.Since(began), open)
+			if open, why := f.traffic.Breaker.Open(); (err != nil) != silent || open != silent {
+				t.Errorf("%s: %v after %v; keys are put off: %v %s", path, err, time.Since(began), open, why)
 			}
 			if took := time.Since(began); silent && took > stallAfter {
 				t.Errorf("a silent cluster holds a worker for %v", took)
 			}
 		})
 	}
-}
-
-func TestWhatAClusterPassesOnIsWaitedForAsLongAsTheClusterAnswersInquiries(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := openFence(t, servers(func(req *http.Request) (*http.Response, error) {
-			if strings.HasSuffix(req.URL.Path, "/kube-system") {
-				return answerAfter(req, time.Millisecond, http.StatusOK)
-			}
-			return answerAfter(req, 2*time.Minute, http.StatusOK)
-		}))
-		began := time.Now()
-		_, err := send(t.Context(), f, http.MethodGet, "https://west/api/v1/namespaces/n/services/b/proxy/slow")
-		if open, why := f.traffic.Breaker.Open(); err != nil || open {
-			t.Errorf("%v after %v; keys are put off: %v %s", err, time.Since(began), open, why)
-		}
-	})
 }
 
 // A webhook may take half a minute to admit a write. If it was given up before, and sent again, it would never be done.
@@ -97,32 +83,30 @@ func TestAWriteIsWaitedForWhileTheClusterAnswersInquiries(t *testing.T) {
 		"a write that is lost": {&admitting{inquiries: time.Second, status: http.StatusOK}, false,
 			longestAnswer + stallAfter, 24},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := openFence(t, c.server)
-				began := time.Now()
-				var both sync.WaitGroup // two writes side by side make no more inquiries than one
-				for range 2 {
-					both.Go(func() {
-						const ats = "https://west/proxy/apis/tenure.dev/v1/namespaces/n/ats?dryRun="
-						_, err := send(t.Context(), f, http.MethodPost, ats)
-						if (err == nil) != c.done || err != nil && !errors.Is(err, ErrStalled) {
-							t.Errorf("got %v; want it done: %v, else ErrStalled", err, c.done)
-						}
-						if took := time.Since(began).Round(time.Second / 2); took != c.after.Round(time.Second/2) {
-							t.Errorf("after %v, want %v", took, c.after)
-						}
-					})
-				}
-				both.Wait()
-				synctest.Wait()
-				if n := c.server.asked[inquired]; n != c.inquiries {
-					t.Errorf("%d inquiries, want %d; of all requests:\n%v", n, c.inquiries, c.server.asked)
-				}
-				if open, cause := f.traffic.Breaker.Open(); open == c.done || open && cause != Silence {
-					t.Errorf("keys are put off: %v %s", open, cause)
-				}
-			})
+		bubble.Run(t, name, func(t *testing.T) {
+			f := openFence(t, c.server)
+			began := time.Now()
+			var both sync.WaitGroup // two writes side by side make no more inquiries than one
+			for range 2 {
+				both.Go(func() {
+					const ats = "https://west/proxy/apis/tenure.dev/v1/namespaces/n/ats?dryRun="
+					_, err := send(t.Context(), f, http.MethodPost, ats)
+					if (err == nil) != c.done || err != nil && !errors.Is(err, ErrStalled) {
+						t.Errorf("got %v; want it done: %v, else ErrStalled", err, c.done)
+					}
+					if took := time.Since(began).Round(time.Second / 2); took != c.after.Round(time.Second/2) {
+						t.Errorf("after %v, want %v", took, c.after)
+					}
+				})
+			}
+			both.Wait()
+			synctest.Wait()
+			if n := c.server.asked[inquired]; n != c.inquiries {
+				t.Errorf("%d inquiries, want %d; of all requests:\n%v", n, c.inquiries, c.server.asked)
+			}
+			if open, cause := f.traffic.Breaker.Open(); open == c.done || open && cause != Silence {
+				t.Errorf("keys are put off: %v %s", open, cause)
+			}
 		})
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -22,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+	"github.com/tenure-dev/tenure/test/expect"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
@@ -67,12 +67,10 @@ func leanAndPlain(t *testing.T, code int, answer string, others ...string) (lean
 	must.Succeed(t, err)
 	c := &Cluster{config: &rest.Config{Host: server.URL}, http: server.Client(),
 		codecs: serializer.NewCodecFactory(scheme), mapper: mapper, recorders: &recorders{scheme: scheme}}
-	if plain, err = client.New(c.config, client.Options{Scheme: scheme, Mapper: mapper}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.typed(form{GroupVersionKind: kind}, mapping, runtime.NewParameterCodec(scheme)); err != nil {
-		t.Fatal(err)
-	}
+	plain, err = client.New(c.config, client.Options{Scheme: scheme, Mapper: mapper})
+	must.Succeed(t, err)
+	_, err = c.typed(form{GroupVersionKind: kind}, mapping, runtime.NewParameterCodec(scheme))
+	must.Succeed(t, err)
 	return leanClient{plain, &c.lean}, plain, last
 }
 
@@ -116,9 +114,7 @@ func TestLeanWritesSendAndReturnWhatOthersDo(t *testing.T) {
 			wantErr := plain.Status().Update(t.Context(), want, c.options...)
 			wantSent := *last
 			gotErr := lean.Status().Update(t.Context(), got, c.options...)
-			if diff := cmp.Diff(wantSent, *last); diff != "" {
-				t.Errorf("sent (-controller-runtime +ours):\n%s", diff)
-			}
+			expect.Equal(t, "sent, as controller-runtime does", wantSent, *last)
 			if (wantErr == nil) != (gotErr == nil) || apierrors.IsConflict(wantErr) != apierrors.IsConflict(gotErr) {
 				t.Errorf("error %v, and controller-runtime's is %v", gotErr, wantErr)
 			}
@@ -127,9 +123,7 @@ func TestLeanWritesSendAndReturnWhatOthersDo(t *testing.T) {
 			} else if !c.managed {
 				want.ManagedFields = nil // the only difference
 			}
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("returned (-controller-runtime +ours):\n%s", diff)
-			}
+			expect.Equal(t, "returned, as controller-runtime does", want, got)
 		})
 	}
 }
@@ -151,12 +145,8 @@ func TestAnAnswerThatIsNotReadLeavesTheObject(t *testing.T) {
 			}
 			want, at := *last, sentAt(false)
 			must.Succeed(t, write(lean, at))
-			if diff := cmp.Diff(want, *last); diff != "" {
-				t.Errorf("sent (-controller-runtime +ours):\n%s", diff)
-			}
-			if diff := cmp.Diff(sentAt(false), at); diff != "" {
-				t.Errorf("the object has changed:\n%s", diff)
-			}
+			expect.Equal(t, "sent, as controller-runtime does", want, *last)
+			expect.Equal(t, "the object has changed", sentAt(false), at)
 			lean, _, _ = leanAndPlain(t, http.StatusConflict,
 				`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Conflict","code":409,"message":"no"}`)
 			if err := write(lean, sentAt(false)); !apierrors.IsConflict(err) {
@@ -225,10 +215,9 @@ func TestBodiesAreSentInTheFormThatAConnectionAsksFor(t *testing.T) {
 			http: server.Client(), codecs: serializer.NewCodecFactory(clientgoscheme.Scheme),
 			recorders: &recorders{scheme: clientgoscheme.Scheme}}
 		mapping := &meta.RESTMapping{Resource: corev1.SchemeGroupVersion.WithResource("pods"), Scope: meta.RESTScopeNamespace}
-		if _, err := c.typed(form{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Pod")}, mapping,
-			runtime.NewParameterCodec(clientgoscheme.Scheme)); err != nil {
-			t.Fatal(err)
-		}
+		_, err := c.typed(form{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Pod")}, mapping,
+			runtime.NewParameterCodec(clientgoscheme.Scheme))
+		must.Succeed(t, err)
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p"}}
 		if err := (leanClient{nil, &c.lean}).Create(t.Context(), pod, AnswerUnread{}); err != nil || came != want {
 			t.Errorf("%q was asked for, %q was sent (%v)", given, came, err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 	"github.com/tenure-dev/tenure/shard/protocol"
+	"github.com/tenure-dev/tenure/test/bubble"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
@@ -65,25 +66,23 @@ func TestShardsOfAClusterShareItsLimits(t *testing.T) {
 		"less than one a second":     {kubeconfig.Limits{QPS: 0.5, Burst: 19}, http.MethodGet, 0, 3 * time.Second},
 		"more than anybody can send": {kubeconfig.Limits{QPS: 1e6, Burst: 1e6}, http.MethodGet, 20, time.Second},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				server, traffic := &slow{}, &Traffic{}
-				traffic.SetLimits(c.limits)
-				var all sync.WaitGroup
-				began := time.Now()
-				for range 2 { // shards
-					f := openFence(t, server)
-					f.traffic = traffic
-					all.Go(func() { crowd(t, f, 10, c.method) })
-				}
-				all.Wait()
-				if took := time.Since(began); took != c.took || c.most > 0 && server.most != c.most || server.all != 20 {
-					t.Errorf("%d requests took %v, %d at a time; want %v, %d", server.all, took, server.most, c.took, c.most)
-				}
-				if state, cause := traffic.Breaker.State(); state != protocol.ClusterClosed {
-					t.Errorf("who waits for its own limit blames the cluster: %s, %s", state, cause)
-				}
-			})
+		bubble.Run(t, name, func(t *testing.T) {
+			server, traffic := &slow{}, &Traffic{}
+			traffic.SetLimits(c.limits)
+			var all sync.WaitGroup
+			began := time.Now()
+			for range 2 { // shards
+				f := openFence(t, server)
+				f.traffic = traffic
+				all.Go(func() { crowd(t, f, 10, c.method) })
+			}
+			all.Wait()
+			if took := time.Since(began); took != c.took || c.most > 0 && server.most != c.most || server.all != 20 {
+				t.Errorf("%d requests took %v, %d at a time; want %v, %d", server.all, took, server.most, c.took, c.most)
+			}
+			if state, cause := traffic.Breaker.State(); state != protocol.ClusterClosed {
+				t.Errorf("who waits for its own limit blames the cluster: %s, %s", state, cause)
+			}
 		})
 	}
 }
@@ -251,24 +250,22 @@ func TestWaitingForOurOwnLimitIsNotTheClustersSilence(t *testing.T) {
 		"a write without any before it": {kubeconfig.Limits{QPS: 0.1, Burst: 1, Writes: 1}, http.MethodPost,
 			500 * time.Millisecond, 0, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := openFence(t, &slow{})
-				f.traffic.SetLimits(c.limits)
-				var others sync.WaitGroup
-				others.Go(func() { crowd(t, f, c.before, c.method) })
-				synctest.Wait()
-				ctx, cancel := context.WithTimeout(t.Context(), c.patient)
-				defer cancel()
-				_, err := send(ctx, f, c.method, shopPods)
-				if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, kubeconfig.ErrLimited) != c.limited {
-					t.Errorf("%v, want a timeout by our limits: %v", err, c.limited)
-				}
-				if state, cause := f.traffic.Breaker.State(); state != protocol.ClusterClosed {
-					t.Errorf("the cluster is blamed: %s, %s", state, cause)
-				}
-				others.Wait()
-			})
+		bubble.Run(t, name, func(t *testing.T) {
+			f := openFence(t, &slow{})
+			f.traffic.SetLimits(c.limits)
+			var others sync.WaitGroup
+			others.Go(func() { crowd(t, f, c.before, c.method) })
+			synctest.Wait()
+			ctx, cancel := context.WithTimeout(t.Context(), c.patient)
+			defer cancel()
+			_, err := send(ctx, f, c.method, shopPods)
+			if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, kubeconfig.ErrLimited) != c.limited {
+				t.Errorf("%v, want a timeout by our limits: %v", err, c.limited)
+			}
+			if state, cause := f.traffic.Breaker.State(); state != protocol.ClusterClosed {
+				t.Errorf("the cluster is blamed: %s, %s", state, cause)
+			}
+			others.Wait()
 		})
 	}
 }

@@ -35,6 +35,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-dev/tenure/shard/protocol"
+	"github.com/tenure-dev/tenure/test/bubble"
+	"github.com/tenure-dev/tenure/test/expect"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
@@ -170,14 +172,10 @@ func TestObjectsOutsideTheShardAreDroppedOnArrival(t *testing.T) {
 
 // A watch that goes on where it ended would show nothing of what a restored cluster holds.
 func TestAServerThatWasAwayIsListedAnewSinceItsClusterMayHaveBeenRestored(t *testing.T) {
-	t.Run("a shard's cache", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) { isListedAnew(t, everything().wrap) })
-	})
-	t.Run("another one", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			isListedAnew(t, func(lw toolscache.ListerWatcher) toolscache.ListerWatcher {
-				return Live(lw, 2*time.Second, func(error) {})
-			})
+	bubble.Run(t, "a shard's cache", func(t *testing.T) { isListedAnew(t, everything().wrap) })
+	bubble.Run(t, "another one", func(t *testing.T) {
+		isListedAnew(t, func(lw toolscache.ListerWatcher) toolscache.ListerWatcher {
+			return Live(lw, 2*time.Second, func(error) {})
 		})
 	})
 }
@@ -227,9 +225,7 @@ func isListedAnew(t *testing.T, wrap func(toolscache.ListerWatcher) toolscache.L
 	held, refused = podList("5", "kept@4", "new@5"), false
 	mu.Unlock()
 	time.Sleep(20 * time.Second)
-	if diff := cmp.Diff([]string{"kept@4", "new@5"}, podsIn(informer.GetStore())); diff != "" {
-		t.Errorf("the cache (-want +got):\n%s", diff)
-	}
+	expect.Equal(t, "the cache", []string{"kept@4", "new@5"}, podsIn(informer.GetStore()))
 }
 
 // balanced is an API server that is restored while no connection is refused, since a load balancer takes them all.
@@ -279,9 +275,8 @@ func (b *balanced) RoundTrip(req *http.Request) (*http.Response, error) {
 func (b *balanced) say(t *testing.T, event string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if _, err := io.WriteString(b.now, event); err != nil {
-		t.Fatal(err)
-	}
+	_, err := io.WriteString(b.now, event)
+	must.Succeed(t, err)
 }
 
 // restore ends the watch. The next ones fail so, and then the server holds less than before.
@@ -329,23 +324,21 @@ func TestAServerThatWasAwayBehindALoadBalancerIsListedAnew(t *testing.T) {
 		"nothing behind it":       {[]any{http.StatusServiceUnavailable, http.StatusServiceUnavailable}, true},
 		"it is busy, then":        {[]any{syscall.ECONNREFUSED, http.StatusTooManyRequests}, true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				server := &balanced{held: podList("9", "kept@9", "lost@8")}
-				store := watched(t, server)
-				time.Sleep(time.Second)
-				server.restore(c.ends)
-				time.Sleep(2 * time.Minute)
-				want, lists := []string{"kept@9", "lost@8"}, 0
-				if c.anew {
-					want, lists = []string{"kept@4", "new@5"}, 1
-				}
-				server.mu.Lock()
-				defer server.mu.Unlock()
-				if diff := cmp.Diff(want, podsIn(store)); diff != "" || server.lists != lists {
-					t.Errorf("listed %d times, want %d; the cache (-want +got):\n%s", server.lists, lists, diff)
-				}
-			})
+		bubble.Run(t, name, func(t *testing.T) {
+			server := &balanced{held: podList("9", "kept@9", "lost@8")}
+			store := watched(t, server)
+			time.Sleep(time.Second)
+			server.restore(c.ends)
+			time.Sleep(2 * time.Minute)
+			want, lists := []string{"kept@9", "lost@8"}, 0
+			if c.anew {
+				want, lists = []string{"kept@4", "new@5"}, 1
+			}
+			server.mu.Lock()
+			defer server.mu.Unlock()
+			if diff := cmp.Diff(want, podsIn(store)); diff != "" || server.lists != lists {
+				t.Errorf("listed %d times, want %d; the cache (-want +got):\n%s", server.lists, lists, diff)
+			}
 		})
 	}
 }
@@ -435,9 +428,7 @@ func TestAClusterWhoseWatchesAreCutAgainAndAgainIsListedRarelyAndWatchedAgainAtO
 		server.mu.Unlock()
 		cut()
 		time.Sleep(cutsApart)
-		if diff := cmp.Diff([]string{"kept@4", "new@5"}, podsIn(store)); diff != "" {
-			t.Errorf("it was restored as its stream was cut; the cache (-want +got):\n%s", diff)
-		}
+		expect.Equal(t, "it was restored as its stream was cut; the cache", []string{"kept@4", "new@5"}, podsIn(store))
 	})
 }
 
@@ -446,32 +437,28 @@ func TestAListThatIsOwedComesHoweverLateTheServerIsBack(t *testing.T) {
 	for name, end := range map[string]any{
 		"nobody is there": syscall.ECONNREFUSED, "it is busy": http.StatusTooManyRequests,
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				server := &balanced{late: 10 * time.Millisecond, held: podList("9", "kept@9", "lost@8")}
-				store := watched(t, server)
-				cut := func(ends ...any) {
-					time.Sleep(10 * time.Second)
-					server.say(t, bookmark(9))
-					server.mu.Lock()
-					defer server.mu.Unlock()
-					server.ends = ends
-					must.Succeed(t, server.now.CloseWithError(syscall.ECONNRESET))
-				}
-				cut()
-				cut(slices.Repeat([]any{end}, 1000)...)
-				time.Sleep(2 * cutsApart)
-				server.mu.Lock()
-				if n := len(server.ends); n == 0 || n == 1000 {
-					t.Fatalf("%d attempts to watch are left to fail", n)
-				}
-				server.held, server.ends = podList("5", "kept@4", "new@5"), nil
-				server.mu.Unlock()
+		bubble.Run(t, name, func(t *testing.T) {
+			server := &balanced{late: 10 * time.Millisecond, held: podList("9", "kept@9", "lost@8")}
+			store := watched(t, server)
+			cut := func(ends ...any) {
 				time.Sleep(10 * time.Second)
-				if diff := cmp.Diff([]string{"kept@4", "new@5"}, podsIn(store)); diff != "" {
-					t.Errorf("the cache (-want +got):\n%s", diff)
-				}
-			})
+				server.say(t, bookmark(9))
+				server.mu.Lock()
+				defer server.mu.Unlock()
+				server.ends = ends
+				must.Succeed(t, server.now.CloseWithError(syscall.ECONNRESET))
+			}
+			cut()
+			cut(slices.Repeat([]any{end}, 1000)...)
+			time.Sleep(2 * cutsApart)
+			server.mu.Lock()
+			if n := len(server.ends); n == 0 || n == 1000 {
+				t.Fatalf("%d attempts to watch are left to fail", n)
+			}
+			server.held, server.ends = podList("5", "kept@4", "new@5"), nil
+			server.mu.Unlock()
+			time.Sleep(10 * time.Second)
+			expect.Equal(t, "the cache", []string{"kept@4", "new@5"}, podsIn(store))
 		})
 	}
 }
@@ -617,16 +604,13 @@ func TestFieldSelectorsLeaveOutWhatIsFinished(t *testing.T) {
 				},
 			}))
 			for range 2 {
-				if _, err := lw.ListWithContext(t.Context(), metav1.ListOptions{}); err != nil {
-					t.Fatal(err)
-				}
+				_, err := lw.ListWithContext(t.Context(), metav1.ListOptions{})
+				must.Succeed(t, err)
 			}
 			w, err := lw.WatchWithContext(t.Context(), metav1.ListOptions{})
 			must.Succeed(t, err)
 			w.Stop()
-			if diff := cmp.Diff(c.want, asked); diff != "" {
-				t.Errorf("(-want +asked):\n%s", diff)
-			}
+			expect.Equal(t, "asked for", c.want, asked)
 		})
 	}
 }

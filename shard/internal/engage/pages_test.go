@@ -18,7 +18,6 @@ import (
 	"unsafe"
 	"weak"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-dev/tenure/shard/internal/informer"
+	"github.com/tenure-dev/tenure/test/expect"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
@@ -150,9 +150,7 @@ func TestAListGoesOnThoughItsTokensExpire(t *testing.T) {
 		t.Errorf("%d items, %d of them different, at version %s, continued at %q; want 8000, and 7 of the first page",
 			len(list.Items), len(names), list.ResourceVersion, list.Continue)
 	}
-	if diff := cmp.Diff([]int{128, 1024, 1024, 4096, 4096, 4096}, server.asked); diff != "" {
-		t.Errorf("limits (-want +asked):\n%s", diff)
-	}
+	expect.Equal(t, "limits", []int{128, 1024, 1024, 4096, 4096, 4096}, server.asked)
 	for name, server := range map[string]*paged{
 		"of a server that says so of each token": {objects: 8000, size: small, forgets: []int{128}, never: true},
 		"of which not even the first page comes": {objects: 8000, size: small, forgets: []int{0}},
@@ -183,9 +181,7 @@ func TestAListIsTakenInPagesOfABoundedSize(t *testing.T) {
 			f := everything()
 			list, err := listFrom(t, &c.server, f, metav1.ListOptions{ResourceVersion: "0"})
 			must.Succeed(t, err)
-			if diff := cmp.Diff(c.pages, c.server.asked); diff != "" {
-				t.Errorf("limits (-want +got):\n%s", diff)
-			}
+			expect.Equal(t, "limits", c.pages, c.server.asked)
 			if len(list.Items) != c.server.objects {
 				t.Errorf("%d objects, want %d", len(list.Items), c.server.objects)
 			}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 	"github.com/tenure-dev/tenure/shard/protocol"
+	"github.com/tenure-dev/tenure/test/bubble"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
@@ -300,33 +301,31 @@ func TestAListIsWaitedForAsLongAsAnythingOfItArrives(t *testing.T) {
 		"an answer that stalls":            {stallAfter + time.Second, false, false},
 		"a list slower than other answers": {stallAfter + time.Second, true, true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				path, ctx := "/api/v1/namespaces/shop/pods/a", t.Context()
-				if c.list {
-					path, ctx = "/api/v1/pods", context.WithValue(ctx, pageKey{}, &page{})
+		bubble.Run(t, name, func(t *testing.T) {
+			path, ctx := "/api/v1/namespaces/shop/pods/a", t.Context()
+			if c.list {
+				path, ctx = "/api/v1/pods", context.WithValue(ctx, pageKey{}, &page{})
+			}
+			drips := &dripping{c.every, 10}
+			server := servers(func(req *http.Request) (*http.Response, error) {
+				if strings.HasSuffix(req.URL.Path, "/kube-system") { // it says nothing else meanwhile
+					return silent(req)
 				}
-				drips := &dripping{c.every, 10}
-				server := servers(func(req *http.Request) (*http.Response, error) {
-					if strings.HasSuffix(req.URL.Path, "/kube-system") { // it says nothing else meanwhile
-						return silent(req)
-					}
-					return drips.RoundTrip(req)
-				})
-				for of, through := range map[string]http.RoundTripper{
-					"a shard": openFence(t, server), "no shard": Unfenced(server, &Breaker{}),
-				} {
-					req, _ := http.NewRequestWithContext(ctx, http.MethodGet, "https://west"+path, nil)
-					res, err := through.RoundTrip(req)
-					must.Succeed(t, err)
-					body, err := io.ReadAll(res.Body)
-					_ = res.Body.Close()
-					if whole := err == nil && len(body) == 10; whole != c.whole {
-						t.Errorf("of %s: read %d bytes, %v", of, len(body), err)
-					}
-				}
-				time.Sleep(stallAfter) // until inquiries end, too
+				return drips.RoundTrip(req)
 			})
+			for of, through := range map[string]http.RoundTripper{
+				"a shard": openFence(t, server), "no shard": Unfenced(server, &Breaker{}),
+			} {
+				req, _ := http.NewRequestWithContext(ctx, http.MethodGet, "https://west"+path, nil)
+				res, err := through.RoundTrip(req)
+				must.Succeed(t, err)
+				body, err := io.ReadAll(res.Body)
+				_ = res.Body.Close()
+				if whole := err == nil && len(body) == 10; whole != c.whole {
+					t.Errorf("of %s: read %d bytes, %v", of, len(body), err)
+				}
+			}
+			time.Sleep(stallAfter) // until inquiries end, too
 		})
 	}
 }
@@ -351,41 +350,39 @@ func TestARequestThatIsLostIsGivenUpWhateverElseTheClusterAnswers(t *testing.T) 
 		"a list just too late": {list, time.Second, longestAnswer + listStallAfter + time.Second,
 			longestAnswer + listStallAfter + time.Second},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := openFence(t, servers(func(req *http.Request) (*http.Response, error) {
-					if req.URL.Path != c.path {
-						return answerAfter(req, time.Nanosecond, http.StatusOK)
-					}
-					if res, err := answerAfter(req, c.first, http.StatusOK); err != nil {
-						return res, err
-					}
-					return (&dripping{c.every, 10}).RoundTrip(req)
-				}))
-				others, end := context.WithCancel(t.Context())
-				defer func() { end(); time.Sleep(stallAfter) }() // until the others have ended
-				go func() {
-					for others.Err() == nil {
-						_, _ = send(others, f, http.MethodGet, "https://west/api/v1/namespaces/shop/pods/b")
-						time.Sleep(time.Second)
-					}
-				}()
-				ctx, enough := context.WithTimeout(t.Context(), time.Hour)
-				defer enough()
-				began := time.Now()
-				if c.path == list {
-					ctx = context.WithValue(ctx, pageKey{}, &page{})
+		bubble.Run(t, name, func(t *testing.T) {
+			f := openFence(t, servers(func(req *http.Request) (*http.Response, error) {
+				if req.URL.Path != c.path {
+					return answerAfter(req, time.Nanosecond, http.StatusOK)
 				}
-				req, _ := http.NewRequestWithContext(ctx, http.MethodGet, "https://west"+c.path, nil)
-				res, err := f.RoundTrip(req)
-				if err == nil {
-					_, err = io.ReadAll(res.Body)
-					_ = res.Body.Close()
+				if res, err := answerAfter(req, c.first, http.StatusOK); err != nil {
+					return res, err
 				}
-				if took := time.Since(began); (err == nil) != (c.after == 0) || err != nil && took.Round(time.Second) != c.after {
-					t.Errorf("%v after %v, want it given up after %v", err, took, c.after)
+				return (&dripping{c.every, 10}).RoundTrip(req)
+			}))
+			others, end := context.WithCancel(t.Context())
+			defer func() { end(); time.Sleep(stallAfter) }() // until the others have ended
+			go func() {
+				for others.Err() == nil {
+					_, _ = send(others, f, http.MethodGet, "https://west/api/v1/namespaces/shop/pods/b")
+					time.Sleep(time.Second)
 				}
-			})
+			}()
+			ctx, enough := context.WithTimeout(t.Context(), time.Hour)
+			defer enough()
+			began := time.Now()
+			if c.path == list {
+				ctx = context.WithValue(ctx, pageKey{}, &page{})
+			}
+			req, _ := http.NewRequestWithContext(ctx, http.MethodGet, "https://west"+c.path, nil)
+			res, err := f.RoundTrip(req)
+			if err == nil {
+				_, err = io.ReadAll(res.Body)
+				_ = res.Body.Close()
+			}
+			if took := time.Since(began); (err == nil) != (c.after == 0) || err != nil && took.Round(time.Second) != c.after {
+				t.Errorf("%v after %v, want it given up after %v", err, took, c.after)
+			}
 		})
 	}
 }
@@ -486,9 +483,8 @@ func judged(t *testing.T, through func(*fence) http.RoundTripper) {
 		by, traffic := through(f), f.traffic
 		send := func(method, path string) {
 			t.Helper()
-			if _, err := send(ctx, by, method, "https://west"+path); err != nil {
-				t.Fatal(err)
-			}
+			_, err := send(ctx, by, method, "https://west"+path)
+			must.Succeed(t, err)
 		}
 		const pods = "/api/v1/namespaces/shop/pods"
 		for range 2 * enoughRefusals {
@@ -569,23 +565,21 @@ func TestOnlyTheTimeThatAServerTakesMakesItLate(t *testing.T) {
 		"a slow server":                {object, long, 0, true},
 		"a slow server behind a proxy": {object + "/proxy/report", long, 0, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := openFence(t, &dripping{c.drips, 1})
-				for range fewAnswers {
-					req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://west"+c.path, nil)
-					res, err := f.RoundTrip(req)
-					must.Succeed(t, err)
-					time.Sleep(c.reader)
-					if body, err := io.ReadAll(res.Body); err != nil || len(body) != 1 {
-						t.Fatalf("read %q, %v", body, err)
-					}
-					must.Succeed(t, res.Body.Close())
+		bubble.Run(t, name, func(t *testing.T) {
+			f := openFence(t, &dripping{c.drips, 1})
+			for range fewAnswers {
+				req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://west"+c.path, nil)
+				res, err := f.RoundTrip(req)
+				must.Succeed(t, err)
+				time.Sleep(c.reader)
+				if body, err := io.ReadAll(res.Body); err != nil || len(body) != 1 {
+					t.Fatalf("read %q, %v", body, err)
 				}
-				if _, cause := f.traffic.Breaker.State(); (cause == Late) != c.late {
-					t.Errorf("the cluster counts as %q", cause)
-				}
-			})
+				must.Succeed(t, res.Body.Close())
+			}
+			if _, cause := f.traffic.Breaker.State(); (cause == Late) != c.late {
+				t.Errorf("the cluster counts as %q", cause)
+			}
 		})
 	}
 }

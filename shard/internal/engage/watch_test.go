@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	toolscache "k8s.io/client-go/tools/cache"
 
+	"github.com/tenure-dev/tenure/test/bubble"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
@@ -40,23 +41,21 @@ func TestAWatchIsNotBelievedForEver(t *testing.T) {
 			"home":    Noting,
 			"cluster": func(base http.RoundTripper) http.RoundTripper { return Unfenced(base, &Breaker{}) },
 		} {
-			t.Run(name+", "+way, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					began := time.Now()
-					req, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
-						"https://home/api/v1/secrets?watch=true&"+c.query, nil)
-					must.Succeed(t, err)
-					res, err := transport(&dripping{c.every, 60}).RoundTrip(req)
-					must.Succeed(t, err)
-					_, err = io.ReadAll(res.Body)
-					if took := time.Since(began); !errors.Is(err, c.err) || took != c.ends {
-						t.Errorf("it ended after %v: %v; want %v and %v", took, err, c.ends, c.err)
-					}
-					if err := res.Body.Close(); err != nil {
-						t.Error(err)
-					}
-					time.Sleep(day) // no timer is left
-				})
+			bubble.Run(t, name+", "+way, func(t *testing.T) {
+				began := time.Now()
+				req, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
+					"https://home/api/v1/secrets?watch=true&"+c.query, nil)
+				must.Succeed(t, err)
+				res, err := transport(&dripping{c.every, 60}).RoundTrip(req)
+				must.Succeed(t, err)
+				_, err = io.ReadAll(res.Body)
+				if took := time.Since(began); !errors.Is(err, c.err) || took != c.ends {
+					t.Errorf("it ended after %v: %v; want %v and %v", took, err, c.ends, c.err)
+				}
+				if err := res.Body.Close(); err != nil {
+					t.Error(err)
+				}
+				time.Sleep(day) // no timer is left
 			})
 		}
 	}
@@ -87,53 +86,50 @@ func TestAStreamThatWasLostIsFollowedByAList(t *testing.T) {
 		"silent, and the one before wasn't": {[]string{something + theEnd, silence}, true},
 		"they end in order":                 {[]string{something + theEnd, theEnd, something + theEnd}, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var stream string
-				transport := Noting(servers(func(req *http.Request) (*http.Response, error) {
-					body := io.Reader(strings.NewReader(stream))
-					if !strings.HasSuffix(stream, theEnd) {
-						body = io.MultiReader(body, &drip{dripping: dripping{24 * time.Hour, 60}, ctx: req.Context()})
+		bubble.Run(t, name, func(t *testing.T) {
+			var stream string
+			transport := Noting(servers(func(req *http.Request) (*http.Response, error) {
+				body := io.Reader(strings.NewReader(stream))
+				if !strings.HasSuffix(stream, theEnd) {
+					body = io.MultiReader(body, &drip{dripping: dripping{24 * time.Hour, 60}, ctx: req.Context()})
+				}
+				return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(body)}, nil
+			}))
+			lw := toolscache.ToListerWatcherWithContext(Live(&toolscache.ListWatch{
+				ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+					return emptyList(), nil
+				},
+				WatchFuncWithContext: func(ctx context.Context, _ metav1.ListOptions) (watch.Interface, error) {
+					req, err := http.NewRequestWithContext(ctx, http.MethodGet,
+						"https://home/api/v1/secrets?watch=true&allowWatchBookmarks=true", nil)
+					if err != nil {
+						return nil, err
 					}
-					return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(body)}, nil
-				}))
-				lw := toolscache.ToListerWatcherWithContext(Live(&toolscache.ListWatch{
-					ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
-						return emptyList(), nil
-					},
-					WatchFuncWithContext: func(ctx context.Context, _ metav1.ListOptions) (watch.Interface, error) {
-						req, err := http.NewRequestWithContext(ctx, http.MethodGet,
-							"https://home/api/v1/secrets?watch=true&allowWatchBookmarks=true", nil)
-						if err != nil {
-							return nil, err
-						}
-						res, err := transport.RoundTrip(req)
-						if err != nil {
-							return nil, err
-						}
-						_, err = io.ReadAll(res.Body)
-						return watch.NewEmptyWatch(), errors.Join(err, res.Body.Close())
-					},
-				}, time.Second, func(error) {}))
-				follow := func() error {
-					_, err := lw.WatchWithContext(t.Context(), metav1.ListOptions{})
-					return err
-				}
-				for _, stream = range c.streams {
-					must.Succeed(t, follow())
-				}
-				err := follow()
-				if lists := apierrors.IsResourceExpired(err); lists != c.lists || !lists && err != nil {
-					t.Errorf("the next watch: %v; is it to be followed by a list? %v", err, c.lists)
-				}
-				if _, err := lw.ListWithContext(t.Context(), metav1.ListOptions{}); err != nil {
-					t.Fatal(err)
-				}
-				stream = silence
-				if err := errors.Join(follow(), follow()); err != nil {
-					t.Errorf("silent since the list: %v", err)
-				}
-			})
+					res, err := transport.RoundTrip(req)
+					if err != nil {
+						return nil, err
+					}
+					_, err = io.ReadAll(res.Body)
+					return watch.NewEmptyWatch(), errors.Join(err, res.Body.Close())
+				},
+			}, time.Second, func(error) {}))
+			follow := func() error {
+				_, err := lw.WatchWithContext(t.Context(), metav1.ListOptions{})
+				return err
+			}
+			for _, stream = range c.streams {
+				must.Succeed(t, follow())
+			}
+			err := follow()
+			if lists := apierrors.IsResourceExpired(err); lists != c.lists || !lists && err != nil {
+				t.Errorf("the next watch: %v; is it to be followed by a list? %v", err, c.lists)
+			}
+			_, err = lw.ListWithContext(t.Context(), metav1.ListOptions{})
+			must.Succeed(t, err)
+			stream = silence
+			if err := errors.Join(follow(), follow()); err != nil {
+				t.Errorf("silent since the list: %v", err)
+			}
 		})
 	}
 }

@@ -25,13 +25,12 @@ func named(name string) *corev1.ConfigMap {
 func shownBy(t *testing.T, s *Store) *[]string {
 	t.Helper()
 	seen := &[]string{}
-	if _, err := s.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+	_, err := s.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 		AddFunc:    func(obj any) { *seen = append(*seen, "add "+describe(obj)) },
 		UpdateFunc: func(_, obj any) { *seen = append(*seen, "update "+describe(obj)) },
 		DeleteFunc: func(obj any) { *seen = append(*seen, "delete "+describe(obj)) },
-	}); err != nil {
-		t.Fatal(err)
-	}
+	})
+	must.Succeed(t, err)
 	return seen
 }
 
@@ -104,9 +103,8 @@ func TestAHandlerThatAnotherRemovesIsNotShownWhatThatOneWas(t *testing.T) {
 		}
 	}})
 	must.Succeed(t, err)
-	if second, err = s.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: func(any) { seen++ }}); err != nil {
-		t.Fatal(err)
-	}
+	second, err = s.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: func(any) { seen++ }})
+	must.Succeed(t, err)
 	if err := (filler{s}).Add(named("o")); err != nil || seen != 0 {
 		t.Errorf("it was shown %d changes (%v), want none", seen, err)
 	}

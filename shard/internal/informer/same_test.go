@@ -378,7 +378,6 @@ func TestReadersGetCopiesOfWhatTheyAskFor(t *testing.T) {
 	}
 }
 
-// A handler may read what it is told of, the first list too; it has all of that behind it only then.
 // As controller-runtime's caches: programs pass on the namespace of what they reconcile.
 func TestAClusterScopedKindIsListedInAnyNamespace(t *testing.T) {
 	s := New(Config{Kind: corev1.SchemeGroupVersion.WithKind("Node")})
@@ -390,6 +389,7 @@ func TestAClusterScopedKindIsListedInAnyNamespace(t *testing.T) {
 	}
 }
 
+// A handler may read what it is told of, the first list too; it has all of that behind it only then.
 func TestAHandlerMayReadTheStore(t *testing.T) {
 	s := New(configMaps)
 	var handle toolscache.ResourceEventHandlerRegistration

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -24,6 +23,7 @@ import (
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
 	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/test/expect"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
@@ -85,9 +85,7 @@ func TestALeaseIsReadAsItWasWritten(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, c := newStore(t)
 			lease.Version = written(t, s, lease)
-			if diff := cmp.Diff(ownership.Input(ownership.LeaseSeen{Lease: lease}), read(t, s, "a-1")); diff != "" {
-				t.Errorf("(-written +read):\n%s", diff)
-			}
+			expect.Equal(t, "the Lease, written and read", ownership.Input(ownership.LeaseSeen{Lease: lease}), read(t, s, "a-1"))
 			spec := object(t, c, "a-1").Spec
 			seconds := int32((lease.Duration + time.Second - 1) / time.Second)
 			if *spec.HolderIdentity != "a-1" || *spec.LeaseDurationSeconds != seconds || !spec.RenewTime.Time.Equal(now) {
@@ -142,12 +140,9 @@ func TestARenewalIsAPatchThatReplacesAllThatItsOwnerSays(t *testing.T) {
 	s := NewStore(c, namespace, "")
 	base, least := written(t, s, full), ownership.Lease{ID: "a-1", Replica: "a", Duration: time.Second, Renewal: 10}
 	var err error
-	if least.Version, err = s.Write(t.Context(), base, least, now.Add(time.Second)); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(ownership.Input(ownership.LeaseSeen{Lease: least}), read(t, s, "a-1")); diff != "" {
-		t.Errorf("(-written +read):\n%s", diff)
-	}
+	least.Version, err = s.Write(t.Context(), base, least, now.Add(time.Second))
+	must.Succeed(t, err)
+	expect.Equal(t, "the Lease, written and read", ownership.Input(ownership.LeaseSeen{Lease: least}), read(t, s, "a-1"))
 	if renewed := object(t, c, "a-1").Spec.RenewTime; !renewed.Time.Equal(now.Add(time.Second)) {
 		t.Errorf("other readers see a renewal at %v", renewed)
 	}
@@ -166,15 +161,12 @@ func TestASealLeavesTheRestOfALeaseAsItIsAndTellsWhoseItIs(t *testing.T) {
 	must.Succeed(t, err)
 	want := full
 	want.Sealed, want.Version = true, version
-	if diff := cmp.Diff(ownership.Input(ownership.LeaseSeen{Lease: want}), read(t, s, "a-1")); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	expect.Equal(t, "the sealed Lease", ownership.Input(ownership.LeaseSeen{Lease: want}), read(t, s, "a-1"))
 	if by := object(t, c, "a-1").Annotations[tenurev1alpha1.SealedAnnotation]; by != "b-1" {
 		t.Errorf("sealed by %q", by)
 	}
-	if _, err := s.Seal(t.Context(), 0, "c-1", "b-1"); err != nil { // one that is missing
-		t.Fatal(err)
-	}
+	_, err = s.Seal(t.Context(), 0, "c-1", "b-1") // one that is missing
+	must.Succeed(t, err)
 	lease := object(t, c, "c-1")
 	if seen, err := Seen(lease); err != nil || !seen.(ownership.LeaseSeen).Lease.Sealed {
 		t.Errorf("a lease made sealed is read as %+v (%v)", seen, err)
@@ -188,13 +180,10 @@ func TestTheCoordinatorsRecordIsReadAsItWasWritten(t *testing.T) {
 	s, _ := newStore(t)
 	lead := ownership.Lead{Holder: "a-1", Floor: 128}
 	var err error
-	if lead.Version, err = s.WriteLead(t.Context(), 0, lead, now); err != nil {
-		t.Fatal(err)
-	}
+	lead.Version, err = s.WriteLead(t.Context(), 0, lead, now)
+	must.Succeed(t, err)
 	seen := read(t, s, tenurev1alpha1.CoordinatorName)
-	if diff := cmp.Diff(ownership.Input(ownership.LeadSeen{Lead: lead}), seen); diff != "" {
-		t.Errorf("(-written +read):\n%s", diff)
-	}
+	expect.Equal(t, "the record, written and read", ownership.Input(ownership.LeadSeen{Lead: lead}), seen)
 	if _, err := s.WriteLead(t.Context(), lead.Version+1, lead, now); !apierrors.IsConflict(err) {
 		t.Errorf("another version than the newest is replaced: %v", err)
 	}
@@ -260,9 +249,8 @@ func TestAFleetReadsItsOwnLeasesOnly(t *testing.T) {
 	_, c := newStore(t)
 	blue := NewStore(c, namespace, "blue")
 	written(t, blue, full)
-	if _, err := blue.WriteLead(t.Context(), 0, ownership.Lead{Holder: "a-1"}, now); err != nil {
-		t.Fatal(err)
-	}
+	_, err := blue.WriteLead(t.Context(), 0, ownership.Lead{Holder: "a-1"}, now)
+	must.Succeed(t, err)
 	for _, name := range []string{"a-1", "tenure-coordinator.blue"} {
 		if _, shown := object(t, c, name).Labels[tenurev1alpha1.RoleLabel]; shown {
 			t.Errorf("replicas of version 1, which know no fleets, take lease %s for one of theirs", name)
@@ -307,9 +295,8 @@ func TestALeaseOfAnotherProgramIsNotRead(t *testing.T) {
 	if in := read(t, s, "a-1"); in.(ownership.LeaseSeen).Lease.Duration != full.Duration {
 		t.Errorf("a Lease of a replica that lost its labels is read as %+v", in)
 	}
-	if _, err := s.Seal(t.Context(), 0, "c-1", "b-1"); err != nil {
-		t.Fatal(err)
-	}
+	_, err := s.Seal(t.Context(), 0, "c-1", "b-1")
+	must.Succeed(t, err)
 	unlabel("c-1")
 	if in := read(t, s, "c-1"); !in.(ownership.LeaseSeen).Lease.Sealed {
 		t.Errorf("a sealed Lease that lost its labels is read as %+v", in)
@@ -318,7 +305,7 @@ func TestALeaseOfAnotherProgramIsNotRead(t *testing.T) {
 
 func TestAReadThatFailsSaysNothingOfTheLease(t *testing.T) {
 	s := NewStore(fake.NewClientBuilder().WithScheme(runtime.NewScheme()).Build(), namespace, "") // knows no Leases
-	if in, err := s.Read(t.Context(), "a-1"); err == nil || in != nil || errors.Is(err, nil) {
+	if in, err := s.Read(t.Context(), "a-1"); err == nil || in != nil {
 		t.Errorf("it is read as %+v", in)
 	}
 }
@@ -331,9 +318,8 @@ func TestWhatIsSaidOfClustersGoesWithTheLeaseAndIsTakenBack(t *testing.T) {
 	for _, want := range []string{said, "", said} {
 		said = want
 		var err error
-		if version, err = s.Write(t.Context(), version, full, now); err != nil {
-			t.Fatal(err)
-		}
+		version, err = s.Write(t.Context(), version, full, now)
+		must.Succeed(t, err)
 		if got, there := object(t, c, "a-1").Annotations[tenurev1alpha1.ClustersAnnotation]; got != want ||
 			there != (want != "") {
 			t.Errorf("the Lease says %q, want %q", got, want)

@@ -5,10 +5,10 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/test/expect"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
@@ -339,9 +339,7 @@ func TestTheCoordinatorDividesClusters(t *testing.T) {
 				t.Fatalf("%d layouts are written", len(writes))
 			}
 			c.want.Cluster = "west"
-			if diff := cmp.Diff(*c.want, writes[0].Layout, cmpopts.IgnoreFields(Layout{}, "Version")); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			expect.Equal(t, "layout", *c.want, writes[0].Layout, cmpopts.IgnoreFields(Layout{}, "Version"))
 			b.feed(Written{Seq: writes[0].Seq, Outcome: Committed, Version: 1000})
 			if !b.r.layouts["west"].known {
 				none[CreateShard](b) // the watch hasn't shown it yet

@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/test/expect"
 )
 
 const lease = 10 * time.Second
@@ -451,9 +451,7 @@ func TestR4AHandoffOfUnknownOutcomeIsRepeatedAsItWasAndNothingIsServedMeanwhile(
 			b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Protocol: 3, Leaving: true, Version: b.next()}})
 			none[Activate](b)
 			b.pass(b.r.cfg.RetryEvery)
-			if diff := cmp.Diff(first, find[WriteShard](b)); diff != "" {
-				t.Errorf("the repeat differs (-first +repeat):\n%s", diff)
-			}
+			expect.Equal(t, "the repeat differs", first, find[WriteShard](b))
 			b.seen(Shard{Assignee: "a", Holder: "a", Epoch: 1})
 			find[Activate](b)
 		})
@@ -498,9 +496,7 @@ func TestAHandoffIsOneWriteToTheWarmSuccessorOneEpochUp(t *testing.T) {
 	got := find[WriteShard](b)
 	next := Shard{ID: west, Assignee: "b", Holder: "b", Epoch: 2, Floor: 1, Version: b.v}
 	want := WriteShard{Kind: HandOff, From: "a", Shard: next}
-	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(WriteShard{}, "Seq")); diff != "" {
-		t.Errorf("the handoff (-want +got):\n%s", diff)
-	}
+	expect.Equal(t, "the handoff", want, got, cmpopts.IgnoreFields(WriteShard{}, "Seq"))
 	b.commit(got.Seq)
 	find[Close](b)
 }

@@ -5,9 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/test/expect"
 )
 
 func TestEachRepeatWaitsTwiceAsLongWithinBoundsThatTheCauseSets(t *testing.T) {
@@ -34,9 +33,7 @@ func TestEachRepeatWaitsTwiceAsLongWithinBoundsThatTheCauseSets(t *testing.T) {
 			for tries := range c.want {
 				got = append(got, cfg.Backoff(tries, c.cause, c.asked))
 			}
-			if diff := cmp.Diff(c.want, got); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			expect.Equal(t, "pauses", c.want, got)
 		})
 	}
 	if got := cfg.Backoff(1000, Lost, 0); got != 2*time.Second {

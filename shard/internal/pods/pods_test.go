@@ -15,7 +15,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,6 +27,7 @@ import (
 	"github.com/tenure-dev/tenure/shard/internal/engage"
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
 	"github.com/tenure-dev/tenure/shard/protocol"
+	"github.com/tenure-dev/tenure/test/expect"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
@@ -98,9 +98,7 @@ func TestOnlyAContainerThatRanAndEndedNamesAnIncarnation(t *testing.T) {
 			if c.want != nil {
 				want = []ownership.ContainerSeen{{Container: "n/a/8d1f/manager", Ended: c.want}}
 			}
-			if diff := cmp.Diff(want, Ended(pod)); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			expect.Equal(t, "ended", want, Ended(pod))
 		})
 	}
 }
@@ -131,18 +129,14 @@ func TestWhoMayNotReadPodsSaysSoOnceAndAsksAgain(t *testing.T) {
 	seen := make(chan ownership.ContainerSeen, 9)
 	must.Succeed(t, w.Follow(ctx, func(c ownership.ContainerSeen) { seen <- c }))
 	want := ownership.ContainerSeen{Container: "n/a/8d1f/manager", Ended: []protocol.Incarnation{"a-1"}}
-	if diff := cmp.Diff(want, <-seen); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	expect.Equal(t, "seen", want, <-seen)
 	if refused.Load() != 4 || lines.Load() != 1 {
 		t.Errorf("%d lists, %d lines in the log: want 4 and 1", refused.Load(), lines.Load())
 	}
 	// One that follows later is shown what there is; a Pod that is deleted proves nothing any more.
 	late := make(chan ownership.ContainerSeen, 9)
 	must.Succeed(t, w.Follow(ctx, func(c ownership.ContainerSeen) { late <- c }))
-	if diff := cmp.Diff(want, <-late); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	expect.Equal(t, "seen by one that follows later", want, <-late)
 	for range 2000 { // until the watch is there, what is deleted isn't told
 		if len(c.Actions()) > 4 {
 			break
@@ -151,9 +145,7 @@ func TestWhoMayNotReadPodsSaysSoOnceAndAsksAgain(t *testing.T) {
 	}
 	must.Succeed(t, c.CoreV1().Pods("n").Delete(ctx, "a", metav1.DeleteOptions{}))
 	want.Ended = nil
-	if diff := cmp.Diff(want, <-seen); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	expect.Equal(t, "seen", want, <-seen)
 	cancel()
 	<-done
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/shard/protocol"
+	"github.com/tenure-dev/tenure/test/expect"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
@@ -71,9 +72,7 @@ func TestANewRecordIsPlannedAndHeldByNobody(t *testing.T) {
 	s, _ := newStore(t)
 	version := created(t, s)
 	want := ownership.Shard{ID: west, Assignee: "a-1", Floor: 129, Version: version}
-	if diff := cmp.Diff(want, read(t, s), ids); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	expect.Equal(t, "the record", want, read(t, s), ids)
 	if _, err := s.Create(t.Context(), ownership.CreateShard{ID: west}); !apierrors.IsAlreadyExists(err) {
 		t.Errorf("a record that is there is created: %v", err)
 	}
@@ -89,17 +88,12 @@ func TestAStatusIsReadAsItWasWrittenAndAPlanLeavesItAsItIs(t *testing.T) {
 	must.Succeed(t, err)
 	shard.Assignee, shard.Pin, shard.Floor, shard.Version = "a-1", "", 129, version // which no status write changes
 	shard.Load = 0.013                                                              // in thousandths
-	if diff := cmp.Diff(shard, read(t, s), ids); diff != "" {
-		t.Errorf("(-written +read):\n%s", diff)
-	}
-	if shard.Version, err = s.WriteAssignee(t.Context(),
-		ownership.WriteAssignee{ID: west, Base: version, Assignee: "b-1"}); err != nil {
-		t.Fatal(err)
-	}
+	expect.Equal(t, "the record, written and read", shard, read(t, s), ids)
+	shard.Version, err = s.WriteAssignee(t.Context(),
+		ownership.WriteAssignee{ID: west, Base: version, Assignee: "b-1"})
+	must.Succeed(t, err)
 	shard.Assignee = "b-1"
-	if diff := cmp.Diff(shard, read(t, s), ids); diff != "" {
-		t.Errorf("after a plan (-want +got):\n%s", diff)
-	}
+	expect.Equal(t, "after a plan", shard, read(t, s), ids)
 	status := object(t, c).Status
 	if status.LastMove != nil || status.HeldSince != nil {
 		t.Errorf("a report tells of a move: %+v", status)
@@ -125,9 +119,8 @@ func TestAMoveIsRecordedWithItsKindAndWhenTheOldTenureEnded(t *testing.T) {
 				Kind: c.kind, From: c.from, Shard: ownership.Shard{ID: west, Holder: "b-1", Epoch: 130, Version: created(t, s)},
 			}
 			before := time.Now().Add(-time.Second)
-			if _, err := s.WriteStatus(t.Context(), w, c.ended); err != nil {
-				t.Fatal(err)
-			}
+			_, err := s.WriteStatus(t.Context(), w, c.ended)
+			must.Succeed(t, err)
 			got := read(t, s).Moved
 			if got != nil && c.ended.IsZero() { // it is when it was written
 				if got.At.Before(before) || got.At.After(time.Now()) {
@@ -135,9 +128,7 @@ func TestAMoveIsRecordedWithItsKindAndWhenTheOldTenureEnded(t *testing.T) {
 				}
 				got.At = time.Time{}
 			}
-			if diff := cmp.Diff(c.want, got); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			expect.Equal(t, "the move", c.want, got)
 			if held := object(t, o).Status.HeldSince; (held != nil) != (c.want != nil) ||
 				(held != nil && held.Time.Before(before)) {
 				t.Errorf("held since %v", held)
@@ -263,12 +254,9 @@ func TestAListSaysWhichRecordsAreThereAndCannotBeRead(t *testing.T) {
 	if len(l.Shards) != 1 || l.Shards[0].ID != west || len(l.Layouts) != 1 || l.Layouts[0].Cluster != "west" {
 		t.Errorf("it shows %+v and %+v, want the record of %v and the layout of west", l.Shards, l.Layouts, west)
 	}
-	if diff := cmp.Diff(map[string]bool{"u1": true, "u3": true, "u5": true}, l.Unreadable); diff != "" {
-		t.Errorf("can't be read (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(map[keyspace.ClusterName]bool{"east": true, "south": true}, l.UnreadableLayouts); diff != "" {
-		t.Errorf("layouts that can't be read (-want +got):\n%s", diff)
-	}
+	expect.Equal(t, "can't be read", map[string]bool{"u1": true, "u3": true, "u5": true}, l.Unreadable)
+	expect.Equal(t, "layouts that can't be read", map[keyspace.ClusterName]bool{"east": true, "south": true},
+		l.UnreadableLayouts)
 }
 
 func TestAListIsReadPageByPage(t *testing.T) {

@@ -14,9 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/test/expect"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
@@ -74,9 +73,7 @@ func TestASeedReplaysTheSameRunToTheLetter(t *testing.T) {
 	(&Simulator{Verbose: true}).Run(NewSchedule(42), &first)
 	used.Verbose = true
 	used.Run(NewSchedule(42), &again)
-	if diff := cmp.Diff(first.String(), again.String()); diff != "" {
-		t.Errorf("the second run differs:\n%s", diff)
-	}
+	expect.Equal(t, "the second run differs", first.String(), again.String())
 }
 
 // A clock rate that is off by more than the margin covers is where the promise ends. That the simulator finds it shows

@@ -7,8 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/tenure-dev/tenure/test/expect"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
@@ -31,9 +30,7 @@ func TestStoriesGoAsToldAndBreakNoInvariant(t *testing.T) {
 				must.Succeed(t, os.WriteFile(path, told, 0o644))
 				return
 			}
-			if diff := cmp.Diff(string(script), string(told)); diff != "" {
-				t.Errorf("the story goes differently (-want +got; -update rewrites it):\n%s", diff)
-			}
+			expect.Equal(t, "the story goes differently; -update rewrites it", string(script), string(told))
 		})
 	}
 }

@@ -95,11 +95,10 @@ func waitsForWest(ctx context.Context, home client.Client, source string) error 
 	if err := home.Get(ctx, client.ObjectKey{Namespace: "default", Name: source}, d); err != nil {
 		return err
 	}
-	for _, c := range d.Status.Conditions {
-		if c.Type == replication.ConditionReplicated && c.Reason == replication.ReasonCleaningUp &&
-			strings.Contains(c.Message, "west (to be removed): ") && slices.Contains(d.Finalizers, replication.Finalizer) {
-			return nil
-		}
+	c := labtest.Condition(d, replication.ConditionReplicated)
+	if c.Reason != replication.ReasonCleaningUp || !strings.Contains(c.Message, "west (to be removed): ") ||
+		!slices.Contains(d.Finalizers, replication.Finalizer) {
+		return fmt.Errorf("%s shows %v, finalizers %q", source, d.Status.Conditions, d.Finalizers)
 	}
-	return fmt.Errorf("%s shows %v", source, d.Status.Conditions)
+	return nil
 }

@@ -12,8 +12,6 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-dev/tenure/bench/audit"
@@ -126,22 +124,9 @@ func startFleet(t *testing.T, options lab.Options, replicas ...string) *lab.Flee
 func name(i int) string { return fmt.Sprint("web-", i) }
 
 func newSource(i int) *appsv1.Deployment {
-	labels := map[string]string{"app": name(i)}
-	return &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "default", Name: name(i),
-			Labels:      map[string]string{replication.LabelReplicate: "true", "team": "shop"},
-			Annotations: map[string]string{replication.AnnotationClusters: "*"},
-		},
-		Spec: appsv1.DeploymentSpec{
-			Replicas: new(int32(1)),
-			Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: labels},
-				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web:1"}}},
-			},
-		},
-	}
+	d := labtest.Deployment("default", name(i))
+	d.Labels["team"] = "shop"
+	return d
 }
 
 // converged reports what keeps the first n sources from being available in every target.

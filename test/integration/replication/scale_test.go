@@ -96,10 +96,9 @@ func reported(ctx context.Context, f *lab.Fleet, n int) error {
 	}
 	shown := 0
 	for _, d := range list.Items {
-		for _, c := range d.Status.Conditions {
-			if c.Type == replication.ConditionReplicated && strings.HasSuffix(c.Message, "east 0/1, north 0/1, west 0/1") {
-				shown++
-			}
+		c := labtest.Condition(&d, replication.ConditionReplicated)
+		if strings.HasSuffix(c.Message, "east 0/1, north 0/1, west 0/1") {
+			shown++
 		}
 	}
 	if shown != n {

@@ -14,6 +14,7 @@ import (
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/labtest"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 func TestAReplicaCachesTheObjectsOfItsShardsAndNoOthers(t *testing.T) {
@@ -97,9 +98,7 @@ func (r *rig) eachWatchAsksForItsShard() {
 				continue
 			}
 			u, err := url.ParseRequestURI(e.URI)
-			if err != nil {
-				r.t.Fatal(err)
-			}
+			must.Succeed(r.t, err)
 			found := bounds.FindStringSubmatch(u.Query().Get("shardSelector"))
 			shard := regexp.MustCompile(`shard=([^;]+);`).FindStringSubmatch(e.UserAgent)
 			if found == nil || shard == nil {

@@ -34,21 +34,16 @@ type edit func(*clientcmdapi.Cluster, *clientcmdapi.AuthInfo)
 // edited returns a kubeconfig, if it could be had, with a change.
 func (r *rig) edited(content []byte, err error, change edit) []byte {
 	r.t.Helper()
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must.Succeed(r.t, err)
 	config, err := clientcmd.Load(content)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must.Succeed(r.t, err)
 	for _, cluster := range config.Clusters {
 		for _, user := range config.AuthInfos {
 			change(cluster, user)
 		}
 	}
-	if content, err = clientcmd.Write(*config); err != nil {
-		r.t.Fatal(err)
-	}
+	content, err = clientcmd.Write(*config)
+	must.Succeed(r.t, err)
 	return content
 }
 
@@ -197,9 +192,7 @@ func (r *rig) settleWestAndEast() {
 func (r *rig) events() []eventsv1.Event {
 	r.t.Helper()
 	list := &eventsv1.EventList{}
-	if err := r.Client(lab.Home).List(r.t.Context(), list, client.InNamespace(lab.Namespace)); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Succeed(r.t, r.Client(lab.Home).List(r.t.Context(), list, client.InNamespace(lab.Namespace)))
 	return slices.DeleteFunc(list.Items, func(e eventsv1.Event) bool {
 		return e.CreationTimestamp.Time.Before(r.began.Truncate(time.Second)) // of another test
 	})
@@ -275,9 +268,7 @@ func TestAClusterWithTwoNamesIsServedOnce(t *testing.T) {
 func (r *rig) recordsOf(cluster string) []tenurev1alpha1.Shard {
 	r.t.Helper()
 	list := &tenurev1alpha1.ShardList{}
-	if err := r.Client(lab.Home).List(r.t.Context(), list, client.InNamespace(lab.Namespace)); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Succeed(r.t, r.Client(lab.Home).List(r.t.Context(), list, client.InNamespace(lab.Namespace)))
 	return slices.DeleteFunc(list.Items, func(s tenurev1alpha1.Shard) bool {
 		return s.Spec.Cluster != cluster || s.Spec.Layout != nil
 	})

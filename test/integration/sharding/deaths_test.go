@@ -31,20 +31,14 @@ type housed struct {
 func (r *rig) startInPod(name string, flags ...string) housed {
 	r.t.Helper()
 	home, deployment := r.Client(lab.Home), &appsv1.Deployment{}
-	if err := home.Get(r.t.Context(), client.ObjectKey{Namespace: lab.Namespace, Name: "tenure"}, deployment); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Succeed(r.t, home.Get(r.t.Context(), client.ObjectKey{Namespace: lab.Namespace, Name: "tenure"}, deployment))
 	template := deployment.Spec.Template
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: lab.Namespace, Name: name, Labels: template.Labels},
 		Spec: template.Spec}
-	if err := home.Create(r.t.Context(), pod); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Succeed(r.t, home.Create(r.t.Context(), pod))
 	r.t.Cleanup(func() { _ = home.Delete(r.t.Context(), pod, client.GracePeriodSeconds(0)) })
 	log := filepath.Join(r.t.TempDir(), name)
-	if err := os.WriteFile(log, nil, 0o600); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Succeed(r.t, os.WriteFile(log, nil, 0o600))
 	return housed{r.start(name, append(flags, "--pod="+environment(pod)["TENURE_POD"], "--termination-log="+log)...), pod,
 		log}
 }
@@ -74,9 +68,7 @@ func (r *rig) report(h housed, message string) {
 	h.pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
 		Name: h.pod.Spec.Containers[0].Name, Image: "tenure", State: corev1.ContainerState{Terminated: end},
 	}}
-	if err := r.Client(lab.Home).Status().Update(r.t.Context(), h.pod); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Succeed(r.t, r.Client(lab.Home).Status().Update(r.t.Context(), h.pod))
 }
 
 var (

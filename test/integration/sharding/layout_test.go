@@ -12,6 +12,7 @@ import (
 
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/shard/inspect"
+	"github.com/tenure-dev/tenure/test/expect"
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/must"
 )
@@ -72,9 +73,7 @@ func TestARecordThatTheLayoutDoesNotListIsNeverServedAndTold(t *testing.T) {
 		return err
 	})
 	r.serves()
-	if diff := cmp.Diff(before, r.holders(), cmp.AllowUnexported(tenure{})); diff != "" {
-		t.Errorf("shards have moved (-before +after):\n%s", diff)
-	}
+	expect.Equal(t, "shards have moved", before, r.holders(), cmp.AllowUnexported(tenure{}))
 }
 
 func (r *rig) record(name string) *tenurev1alpha1.Shard {

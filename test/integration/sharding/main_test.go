@@ -157,9 +157,7 @@ func (r *rig) createAts(n int, after time.Duration, clusters ...string) []*cnatv
 	var ats []*cnatv1alpha1.At
 	for i := range n {
 		at, err := r.createAt(clusters[i%len(clusters)], after)
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		must.Succeed(r.t, err)
 		ats = append(ats, at)
 	}
 	return ats
@@ -214,9 +212,7 @@ func (r *rig) unfinished(clusters ...string) error {
 func (r *rig) holders() map[string]tenure {
 	r.t.Helper()
 	shards, err := r.Shards(r.t.Context())
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must.Succeed(r.t, err)
 	all := map[string]tenure{}
 	for i := range shards {
 		all[lab.ShardName(&shards[i])] = tenure{lab.ReplicaOf(shards[i].Status.Holder), shards[i].Status.Epoch}

@@ -8,14 +8,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-dev/tenure/bench/audit"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // pin pins all shards whose names begin with the given text to a replica; "" takes the pins away.
 func (r *rig) pin(shards, to string) {
 	r.t.Helper()
-	if err := r.Pin(r.t.Context(), shards, func(int) string { return to }); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Succeed(r.t, r.Pin(r.t.Context(), shards, func(int) string { return to }))
 }
 
 // heldBy waits until a replica serves all shards whose names begin with the given text; "" is none.
@@ -51,9 +50,7 @@ func (r *rig) podsMade(cluster string, want int) {
 		r.t.Errorf("%s: %d Pods were made for %d Ats", cluster, n, want)
 	}
 	list := &corev1.PodList{}
-	if err := r.Client(cluster).List(r.t.Context(), list, client.InNamespace(r.namespace)); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Succeed(r.t, r.Client(cluster).List(r.t.Context(), list, client.InNamespace(r.namespace)))
 	if len(list.Items) > want {
 		r.t.Errorf("%s: %d Pods exist for %d Ats", cluster, len(list.Items), want)
 	}

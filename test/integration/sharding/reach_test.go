@@ -103,9 +103,8 @@ func TestAClusterThatTheCoordinatorNeverReachedIsServedByWhoReachesIt(t *testing
 		}
 	}
 	leads("v1")
-	if _, err := f.ClusterKubeconfig(t.Context(), "east"); err != nil { // which starts the proxy
-		t.Fatal(err)
-	}
+	_, err := f.ClusterKubeconfig(t.Context(), "east") // which starts the proxy
+	must.Succeed(t, err)
 	cut := f.Proxy("east").Inject(faultproxy.Rule{Fault: faultproxy.Blackhole,
 		Match: faultproxy.Match{Processes: []int{coordinator.PID()}}})
 	defer cut.End()

@@ -196,9 +196,7 @@ func (r *rig) worst(cluster string, ats []*cnatv1alpha1.At, changed []time.Time)
 			continue
 		}
 		due, err := time.Parse(time.RFC3339Nano, at.Spec.Schedule)
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		must.Succeed(r.t, err)
 		done, ok := served[at.Name]
 		if !ok {
 			r.t.Errorf("%s was never served", at.Name)

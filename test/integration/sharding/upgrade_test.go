@@ -175,9 +175,7 @@ func (r *rig) serving(replicas ...*lab.Replica) {
 	labtest.Settle(r.t, r.Fleet, 2*patience)
 	reconciled := func(replica *lab.Replica) float64 {
 		m, err := replica.Metrics(r.t.Context())
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		must.Succeed(r.t, err)
 		_, n := m.Count("controller_runtime_reconcile_total", map[string]string{"controller": "at"})
 		return n
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -25,6 +24,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/tenure-dev/tenure/test/certs"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
@@ -66,16 +66,17 @@ func newServer(t *testing.T) *server {
 }
 
 func (s *server) config() *rest.Config {
-	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
-	return &rest.Config{Host: s.URL, TLSClientConfig: rest.TLSClientConfig{CAData: ca}}
+	return &rest.Config{Host: s.URL, TLSClientConfig: rest.TLSClientConfig{CAData: certs.Of(s.Server)}}
 }
 
-func startProxy(t *testing.T, s *server) *Proxy {
+// started is a proxy before a server.
+func started(t *testing.T) (*server, *Proxy) {
 	t.Helper()
+	s := newServer(t)
 	p, err := Start(Config{Upstream: s.config(), Seed: 1})
 	must.Succeed(t, err)
 	t.Cleanup(p.Close)
-	return p
+	return s, p
 }
 
 // client speaks to the proxy with or without HTTP/2.
@@ -112,8 +113,7 @@ func TestAWatchIsAVerbOfItsOwn(t *testing.T) {
 }
 
 func TestRequestsThatNoRulePicksPassWithTheClientsOwnToken(t *testing.T) {
-	s := newServer(t)
-	p := startProxy(t, s)
+	s, p := started(t)
 	p.Inject(Rule{Match: Match{Verbs: []string{"create"}}, Fault: Answer, Status: 500})
 	p.Inject(Rule{Match: Match{Agents: []string{"incarnation=r2-"}}, Fault: Answer, Status: 500})
 	for _, h2 := range []bool{true, false} {
@@ -152,8 +152,7 @@ func TestARuleBefallsWhatItPicks(t *testing.T) {
 	for _, tt := range tests {
 		for _, h2 := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, HTTP/2 %v", tt.name, h2), func(t *testing.T) {
-				s := newServer(t)
-				p := startProxy(t, s)
+				s, p := started(t)
 				rule := p.Inject(tt.rule)
 				if tt.code == 0 {
 					var group sync.WaitGroup
@@ -175,19 +174,13 @@ func TestARuleBefallsWhatItPicks(t *testing.T) {
 }
 
 func TestATimeEndsARule(t *testing.T) {
-	s := newServer(t)
-	p := startProxy(t, s)
+	_, p := started(t)
 	p.Inject(Rule{Fault: Answer, Status: 503, For: 10 * time.Millisecond})
-	for began := time.Now(); get(t, client(t, p, true), p) != http.StatusOK; {
-		if time.Since(began) > 10*time.Second {
-			t.Fatal("it is still in force")
-		}
-	}
+	must.Until(t, "it isn't in force any more", func() bool { return get(t, client(t, p, true), p) == http.StatusOK })
 }
 
 func TestALimitEndsARule(t *testing.T) {
-	s := newServer(t)
-	p := startProxy(t, s)
+	_, p := started(t)
 	rule := p.Inject(Rule{Fault: Answer, Status: 503, Limit: 2})
 	var codes []int
 	for range 3 {
@@ -199,8 +192,7 @@ func TestALimitEndsARule(t *testing.T) {
 }
 
 func TestClientGoUnderstandsTheAnswers(t *testing.T) {
-	s := newServer(t)
-	p := startProxy(t, s)
+	_, p := started(t)
 	kubeconfig, err := clientcmd.Write(*kubeconfigOf("https://elsewhere", "mine"))
 	must.Succeed(t, err)
 	through, err := p.Kubeconfig(kubeconfig)
@@ -275,8 +267,7 @@ func befalls(t *testing.T, rule *Injection) {
 }
 
 func TestAFrozenWatchDeliversLaterInOrder(t *testing.T) {
-	s := newServer(t)
-	p := startProxy(t, s)
+	s, p := started(t)
 	lines := watch(t, p)
 	s.events <- "1"
 	if got := next(t, lines); got != "1" {
@@ -298,8 +289,7 @@ func TestAFrozenWatchDeliversLaterInOrder(t *testing.T) {
 }
 
 func TestADelayedWatchLagsBehind(t *testing.T) {
-	s := newServer(t)
-	p := startProxy(t, s)
+	s, p := started(t)
 	p.Inject(Rule{Fault: DelayWatch, Delay: 150 * time.Millisecond})
 	lines := watch(t, p)
 	began := time.Now()
@@ -310,8 +300,7 @@ func TestADelayedWatchLagsBehind(t *testing.T) {
 }
 
 func TestADrippingAnswerComesByteByByteUntilTheRuleEnds(t *testing.T) {
-	s := newServer(t)
-	p := startProxy(t, s)
+	_, p := started(t)
 	rule := p.Inject(Rule{Fault: Drip, Delay: 50 * time.Millisecond})
 	began, some := time.Now(), make([]byte, 2)
 	res, err := client(t, p, true).Post(p.URL()+pods, "application/json", strings.NewReader("{}"))
@@ -327,8 +316,7 @@ func TestADrippingAnswerComesByteByByteUntilTheRuleEnds(t *testing.T) {
 }
 
 func TestAPartitionStallsAnOpenWatchAndCutsItInTheEnd(t *testing.T) {
-	s := newServer(t)
-	p := startProxy(t, s)
+	s, p := started(t)
 	lines := watch(t, p)
 	partition := p.Inject(Rule{Fault: DropReplies})
 	befalls(t, partition)
@@ -341,8 +329,7 @@ func TestAPartitionStallsAnOpenWatchAndCutsItInTheEnd(t *testing.T) {
 }
 
 func TestACutWatchEndsWithItsNextEvent(t *testing.T) {
-	s := newServer(t)
-	p := startProxy(t, s)
+	s, p := started(t)
 	lines := watch(t, p)
 	p.Inject(Rule{Fault: CutWatch})
 	s.events <- "1"
@@ -352,8 +339,7 @@ func TestACutWatchEndsWithItsNextEvent(t *testing.T) {
 }
 
 func TestAResetCutsWhatIsOpenAndWhatIsNew(t *testing.T) {
-	s := newServer(t)
-	p := startProxy(t, s)
+	_, p := started(t)
 	lines := watch(t, p)
 	reset := p.Inject(Rule{Fault: Reset})
 	if got := next(t, lines); got != "cut" { // though nothing happens on it
@@ -377,8 +363,7 @@ func kubeconfigOf(server, token string) *clientcmdapi.Config {
 }
 
 func TestARulePicksAProcessByItsConnections(t *testing.T) {
-	s := newServer(t)
-	p := startProxy(t, s)
+	_, p := started(t)
 	other := p.Inject(Rule{Match: Match{Processes: []int{1}}, Fault: Answer, Status: 500})
 	c := client(t, p, true)
 	if got := get(t, c, p); got != http.StatusOK || other.Hits() != 0 {

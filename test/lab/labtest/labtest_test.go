@@ -5,12 +5,13 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/tenure-dev/tenure/bench/audit"
+	"github.com/tenure-dev/tenure/bench/audit/audittest"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
 func TestAnAuditLogIsReadOnByWholeLines(t *testing.T) {
-	const line = `{"stage":"ResponseComplete","verb":"get","stageTimestamp":"2026-01-01T00:00:00Z",` +
-		`"requestReceivedTimestamp":"2026-01-01T00:00:00Z"}` + "\n"
+	line := audittest.Line(audit.Event{Verb: "get"})
 	path, log := filepath.Join(t.TempDir(), "audit.log"), auditLog{}
 	for _, c := range []struct {
 		text string

@@ -10,18 +10,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
-	"syscall"
 	"text/template"
 
 	"github.com/tenure-dev/tenure/test/lab/localplane"
 )
 
-const (
-	// mostTraces is how many traces are kept.
-	mostTraces   = 20000
-	portAttempts = 3
-)
+// mostTraces is how many traces are kept.
+const mostTraces = 20000
 
 //go:embed jaeger.yaml
 var configuration string
@@ -62,24 +57,17 @@ func Start(ctx context.Context, config Config) (*Jaeger, error) {
 			return nil, fmt.Errorf("starting jaeger: %w", err)
 		}
 	}
-	var err error
-	for range portAttempts { // a free port may be taken before we listen on it
-		var jaeger *Jaeger
-		if jaeger, err = start(ctx, config, binary); err == nil {
-			return jaeger, nil
-		}
-		if !strings.Contains(err.Error(), syscall.EADDRINUSE.Error()) {
-			break
-		}
+	var j *Jaeger
+	if err := localplane.OnPorts(3, localplane.FreePorts, func(ports []int) (err error) {
+		j, err = start(ctx, config, binary, ports)
+		return err
+	}); err != nil {
+		return nil, fmt.Errorf("starting jaeger: %w", err)
 	}
-	return nil, fmt.Errorf("starting jaeger: %w", err)
+	return j, nil
 }
 
-func start(ctx context.Context, config Config, binary string) (*Jaeger, error) {
-	ports, err := localplane.FreePorts(3)
-	if err != nil {
-		return nil, err
-	}
+func start(ctx context.Context, config Config, binary string, ports []int) (_ *Jaeger, err error) {
 	if config.QueryPort == 0 {
 		config.QueryPort = ports[0]
 	}

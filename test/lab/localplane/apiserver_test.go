@@ -24,10 +24,9 @@ import (
 func TestAKubeconfigIsOfAUserWithoutOtherRights(t *testing.T) {
 	plane := shared.Cluster("home")
 	ctx, admin, ns := testContext(t), clientOf(t, plane), namespace(t, plane)
-	if _, err := admin.CoreV1().ServiceAccounts(ns).Create(ctx,
-		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "reader"}}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := admin.CoreV1().ServiceAccounts(ns).Create(ctx,
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "reader"}}, metav1.CreateOptions{})
+	must.Succeed(t, err)
 	user := "system:serviceaccount:" + ns + ":reader"
 	for name, c := range map[string]struct {
 		kubeconfig func() (string, error)

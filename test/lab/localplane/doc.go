@@ -46,8 +46,7 @@
 // call Stop; the components are in process groups of their own and don't see the Ctrl-C. Goroutine-leak checks must
 // allow for one goroutine, see nursery.
 //
-// A folder named by Config.Dir is kept, and a later Start with it finds the same certificates and objects, on another
-// port. Only one process at a time can use it.
+// A folder named by Config.Dir is kept. No other Start can use it.
 //
 // A cluster without Workload has no controller manager: namespaces stay Terminating, dependents of deleted owners
 // stay, and no namespace gets a default service account (create the ones you need; tokens work).

@@ -56,40 +56,27 @@ func TempDir() (path string, remove func() error, err error) {
 // lockFolder locks path/lock. A new lock file appears under its name only once it is locked: whoever finds one
 // unlocked knows that its owner is dead, and not merely about to lock it.
 func lockFolder(path string) (*os.File, error) {
-	lockPath := filepath.Join(path, lockName)
 	fresh, err := os.CreateTemp(path, lockName)
 	if err != nil {
 		return nil, withHint(err)
 	}
 	defer os.Remove(fresh.Name())
-	if err := flock(fresh); err != nil {
+	err = flock(fresh)
+	if err == nil {
+		err = os.Link(fresh.Name(), filepath.Join(path, lockName))
+	}
+	if errors.Is(err, os.ErrExist) {
+		err = errors.New("other control planes run in it, or did: name another folder")
+	}
+	if err != nil {
 		return nil, errors.Join(err, fresh.Close())
 	}
-	err = os.Link(fresh.Name(), lockPath)
-	if err == nil {
-		return fresh, nil
-	}
-	fresh.Close()
-	if !errors.Is(err, os.ErrExist) {
-		return nil, err
-	}
-	old, err := os.OpenFile(lockPath, os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if err := flock(old); err != nil {
-		return nil, errors.Join(err, old.Close())
-	}
-	return old, nil
+	return fresh, nil
 }
 
 // flock takes the lock or fails at once.
 func flock(file *os.File) error {
-	err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-	if errors.Is(err, syscall.EWOULDBLOCK) {
-		return errors.New("another process runs control planes in it; stop that one or name another folder")
-	}
-	return err
+	return syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 }
 
 // close gives the folder up, and removes it if it was a temporary one.

@@ -2,6 +2,7 @@ package localplane
 
 import (
 	"context"
+	"crypto/x509/pkix"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -20,7 +21,7 @@ const tokenSeconds = 24 * 60 * 60
 // writeKubeconfig writes a kubeconfig that stands alone: everything it needs is inside.
 func (p *Plane) writeKubeconfig(file, user string, credentials clientcmdapi.AuthInfo) (string, error) {
 	config := clientcmdapi.NewConfig()
-	config.Clusters[p.config.Name] = &clientcmdapi.Cluster{Server: p.url(), CertificateAuthorityData: p.pki.ca.cert}
+	config.Clusters[p.config.Name] = &clientcmdapi.Cluster{Server: p.url(), CertificateAuthorityData: p.pki.ca()}
 	config.AuthInfos[user] = &credentials
 	config.Contexts[p.config.Name] = &clientcmdapi.Context{Cluster: p.config.Name, AuthInfo: user}
 	config.CurrentContext = p.config.Name
@@ -58,7 +59,7 @@ func (p *Plane) Kubeconfig() string { return filepath.Join(p.dir, adminKubeconfi
 func (p *Plane) RESTConfig() *rest.Config {
 	return &rest.Config{
 		Host:            p.url(),
-		TLSClientConfig: rest.TLSClientConfig{CAData: p.pki.ca.cert, CertData: p.pki.admin.cert, KeyData: p.pki.admin.key},
+		TLSClientConfig: rest.TLSClientConfig{CAData: p.pki.ca(), CertData: p.pki.admin.cert, KeyData: p.pki.admin.key},
 		QPS:             -1,
 	}
 }
@@ -85,7 +86,7 @@ func (p *Plane) ServiceAccountKubeconfig(ctx context.Context, namespace, name st
 // its path. That makes groups possible that no token of a service account is in: API servers hang their spans only
 // below requests of system:monitoring (KEP-647).
 func (p *Plane) UserKubeconfig(user string, groups ...string) (string, error) {
-	who, err := p.pki.client(user, groups)
+	who, err := p.pki.client(pkix.Name{CommonName: user, Organization: groups})
 	if err != nil {
 		return "", fmt.Errorf("making a certificate for user %s in cluster %s: %w", user, p.config.Name, err)
 	}

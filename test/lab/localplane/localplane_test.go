@@ -34,7 +34,7 @@ func runAll(m *testing.M) int {
 	defer cancel()
 	began := time.Now()
 	var err error
-	shared, err = Start(ctx, Config{Clusters: []ClusterConfig{{Name: "home"}, {Name: "west", Workload: true, Nodes: 2}}})
+	shared, err = Start(ctx, Config{Clusters: []ClusterConfig{{Name: "home"}, {Name: "west", Workload: true}}})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

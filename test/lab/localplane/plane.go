@@ -26,12 +26,7 @@ const (
 	probeTimeout = 2 * time.Second
 	// pollEvery is short, because start-up time is what every test run pays.
 	pollEvery = 20 * time.Millisecond
-	// portAttempts is how often a start that lost the race for its port is tried again.
-	portAttempts = 5
 )
-
-// errPortTaken says that the API server could not listen on its port.
-var errPortTaken = errors.New("port taken")
 
 // Plane is one running control plane.
 type Plane struct {
@@ -101,7 +96,7 @@ func (p *Plane) start(ctx context.Context) error {
 	if err := p.startWorkload(ctx); err != nil {
 		return err
 	}
-	p.progress("%s: %d nodes ready after %s", p.config.Name, p.config.nodes(), since(began))
+	p.progress("%s: %d nodes ready after %s", p.config.Name, p.nodes(), since(began))
 	return nil
 }
 
@@ -119,12 +114,14 @@ func (p *Plane) prepare() error {
 		}
 	}
 	var err error
-	p.pki, err = loadOrCreatePKI(filepath.Join(p.dir, "pki"))
-	return err
+	if p.pki, err = createPKI(filepath.Join(p.dir, "pki")); err != nil {
+		return fmt.Errorf("making the certificates of cluster %s: %w", p.config.Name, withHint(err))
+	}
+	return nil
 }
 
 func (p *Plane) startEtcd(ctx context.Context) error {
-	// A socket left by a killed run would look like a ready one.
+	// A socket left by an etcd that was killed, before a restore, would look like a ready one.
 	socket := filepath.Join(p.dir, etcdSocket)
 	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("removing a stale socket: %w", err)
@@ -149,23 +146,15 @@ func (p *Plane) startEtcd(ctx context.Context) error {
 
 // startAPIServerOnFreePort finds the plane's port for life.
 func (p *Plane) startAPIServerOnFreePort(ctx context.Context) error {
-	for attempt := 1; ; attempt++ {
-		ports, err := p.pickPorts(1)
-		if err != nil {
-			return err
-		}
+	return OnPorts(1, p.pickPorts, func(ports []int) error {
 		p.mu.Lock()
 		p.port, p.arguments = ports[0], apiServerArgs(p.config, ports[0])
 		p.mu.Unlock()
 		if err := p.writeKubeconfigs(); err != nil {
 			return err
 		}
-		err = p.startAPIServer(ctx)
-		if errors.Is(err, errPortTaken) && attempt < portAttempts {
-			continue
-		}
-		return err
-	}
+		return p.startAPIServer(ctx)
+	})
 }
 
 // startAPIServer runs the API server and waits until it is ready.
@@ -193,15 +182,10 @@ func (p *Plane) awaitAPIServer(ctx context.Context, config *rest.Config, etcd, s
 	err = p.await(ctx, func(ctx context.Context) error {
 		return client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
 	}, etcd, server)
-	switch {
-	case err == nil:
+	if err == nil {
 		server.supervise(p.onDeath)
-		return nil
-	case server.Ended() && strings.Contains(tail(server.log()), syscall.EADDRINUSE.Error()):
-		return fmt.Errorf("%w: %w", errPortTaken, err)
-	default:
-		return err
 	}
+	return err
 }
 
 // await is Await for components of the plane.
@@ -227,9 +211,14 @@ func Await(ctx context.Context, ready func(context.Context) error, processes ...
 			return nil
 		}
 		for _, p := range processes {
-			if p.Ended() {
-				return p.withTail(fmt.Errorf("%s ended while starting: %s", p.name, p.state))
+			if !p.Ended() {
+				continue
 			}
+			ended := fmt.Errorf("%s ended while starting: %s", p.name, p.state)
+			if strings.Contains(tail(p.log()), syscall.EADDRINUSE.Error()) {
+				ended = fmt.Errorf("%w: %w", errPortTaken, ended)
+			}
+			return p.withTail(ended)
 		}
 		select {
 		case <-ticker.C:

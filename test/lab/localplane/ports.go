@@ -1,6 +1,7 @@
 package localplane
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -15,7 +16,7 @@ const (
 )
 
 // FreePorts returns n different ports of 127.0.0.1 on which nobody listens now. Another program may take one before
-// the caller's does: then try again with other ports.
+// the caller's does: see [OnPorts].
 func FreePorts(n int) ([]int, error) {
 	var ports []int
 	var last error
@@ -43,6 +44,26 @@ func FreeAddresses(n int) ([]string, error) {
 		addresses[i] = loopback(port)
 	}
 	return addresses, err
+}
+
+// portAttempts is how often a start that lost the race for a port is tried.
+const portAttempts = 5
+
+// errPortTaken says that a process ended because it could not listen on its port.
+var errPortTaken = errors.New("port taken")
+
+// OnPorts starts something that listens on n ports. If [Await] says that another program was faster to take one of
+// them, it is started again with others.
+func OnPorts(n int, pick func(n int) ([]int, error), start func(ports []int) error) error {
+	for attempt := 1; ; attempt++ {
+		ports, err := pick(n)
+		if err != nil {
+			return err
+		}
+		if err = start(ports); !errors.Is(err, errPortTaken) || attempt == portAttempts {
+			return err
+		}
+	}
 }
 
 func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -53,11 +52,7 @@ func (p *Plane) StartSecond(ctx context.Context) (_ *Second, err error) {
 			err = errors.Join(err, s.stop())
 		}
 	}()
-	for range portAttempts {
-		ports, err := p.pickPorts(1)
-		if err != nil {
-			return nil, err
-		}
+	if err := OnPorts(1, p.pickPorts, func(ports []int) error {
 		s.port = ports[0]
 		// Not added at the end: of etcd's addresses both would count.
 		s.args = slices.Clone(arguments)
@@ -71,18 +66,14 @@ func (p *Plane) StartSecond(ctx context.Context) (_ *Second, err error) {
 				s.args[i] = "--audit-log-path=audit-second.log"
 			}
 		}
-		err = s.run(ctx, etcd)
-		if err == nil {
-			p.mu.Lock()
-			p.second = s
-			p.mu.Unlock()
-			return s, nil
-		}
-		if !errors.Is(err, errPortTaken) {
-			return nil, err
-		}
+		return s.run(ctx, etcd)
+	}); err != nil {
+		return nil, err
 	}
-	return nil, errPortTaken
+	p.mu.Lock()
+	p.second = s
+	p.mu.Unlock()
+	return s, nil
 }
 
 // run starts the process and waits until it is ready.
@@ -134,9 +125,6 @@ type lagging struct {
 }
 
 func startLagging(from, to string) (*lagging, error) {
-	if err := os.Remove(from); err != nil && !errors.Is(err, os.ErrNotExist) { // of a killed run
-		return nil, err
-	}
 	listener, err := net.Listen("unix", from)
 	if err != nil {
 		hint := ""

@@ -24,7 +24,7 @@ func (p *Plane) startWorkload(ctx context.Context) error {
 		args []string
 	}
 	wanted := []component{{"kube-controller-manager", controllerManagerArgs()}}
-	if p.config.nodes() > 0 {
+	if !p.config.NoNodes {
 		wanted = append(wanted, component{"kube-scheduler", schedulerArgs()}, component{"kwok", kwokArgs()})
 	}
 	for _, component := range wanted {
@@ -49,9 +49,17 @@ func (p *Plane) startWorkload(ctx context.Context) error {
 	return nil
 }
 
-// createNodes makes the fake nodes; those of a kept folder are there already.
+// nodes is how many fake nodes there are.
+func (p *Plane) nodes() int {
+	if p.config.NoNodes {
+		return 0
+	}
+	return fakeNodes
+}
+
+// createNodes makes the fake nodes; those of a plane that was restored may be there already.
 func (p *Plane) createNodes(ctx context.Context, client kubernetes.Interface) error {
-	for i := range p.config.nodes() {
+	for i := range p.nodes() {
 		name := fmt.Sprintf("%s-node-%d", p.config.Name, i+1)
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 			Name: name,
@@ -95,8 +103,8 @@ func (p *Plane) workloadMissing(ctx context.Context, client kubernetes.Interface
 			ready++
 		}
 	}
-	if ready < p.config.nodes() {
-		return fmt.Errorf("%d of %d nodes are ready", ready, p.config.nodes())
+	if ready < p.nodes() {
+		return fmt.Errorf("%d of %d nodes are ready", ready, p.nodes())
 	}
 	return nil
 }

@@ -5,10 +5,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tenure-dev/tenure/test/expect"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
@@ -53,9 +53,8 @@ func TestPodsEndAsTheirLabelsAndAnnotationsAsk(t *testing.T) {
 				}},
 			}
 			began := time.Now()
-			if _, err := pods.Create(ctx, pod, metav1.CreateOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			_, err := pods.Create(ctx, pod, metav1.CreateOptions{})
+			must.Succeed(t, err)
 			eventually(t, "the Pod is "+string(test.want), func() (err error) {
 				if pod, err = pods.Get(ctx, "p", metav1.GetOptions{}); err == nil && pod.Status.Phase != test.want {
 					err = fmt.Errorf("it is %s", pod.Status.Phase)
@@ -71,9 +70,7 @@ func TestPodsEndAsTheirLabelsAndAnnotationsAsk(t *testing.T) {
 					exits = append(exits, ended.ExitCode)
 				}
 			}
-			if diff := cmp.Diff(test.wantExit, exits); diff != "" {
-				t.Errorf("exit codes (-want +got):\n%s", diff)
-			}
+			expect.Equal(t, "exit codes", test.wantExit, exits)
 			if got := readiness(pod); got != test.wantReady {
 				t.Errorf("condition Ready is %q, want %q", got, test.wantReady)
 			}
@@ -94,7 +91,7 @@ func readiness(pod *corev1.Pod) corev1.ConditionStatus {
 }
 
 func TestAWorkloadClusterHasTheNodesItWasAskedFor(t *testing.T) {
-	for name, want := range map[string]int{"home": 0, "west": 2} {
+	for name, want := range map[string]int{"home": 0, "west": fakeNodes} {
 		nodes, err := clientOf(t, shared.Cluster(name)).CoreV1().Nodes().List(testContext(t), metav1.ListOptions{})
 		must.Succeed(t, err)
 		if len(nodes.Items) != want {

@@ -1,30 +1,39 @@
 package rights
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/tenure-dev/tenure/bench/audit"
+	"github.com/tenure-dev/tenure/bench/audit/audittest"
+	"github.com/tenure-dev/tenure/test/expect"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
 // inALog is a request as an audit log has it.
 func inALog(user, verb, group, resource, decided, why string) string {
+	return inNamespace("n", user, verb, group, resource, decided, why)
+}
+
+func inNamespace(namespace, user, verb, group, resource, decided, why string) string {
 	resource, sub, _ := strings.Cut(resource, "/")
-	return `{"stage":"ResponseComplete","verb":"` + verb + `","requestURI":"/u","user":{"username":"` + user + `"},` +
-		`"requestReceivedTimestamp":"2026-01-01T00:00:00Z","stageTimestamp":"2026-01-01T00:00:00Z",` +
-		`"objectRef":{"resource":"` + resource + `","subresource":"` + sub + `","apiGroup":"` + group +
-		`","namespace":"n"},` +
-		`"annotations":{"authorization.k8s.io/decision":"` + decided + `","authorization.k8s.io/reason":"` + why + `"}}` + "\n"
+	return audittest.Line(audit.Event{Namespace: namespace, User: user, Verb: verb, Group: group, Resource: resource,
+		Subresource: sub, Decision: decided, Reason: why})
+}
+
+// began is how a log shows that an API server began at some second. All requests of these logs come at second 0.
+func began(second int64) string {
+	return audittest.Line(audit.Event{User: "system:apiserver", Verb: "delete", Resource: "leases", Code: 404,
+		Received: second * 1e6})
 }
 
 func byRole(role string) string {
-	return `RBAC: allowed by RoleBinding \"any/n\" of ClusterRole \"` + role +
-		`\" to ServiceAccount \"tenure/tenure-system\"`
+	return fmt.Sprintf(`RBAC: allowed by RoleBinding "any/n" of ClusterRole "%s" to ServiceAccount "tenure/tenure-system"`,
+		role)
 }
 
 const manifests = `apiVersion: rbac.authorization.k8s.io/v1
@@ -69,13 +78,11 @@ func TestWhatIsGrantedAndNotUsedOrNeededAndNotGrantedIsFound(t *testing.T) {
 	must.Succeed(t, os.WriteFile(filepath.Join(config, "role.yaml"), []byte(manifests), 0o600))
 	granted, err := Granted(config)
 	must.Succeed(t, err)
-	if diff := cmp.Diff([]Grant{
+	expect.Equal(t, "granted", []Grant{
 		{"tenure-run", Right{"x.io", "ats/status", "update"}}, {"tenure-run", Right{"", "pods", "create"}},
 		{"tenure-run", Right{"", "pods", "get"}},
 		{"tenure-run", Right{"", "secrets", "list"}}, {"tenure-run", Right{"", "secrets", "watch"}},
-	}, granted); diff != "" {
-		t.Errorf("granted (-want +got):\n%s", diff)
-	}
+	}, granted)
 	all := inALog(User, "create", "", "pods", "allow", byRole("tenure-run")) +
 		inALog(User, "get", "", "pods", "allow", byRole("tenure-run")) +
 		inALog(User, "update", "x.io", "ats/status", "allow", byRole("tenure-run")) +
@@ -86,16 +93,23 @@ func TestWhatIsGrantedAndNotUsedOrNeededAndNotGrantedIsFound(t *testing.T) {
 		"a default role": {log: all + inALog(User, "create", "a.io", "selfsubjectreviews", "allow",
 			byRole("system:basic-user"))},
 		"somebody's refusal": {log: all + inALog("mallory", "list", "", "pods", "forbid", "")},
-		"a provoked refusal": {log: all + strings.Replace(inALog(User, "list", "", "pods", "forbid", ""), `"namespace":"n"`,
-			`"namespace":"unbound"`, 1)},
+		"a provoked refusal": {log: all + inNamespace(Unbound, User, "list", "", "pods", "forbid", "")},
 		"one is unused": {log: strings.Replace(all, `"get"`, `"create"`, 1),
 			want: "tenure-run grants get pods, which nothing used"},
 		"others used it": {log: strings.ReplaceAll(all, User, "mallory"),
 			want: "grants update ats/status.x.io, which nothing used"},
-		"another role has it": {log: strings.ReplaceAll(all, "tenure-run", "edit"), want: "grants create pods"},
-		"a server began":      {log: inALog(User, "get", "", "pods", "forbid", "") + all},
-		"elsewhere it may": {log: all + strings.Replace(inALog(User, "get", "", "pods", "forbid", ""), `"namespace":"n"`,
-			`"namespace":"m"`, 1), want: `get pods was refused in namespace "m"`},
+		"another role has it":  {log: strings.ReplaceAll(all, "tenure-run", "edit"), want: "grants create pods"},
+		"a server began":       {log: inALog(User, "get", "", "pods", "forbid", "") + all},
+		"it began again":       {log: all + began(9) + inALog(User, "get", "", "pods", "forbid", "") + all},
+		"… and answered first": {log: all + inALog(User, "get", "", "pods", "forbid", "") + began(4) + all},
+		"refused by one that had allowed it": {log: all + inALog(User, "get", "", "pods", "forbid", "") + all,
+			want: `get pods was refused in namespace "n"`},
+		"… which ended much later": {log: all + inALog(User, "get", "", "pods", "forbid", "") + began(9) + all,
+			want: `get pods was refused in namespace "n"`},
+		"it allows no more": {log: all + began(9) + inALog(User, "get", "", "pods", "forbid", ""),
+			want: `get pods was refused in namespace "n"`},
+		"elsewhere it may": {log: all + inNamespace("m", User, "get", "", "pods", "forbid", ""),
+			want: `get pods was refused in namespace "m"`},
 		"one was refused": {log: all + inALog(User, "list", "", "configmaps", "forbid", ""),
 			want: `list configmaps was refused in namespace "n"`},
 	} {

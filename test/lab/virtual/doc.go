@@ -1,24 +1,26 @@
 // Package virtual makes many small clusters of one API server, so that hundreds fit on one machine.
 //
-// A virtual cluster is a proxy on a loopback port of its own. It shows the namespaces of the API server whose names
-// begin with the cluster's, without that part, and no others:
+// A virtual cluster is a proxy on a loopback port of its own. It shows two namespaces of the API server, default and
+// kube-system, whose names begin with the cluster's there, and no others:
 //
 //	host, err := virtual.NewHost(plane.RESTConfig())
 //	defer host.Close()
-//	v017, err := host.Add(ctx, "v017", "")
-//	c, err := client.New(v017.RESTConfig(), client.Options{}) // namespace "shop" here is "v017-shop" there
+//	v017, err := host.Add(ctx, "v017")
+//	c, err := client.New(v017.RESTConfig(), client.Options{}) // namespace "default" here is "v017-default" there
 //	kubeconfig, err := v017.Kubeconfig(theReplicasOwn)
 //
-// Its kube-system is a namespace of its own too, and so its UID, which is what tells clusters apart. Objects that have
+// Its kube-system has a UID of its own, which is what tells clusters apart. Objects that have
 // no namespace (nodes, kinds, roles) are those of the API server, the same in all its clusters.
 //
 // # Lists and watches of all namespaces
 //
-// They go through as they are, with selectors (shardSelector too), pages and bookmarks, and what is in the namespaces
-// of others is left out of the answer. A page may therefore have fewer objects than asked for, or none although another
-// page follows, which the API allows; it doesn't tell how many objects remain. With hundreds of clusters that is too
-// much work, since the API server sends what happens in one of them to the watches of all: give such a cluster its only
-// namespace by name, and lists and watches of all namespaces become those of that one.
+// They become those of default, with selectors (shardSelector too), pages and bookmarks: objects belong there, and no
+// namespace can be added. Were they those of all namespaces of the API server, it would send what happens in one of
+// hundreds of clusters to the watches of all.
+//
+// Lists and watches of Namespaces go through as they are, and what is of others is left out of the answer. A page may
+// therefore have fewer of them than asked for, or none although another page follows, which the API allows; it doesn't
+// tell how many remain.
 //
 // # Considerations
 //

@@ -60,25 +60,19 @@ func NewHost(upstream *rest.Config) (*Host, error) {
 // Cluster is one virtual cluster.
 type Cluster struct {
 	name   string
-	only   string // its only namespace as it is called here; "" if it may have many
 	uid    string
 	host   *Host
 	token  string // of the admin
 	server *httptest.Server
 }
 
-// Add makes a virtual cluster. Its namespaces are those whose names begin with its name and a dash. Where only isn't
-// empty it has a namespace of that name, and none can be added; where it is, it has "default".
-func (h *Host) Add(ctx context.Context, name, only string) (*Cluster, error) {
+// Add makes a virtual cluster. Its namespaces are those whose names begin with its name and a dash.
+func (h *Host) Add(ctx context.Context, name string) (*Cluster, error) {
 	if wrong := validation.IsDNS1123Label(name + "-kube-system"); len(wrong) > 0 {
 		return nil, fmt.Errorf("virtual cluster %q: name: %s", name, wrong[0])
 	}
-	c := &Cluster{name: name, only: only, host: h, token: rand.Text()}
-	first := only
-	if first == "" {
-		first = metav1.NamespaceDefault
-	}
-	for _, namespace := range []string{metav1.NamespaceSystem, first} {
+	c := &Cluster{name: name, host: h, token: rand.Text()}
+	for _, namespace := range []string{metav1.NamespaceSystem, metav1.NamespaceDefault} {
 		made, err := h.namespace(ctx, c.real(namespace))
 		if err != nil {
 			return nil, fmt.Errorf("virtual cluster %s: making namespace %s: %w", name, namespace, err)

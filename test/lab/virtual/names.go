@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/discovery"
 )
@@ -50,7 +51,7 @@ func (k *kinds) isNamespaced(groupVersion, resource string) (bool, error) {
 // target is what a request is about, in the API server's terms.
 type target struct {
 	path string
-	// namespaces says that it is about Namespaces themselves, all that it is about all namespaces.
+	// namespaces says that it is about Namespaces themselves, all that it is about all of them.
 	namespaces, all bool
 	refused         string // why the cluster doesn't do it, "" if it does
 }
@@ -77,8 +78,8 @@ func (c *Cluster) translate(method, path string) (target, error) {
 		if len(about) > 1 {
 			t.path = to(append([]string{"namespaces", c.real(about[1])}, about[2:]...)...)
 		}
-		if c.only != "" && method == "POST" && len(about) == 1 {
-			t.refused = fmt.Sprintf("virtual cluster %s has one namespace, %s", c.name, c.only)
+		if method == "POST" && len(about) == 1 {
+			t.refused = fmt.Sprintf("virtual cluster %s has one namespace, %s", c.name, metav1.NamespaceDefault)
 		}
 		t.all = len(about) == 1
 		return t, nil
@@ -93,14 +94,7 @@ func (c *Cluster) translate(method, path string) (target, error) {
 	if err != nil || !namespaced {
 		return target{path: path}, err
 	}
-	if c.only != "" {
-		return target{path: to("namespaces", c.real(c.only), about[0])}, nil
-	}
-	t := target{path: path, all: true}
-	if method == "DELETE" {
-		t.refused = "a virtual cluster with many namespaces deletes collections in one of them at a time"
-	}
-	return t, nil
+	return target{path: to("namespaces", c.real(metav1.NamespaceDefault), about[0])}, nil
 }
 
 // namespaceFields are the field selectors that name a namespace.

@@ -8,42 +8,37 @@ import (
 func TestPathsAndSelectorsAreTranslated(t *testing.T) {
 	host := &Host{kinds: &kinds{namespaced: map[string]bool{"v1/pods": true, "v1/nodes": false,
 		"example.com/v1/things": true}}}
-	many, single := &Cluster{name: "a", host: host}, &Cluster{name: "a", only: "default", host: host}
+	cluster := &Cluster{name: "a", host: host}
 	for _, c := range []struct {
-		method, path, many, single string // what becomes of the path; "!" is refused
+		method, path, want string // what becomes of the path; "!" is refused
 	}{
-		{"GET", "/version", "/version", "/version"},
-		{"GET", "/apis/example.com/v1", "/apis/example.com/v1", "/apis/example.com/v1"},
-		{"GET", "/api/v1/nodes", "/api/v1/nodes", "/api/v1/nodes"},
-		{"GET", "/api/v1/nodes/n1", "/api/v1/nodes/n1", "/api/v1/nodes/n1"},
-		{"GET", "/api/v1/pods", "/api/v1/pods", "/api/v1/namespaces/a-default/pods"},
-		{"DELETE", "/api/v1/pods", "!", "/api/v1/namespaces/a-default/pods"},
-		{"GET", "/apis/example.com/v1/things", "/apis/example.com/v1/things",
-			"/apis/example.com/v1/namespaces/a-default/things"},
-		{"GET", "/api/v1/namespaces/shop/pods/p/log", "/api/v1/namespaces/a-shop/pods/p/log",
-			"/api/v1/namespaces/a-shop/pods/p/log"},
-		{"GET", "/api/v1/namespaces", "/api/v1/namespaces", "/api/v1/namespaces"},
-		{"POST", "/api/v1/namespaces", "/api/v1/namespaces", "!"},
-		{"GET", "/api/v1/namespaces/kube-system", "/api/v1/namespaces/a-kube-system", "/api/v1/namespaces/a-kube-system"},
-		{"PUT", "/api/v1/namespaces/shop/finalize", "/api/v1/namespaces/a-shop/finalize",
-			"/api/v1/namespaces/a-shop/finalize"},
+		{"GET", "/version", "/version"},
+		{"GET", "/apis/example.com/v1", "/apis/example.com/v1"},
+		{"GET", "/api/v1/nodes", "/api/v1/nodes"},
+		{"GET", "/api/v1/nodes/n1", "/api/v1/nodes/n1"},
+		{"GET", "/api/v1/pods", "/api/v1/namespaces/a-default/pods"},
+		{"DELETE", "/api/v1/pods", "/api/v1/namespaces/a-default/pods"},
+		{"GET", "/apis/example.com/v1/things", "/apis/example.com/v1/namespaces/a-default/things"},
+		{"GET", "/api/v1/namespaces/shop/pods/p/log", "/api/v1/namespaces/a-shop/pods/p/log"},
+		{"GET", "/api/v1/namespaces", "/api/v1/namespaces"},
+		{"POST", "/api/v1/namespaces", "!"},
+		{"GET", "/api/v1/namespaces/kube-system", "/api/v1/namespaces/a-kube-system"},
+		{"PUT", "/api/v1/namespaces/shop/finalize", "/api/v1/namespaces/a-shop/finalize"},
 	} {
-		for cluster, want := range map[*Cluster]string{many: c.many, single: c.single} {
-			got, err := cluster.translate(c.method, c.path)
-			if got.refused != "" {
-				got.path = "!"
-			}
-			if err != nil || got.path != want {
-				t.Errorf("%s %s, only %q: %s (%v), want %s", c.method, c.path, cluster.only, got.path, err, want)
-			}
+		got, err := cluster.translate(c.method, c.path)
+		if got.refused != "" {
+			got.path = "!"
+		}
+		if err != nil || got.path != c.want {
+			t.Errorf("%s %s: %s (%v), want %s", c.method, c.path, got.path, err, c.want)
 		}
 	}
 	query := url.Values{"fieldSelector": {"metadata.name=x,metadata.namespace!=shop"}, "shardSelector": {"kept"}}
-	if err := many.selected(query, target{}); err != nil ||
+	if err := cluster.selected(query, target{}); err != nil ||
 		query.Get("fieldSelector") != "metadata.name=x,metadata.namespace!=a-shop" || query.Get("shardSelector") != "kept" {
 		t.Errorf("%v (%v)", query, err)
 	}
-	if err := many.selected(url.Values{"fieldSelector": {"nonsense"}}, target{}); err == nil {
+	if err := cluster.selected(url.Values{"fieldSelector": {"nonsense"}}, target{}); err == nil {
 		t.Error("a selector that is none was taken")
 	}
 }

@@ -255,13 +255,9 @@ func (c *Cluster) has(o object, t target) bool {
 	if !t.all {
 		return true
 	}
-	field := "namespace"
-	if t.namespaces {
-		field = "name"
-	}
 	metadata, _ := o["metadata"].(object)
-	namespace, _ := metadata[field].(string)
-	_, ours := c.shown(namespace)
+	name, _ := metadata["name"].(string)
+	_, ours := c.shown(name)
 	return ours
 }
 

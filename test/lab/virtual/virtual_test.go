@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -20,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+	"github.com/tenure-dev/tenure/test/expect"
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/labtest"
 	"github.com/tenure-dev/tenure/test/lab/localplane"
@@ -33,9 +33,9 @@ type one struct {
 	client.WithWatch
 }
 
-func add(t *testing.T, host *virtual.Host, name, only string) one {
+func add(t *testing.T, host *virtual.Host, name string) one {
 	t.Helper()
-	c, err := host.Add(t.Context(), name, only)
+	c, err := host.Add(t.Context(), name)
 	must.Succeed(t, err)
 	admin, err := client.NewWithWatch(c.RESTConfig(), client.Options{Scheme: lab.Scheme()})
 	must.Succeed(t, err)
@@ -43,21 +43,21 @@ func add(t *testing.T, host *virtual.Host, name, only string) one {
 }
 
 // fill makes objects of each kind in a cluster, named after it; Pods and Events go as protobuf.
-func (c one) fill(t *testing.T, namespace string, n int) {
+func (c one) fill(t *testing.T, n int) {
 	t.Helper()
 	for i := range n {
-		at := metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("%s-%d", c.Name(), i),
+		at := metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("%s-%d", c.Name(), i),
 			Labels: map[string]string{"odd": fmt.Sprint(i%2 == 1)}}
 		pod := &corev1.Pod{ObjectMeta: at, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "x", Image: "x"}}}}
 		for _, o := range []client.Object{
 			&cnatv1alpha1.At{ObjectMeta: at, Spec: cnatv1alpha1.AtSpec{Schedule: "2030-01-02T03:04:05Z", Command: "true"}}, pod,
 			&corev1.Event{ObjectMeta: at, Reason: "Test",
-				InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: namespace, Name: pod.Name}},
+				InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: "default", Name: pod.Name}},
 		} {
 			if err := c.Create(t.Context(), o); err != nil {
 				t.Fatalf("%T in %s: %v", o, c.Name(), err)
 			}
-			if o.GetNamespace() != namespace {
+			if o.GetNamespace() != "default" {
 				t.Errorf("%T in %s came back in namespace %s", o, c.Name(), o.GetNamespace())
 			}
 		}
@@ -83,9 +83,9 @@ func (c one) names(t *testing.T, list client.ObjectList, options ...client.ListO
 	return names
 }
 
-func (c one) made(namespace string, from, to, step int) (names []string) {
+func (c one) made(from, to, step int) (names []string) {
 	for i := from; i < to; i += step {
-		names = append(names, fmt.Sprintf("%s/%s-%d", namespace, c.Name(), i))
+		names = append(names, fmt.Sprintf("default/%s-%d", c.Name(), i))
 	}
 	return names
 }
@@ -99,10 +99,10 @@ func TestVirtualClustersOfOneAPIServerDoNotSeeEachOther(t *testing.T) {
 	t.Cleanup(host.Close)
 	const objects = 7
 	// b's name begins with a's: the dash between cluster and namespace keeps them apart only if nobody mixes them up.
-	a, b, c := add(t, host, "a", ""), add(t, host, "ab", ""), add(t, host, "c", "default")
+	a, b, c := add(t, host, "a"), add(t, host, "ab"), add(t, host, "c")
 	all := []one{a, b, c}
 	for _, v := range all {
-		v.fill(t, "default", objects)
+		v.fill(t, objects)
 	}
 	if a.UID() == b.UID() || b.UID() == c.UID() || a.UID() == c.UID() {
 		t.Errorf("UIDs %s, %s, %s aren't different", a.UID(), b.UID(), c.UID())
@@ -115,7 +115,12 @@ func TestVirtualClustersOfOneAPIServerDoNotSeeEachOther(t *testing.T) {
 		t.Run("shards in "+v.Name(), func(t *testing.T) { shards(t, v, objects) })
 	}
 	t.Run("watches", func(t *testing.T) { watches(t, all) })
-	t.Run("namespaces", func(t *testing.T) { namespaces(t, a, b, c) })
+	t.Run("another namespace", func(t *testing.T) {
+		if err := lab.AddNamespace(t.Context(), a, "shop"); !apierrors.IsForbidden(err) ||
+			!strings.Contains(err.Error(), "has one namespace, default") {
+			t.Errorf("got %v", err)
+		}
+	})
 	t.Run("a stranger", func(t *testing.T) {
 		config := a.RESTConfig()
 		config.BearerToken = "made up"
@@ -127,18 +132,16 @@ func TestVirtualClustersOfOneAPIServerDoNotSeeEachOther(t *testing.T) {
 			t.Errorf("got %v, want that it is unauthorized", err)
 		}
 	})
-	if _, err := host.Add(t.Context(), "No Name", ""); err == nil || !strings.Contains(err.Error(), `"No Name"`) {
+	if _, err := host.Add(t.Context(), "No Name"); err == nil || !strings.Contains(err.Error(), `"No Name"`) {
 		t.Errorf("a name that can't be one: %v", err)
 	}
 }
 
 func alone(t *testing.T, v one, objects int) {
-	want := v.made("default", 0, objects, 1)
+	want := v.made(0, objects, 1)
 	for _, list := range []client.ObjectList{&cnatv1alpha1.AtList{}, &corev1.PodList{}, &corev1.EventList{}} {
 		for _, options := range [][]client.ListOption{nil, {client.InNamespace("default")}} {
-			if diff := cmp.Diff(want, v.names(t, list, options...)); diff != "" {
-				t.Errorf("%T, %d options (-want +got):\n%s", list, len(options), diff)
-			}
+			expect.Equal(t, fmt.Sprintf("%T, %d options", list, len(options)), want, v.names(t, list, options...))
 		}
 	}
 	events := &corev1.EventList{}
@@ -150,9 +153,7 @@ func alone(t *testing.T, v one, objects int) {
 		string(system.UID) != v.UID() {
 		t.Errorf("kube-system is %s with UID %s (%v), want %s", system.Name, system.UID, err, v.UID())
 	}
-	if diff := cmp.Diff([]string{"/default", "/kube-system"}, v.names(t, &corev1.NamespaceList{})); diff != "" {
-		t.Errorf("namespaces (-want +got):\n%s", diff)
-	}
+	expect.Equal(t, "namespaces", []string{"/default", "/kube-system"}, v.names(t, &corev1.NamespaceList{}))
 }
 
 func selectors(t *testing.T, v one, objects int) {
@@ -160,23 +161,17 @@ func selectors(t *testing.T, v one, objects int) {
 		option client.ListOption
 		want   []string
 	}{
-		"label":           {client.MatchingLabels{"odd": "true"}, v.made("default", 1, objects, 2)},
-		"name":            {client.MatchingFields{"metadata.name": v.Name() + "-3"}, v.made("default", 3, 4, 1)},
-		"namespace":       {client.MatchingFields{"metadata.namespace": "default"}, v.made("default", 0, objects, 1)},
+		"label":           {client.MatchingLabels{"odd": "true"}, v.made(1, objects, 2)},
+		"name":            {client.MatchingFields{"metadata.name": v.Name() + "-3"}, v.made(3, 4, 1)},
+		"namespace":       {client.MatchingFields{"metadata.namespace": "default"}, v.made(0, objects, 1)},
 		"other namespace": {client.MatchingFields{"metadata.namespace": "kube-system"}, nil},
 	} {
-		if diff := cmp.Diff(c.want, v.names(t, &corev1.PodList{}, c.option)); diff != "" {
-			t.Errorf("by %s (-want +got):\n%s", name, diff)
-		}
+		expect.Equal(t, "by "+name, c.want, v.names(t, &corev1.PodList{}, c.option))
 	}
 	about := client.MatchingFields{"involvedObject.namespace": "default", "involvedObject.name": v.Name() + "-3"}
-	if diff := cmp.Diff(v.made("default", 3, 4, 1), v.names(t, &corev1.EventList{}, about)); diff != "" {
-		t.Errorf("events about an object (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff([]string{"/default"}, v.names(t, &corev1.NamespaceList{},
-		client.MatchingFields{"metadata.name": "default"})); diff != "" {
-		t.Errorf("a namespace by its name (-want +got):\n%s", diff)
-	}
+	expect.Equal(t, "events about an object", v.made(3, 4, 1), v.names(t, &corev1.EventList{}, about))
+	expect.Equal(t, "a namespace by its name", []string{"/default"},
+		v.names(t, &corev1.NamespaceList{}, client.MatchingFields{"metadata.name": "default"}))
 }
 
 func pages(t *testing.T, v one, objects int) {
@@ -187,9 +182,7 @@ func pages(t *testing.T, v one, objects int) {
 		all = append(all, v.names(t, list, client.Limit(2), client.Continue(token))...)
 		token = list.Continue
 	}
-	if diff := cmp.Diff(v.made("default", 0, objects, 1), all); diff != "" {
-		t.Errorf("all pages (-want +got):\n%s", diff)
-	}
+	expect.Equal(t, "all pages", v.made(0, objects, 1), all)
 }
 
 func writes(t *testing.T, v one) {
@@ -242,24 +235,17 @@ func shards(t *testing.T, v one, objects int) {
 		all = append(all, some...)
 	}
 	slices.Sort(all)
-	if diff := cmp.Diff(v.made("default", 0, objects, 1), all); diff != "" {
-		t.Errorf("both halves (-want +got):\n%s", diff)
-	}
+	expect.Equal(t, "both halves", v.made(0, objects, 1), all)
 }
 
-// watches follows all Pods of each cluster from what is there on, while Pods are added in all of them.
+// watches follows all Pods of each cluster from what is there on, while Pods are added in all of them, and its
+// Namespaces.
 func watches(t *testing.T, all []one) {
 	ctx, cancel := context.WithTimeout(t.Context(), labtest.Patience)
 	defer cancel()
 	streams := map[string]watch.Interface{}
-	yes := true
 	for _, v := range all {
-		w, err := v.Watch(ctx, &corev1.PodList{}, &client.ListOptions{Raw: &metav1.ListOptions{
-			SendInitialEvents: &yes, AllowWatchBookmarks: true, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
-		}})
-		must.Succeed(t, err)
-		defer w.Stop()
-		streams[v.Name()] = w
+		streams[v.Name()] = v.follow(ctx, t, &corev1.PodList{})
 	}
 	for _, v := range all {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "last"},
@@ -267,44 +253,47 @@ func watches(t *testing.T, all []one) {
 		must.Succeed(t, v.Create(ctx, pod))
 	}
 	for _, v := range all {
-		seen, initial := map[string]bool{}, false
-		for !seen["default/last"] || !initial {
-			e, ok := <-streams[v.Name()].ResultChan()
-			if !ok {
-				t.Fatalf("%s: the watch ended; seen %v, initial events over: %v", v.Name(), slices.Sorted(maps.Keys(seen)), initial)
-			}
-			pod, ok := e.Object.(*corev1.Pod)
-			switch {
-			case !ok:
-				t.Fatalf("%s: %v", v.Name(), e.Object)
-			case e.Type == watch.Bookmark:
-				initial = initial || pod.Annotations[metav1.InitialEventsAnnotationKey] == "true"
-			default:
-				seen[pod.Namespace+"/"+pod.Name] = true
-			}
-		}
-		want := append(v.made("default", 0, 7, 1), "default/last")
-		if diff := cmp.Diff(slices.Sorted(slices.Values(want)), slices.Sorted(maps.Keys(seen))); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", v.Name(), diff)
-		}
+		want := append(v.made(0, 7, 1), "default/last")
+		slices.Sort(want)
+		expect.Equal(t, v.Name(), want, v.seen(t, streams[v.Name()], "default/last"))
+		namespaces := v.follow(ctx, t, &corev1.NamespaceList{})
+		expect.Equal(t, v.Name()+": namespaces", []string{"/default", "/kube-system"},
+			v.seen(t, namespaces, "/kube-system"))
 	}
 }
 
-func namespaces(t *testing.T, a, b, c one) {
-	for _, v := range []one{a, b} {
-		must.Succeed(t, lab.AddNamespace(t.Context(), v, "shop"))
+// follow watches a kind from what is there on.
+func (c one) follow(ctx context.Context, t *testing.T, list client.ObjectList) watch.Interface {
+	t.Helper()
+	yes := true
+	w, err := c.Watch(ctx, list, &client.ListOptions{Raw: &metav1.ListOptions{
+		SendInitialEvents: &yes, AllowWatchBookmarks: true, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
+	}})
+	must.Succeed(t, err)
+	t.Cleanup(w.Stop)
+	return w
+}
+
+// seen are the names of all objects until a watch has shown what was there, and the last one.
+func (c one) seen(t *testing.T, w watch.Interface, last string) []string {
+	t.Helper()
+	seen, initial := map[string]bool{}, false
+	for !seen[last] || !initial {
+		e, ok := <-w.ResultChan()
+		if !ok {
+			t.Fatalf("%s: the watch ended; seen %v, initial events over: %v", c.Name(), slices.Sorted(maps.Keys(seen)), initial)
+		}
+		object, ok := e.Object.(client.Object)
+		switch {
+		case !ok:
+			t.Fatalf("%s: %v", c.Name(), e.Object)
+		case e.Type == watch.Bookmark:
+			initial = initial || object.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true"
+		default:
+			seen[object.GetNamespace()+"/"+object.GetName()] = true
+		}
 	}
-	a.fill(t, "shop", 1)
-	if diff := cmp.Diff([]string{"shop/a-0"}, a.names(t, &cnatv1alpha1.AtList{}, client.InNamespace("shop"))); diff != "" {
-		t.Errorf("in a's shop (-want +got):\n%s", diff)
-	}
-	if got := b.names(t, &cnatv1alpha1.AtList{}, client.InNamespace("shop")); len(got) > 0 {
-		t.Errorf("in b's shop: %v", got)
-	}
-	if err := lab.AddNamespace(t.Context(), c, "shop"); !apierrors.IsForbidden(err) ||
-		!strings.Contains(err.Error(), "has one namespace, default") {
-		t.Errorf("c: %v", err)
-	}
+	return slices.Sorted(maps.Keys(seen))
 }
 
 // Replicas serve virtual clusters like others. The plane has a scheduler and nodes, so Pods run to their end.
@@ -314,9 +303,8 @@ func TestReplicasServeVirtualClusters(t *testing.T) {
 	for _, name := range []string{"va", "vb", "vc"} {
 		v, err := f.AddVirtual(t.Context(), "host", name)
 		must.Succeed(t, err)
-		if clusters[name], err = client.New(v.RESTConfig(), client.Options{Scheme: lab.Scheme()}); err != nil {
-			t.Fatal(err)
-		}
+		clusters[name], err = client.New(v.RESTConfig(), client.Options{Scheme: lab.Scheme()})
+		must.Succeed(t, err)
 	}
 	labtest.Replicas(t, f, "r1", "r2")
 	labtest.Settle(t, f, labtest.Patience)

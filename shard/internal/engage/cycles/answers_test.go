@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,6 +13,7 @@ import (
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	"github.com/tenure-dev/tenure/shard/internal/engage"
 	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/test/expect"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
@@ -51,9 +51,7 @@ func TestWhatIsWrittenDoesNotDependOnHowTheAnswerIsRead(t *testing.T) {
 	there := &cnatv1alpha1.At{}
 	must.Succeed(t, live.Get(ctx, client.ObjectKeyFromObject(at), there))
 	there.ManagedFields = nil
-	if diff := cmp.Diff(there, at); diff != "" {
-		t.Errorf("the answer isn't what is there (-there +answer):\n%s", diff)
-	}
+	expect.Equal(t, "the answer isn't what is there", there, at)
 	done := at.DeepCopy()
 	done.Status.Phase = cnatv1alpha1.AtDone
 	err = c.Status().Update(ctx, done, engage.AnswerUnread{})

@@ -35,13 +35,12 @@ func connected(t *testing.T) (cluster.Cluster, *engage.Connection) {
 	must.Succeed(t, err)
 	t.Cleanup(func() { _ = planes.Stop() })
 	config := planes.Cluster("west").RESTConfig()
-	if _, err := envtest.InstallCRDs(config, envtest.CRDInstallOptions{
+	_, err = envtest.InstallCRDs(config, envtest.CRDInstallOptions{
 		Paths: []string{filepath.Join("..", "..", "..", "..", "config", "crd",
 			"cnat.programming-kubernetes.info_ats.yaml")},
 		ErrorIfPathMissing: true,
-	}); err != nil {
-		t.Fatal(err)
-	}
+	})
+	must.Succeed(t, err)
 	scheme := kruntime.NewScheme()
 	for _, add := range []func(*kruntime.Scheme) error{corev1.AddToScheme, cnatv1alpha1.AddToScheme} {
 		must.Succeed(t, add(scheme))
