@@ -425,6 +425,17 @@ func TestTheConnectionInUseIsAskedWhereItIsTheSecrets(t *testing.T) {
 	}
 }
 
+func TestTheConnectionOfAQuestionForTheUIDIsClosed(t *testing.T) {
+	server, counts := connections(t)
+	secret, _ := insecure(t, server)
+	for range 3 {
+		UID(t.Context(), secret, kubeconfig.Policy{Insecure: true}, time.Minute)
+	}
+	if n := counts.Opened.Load(); n != 3 {
+		t.Errorf("%d connections for three questions, each to be closed", n)
+	}
+}
+
 // Such a Secret is refused, and home is in use without it.
 func TestASecretThatIsCalledHomeLimitsNothingAndIsForgotten(t *testing.T) {
 	secret := secretOf(kubeconfig.HomeName, "")

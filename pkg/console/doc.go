@@ -9,9 +9,10 @@
 //
 // A replica never judges another one by the timestamps in its Lease, but only by changes it saw on its own clock. A
 // command can't watch for a whole lease duration before it answers, so it shows when the Lease says that it was
-// renewed, "by its own clock", and calls a replica quiet when that is longer ago than the Lease lasts. Where the clocks
-// of two machines disagree that can be wrong, and nothing but what is shown depends on it. The status page does watch
-// ([Snapshot].Seen), and so has no such doubt.
+// renewed, "by its own clock". That time tells nothing of a replica if it is longer ago than the Lease lasts, or as far
+// in the future: the clocks of two machines may disagree. Then the command watches for a third of a lease duration, in
+// which a live replica renews, and calls a replica quiet that doesn't. The status page watches all the time
+// ([Snapshot].Seen). What replicas say in events is ordered, and its age taken, by the clock of the home cluster.
 //
 // # What it needs to read
 //

@@ -256,7 +256,7 @@ func (v *survey) isYoung(name keyspace.ClusterName) bool {
 	})
 }
 
-// findQuiet reports late Leases, clocks that are ahead, double names and different builds.
+// findQuiet reports late Leases, clocks that are off, double names and different builds.
 func (v *survey) findQuiet() (found []Finding) {
 	byName, builds := map[string]int{}, map[string]int{}
 	for _, r := range v.replicas {
@@ -266,10 +266,18 @@ func (v *survey) findQuiet() (found []Finding) {
 				fmt.Sprintf("replica %s hasn't renewed its Lease for %s of %s%s", r.Incarnation, age(r.RenewedAgo),
 					age(r.LeaseDuration), byWhom(*r)),
 				"if it is dead its peers take over on their own; if it lives, it can't write to the home cluster"})
-		case r.State == Live && r.RenewedAgo < -r.LeaseDuration:
+		case r.Acts() && r.Doubtful:
+			found = append(found, Finding{Note, "",
+				fmt.Sprintf("whether replica %s lives isn't known: the clock by which it renewed its Lease is ahead of this one "+
+					"by %s, and it wasn't seen to renew since", r.Incarnation, age(r.ClockAhead)),
+				fmt.Sprintf("kubectl -n %s get lease %s -w shows each renewal, four in %s", v.Namespace, r.Incarnation,
+					age(r.LeaseDuration))})
+		case r.Acts() && r.ClockAhead > 0:
 			found = append(found, Finding{Note, "", fmt.Sprintf("the clock of replica %s is ahead of this one by %s", r.Name,
-				age(-r.RenewedAgo)),
-				"nothing depends on it but times that are shown; Ats start by the clock of their replica"})
+				age(r.ClockAhead)), clockOff})
+		case r.Acts() && r.ClockAhead < 0:
+			found = append(found, Finding{Note, "", fmt.Sprintf("the clock of replica %s is behind this one by %s", r.Name,
+				age(-r.ClockAhead)), clockOff})
 		}
 		if r.Acts() {
 			byName[r.Name]++
@@ -290,11 +298,19 @@ func (v *survey) findQuiet() (found []Finding) {
 	return found
 }
 
+// clockOff is what follows from a clock that differs from this one.
+const clockOff = "nothing depends on it but times that are shown; Ats start by the clock of their replica"
+
+// byWhom says, behind how long ago a Lease was renewed, who measured that.
 func byWhom(r Replica) string {
-	if r.Watched {
-		return ""
+	switch {
+	case !r.Watched:
+		return " (by its own clock)"
+	case r.Doubtful:
+		return fmt.Sprintf(" (as watched from here; a live replica renews it four times in %s, and the time in it is %s "+
+			"ahead of this clock)", age(r.LeaseDuration), age(r.ClockAhead))
 	}
-	return " (by its own clock)"
+	return ""
 }
 
 func (v *survey) findCoordinator() []Finding {

@@ -70,9 +70,15 @@ type Replica struct {
 	RenewedAgo    Seconds `json:"renewedAgoSeconds"`
 	Watched       bool    `json:"watched"`
 	LeaseDuration Seconds `json:"leaseDurationSeconds"`
-	Shards        int     `json:"shards"`
-	Objects       int64   `json:"objects"`
-	Load          float64 `json:"load"`
+	// ClockAhead is by how much its clock is ahead of that of whoever looks, as far as its Lease tells. It is 0 if that is
+	// less than LeaseDuration either way.
+	ClockAhead Seconds `json:"clockAheadSeconds,omitempty"`
+	// Doubtful says that the time in its Lease is ahead by more than LeaseDuration, and that no renewal was seen: the time
+	// doesn't tell whether the replica lives. It is quiet once it should have renewed while it was watched.
+	Doubtful bool    `json:"doubtful,omitempty"`
+	Shards   int     `json:"shards"`
+	Objects  int64   `json:"objects"`
+	Load     float64 `json:"load"`
 	// Unfit lists the clusters that it says it can't serve.
 	Unfit plan.UnfitFor `json:"unfit,omitempty"`
 	// Clusters is what it reports about clusters that don't answer as they should, or whose keys wait.

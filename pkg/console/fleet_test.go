@@ -129,7 +129,8 @@ func secretOf(name, fields, token string) corev1.Secret {
 // event is what a replica said of a cluster's Secret at a time.
 func event(cluster string, uid types.UID, reason string, at time.Time) *corev1.Event {
 	return &corev1.Event{
-		ObjectMeta:          metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprint(cluster, at.UnixNano())},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprint(cluster, at.UnixNano()),
+			CreationTimestamp: metav1.NewTime(at)},
 		InvolvedObject:      corev1.ObjectReference{Kind: "Secret", Namespace: "ns", Name: cluster, UID: uid},
 		ReportingController: clusterhealth.EventReporter, Reason: reason, EventTime: metav1.NewMicroTime(at),
 	}
@@ -278,12 +279,42 @@ func TestTheFleetIsJudgedByItsRecords(t *testing.T) {
 		"one that was seen to renew isn't quiet, whatever its clock says": {
 			change: func(s *Snapshot) {
 				s.Records.Leases[1] = lease("r1", time.Hour)
-				s.Seen = map[string]time.Time{"r1-aaaaaa": now.Add(-time.Second)}
+				s.Seen = map[string]LeaseWatch{"r1-aaaaaa": {Since: now.Add(-time.Second), Changed: true}}
+			},
+			want: []string{"note: the clock of replica r1 is behind this one by 59m59s"},
+		},
+		"one that renews by a clock that is ahead": {
+			change: func(s *Snapshot) {
+				s.Records.Leases[1] = lease("r1", -time.Minute)
+				s.Seen = map[string]LeaseWatch{"r1-aaaaaa": {Since: now.Add(-time.Second), Changed: true}}
+			},
+			want: []string{"note: the clock of replica r1 is ahead of this one by 61s"},
+		},
+		"a time is ahead, for too short a while to know more": {
+			change: func(s *Snapshot) {
+				s.Records.Leases[1] = lease("r1", -time.Minute)
+				s.Seen = map[string]LeaseWatch{"r1-aaaaaa": {Since: now.Add(-3 * time.Second)}}
+			},
+			want: []string{"note: whether replica r1-aaaaaa lives isn't known: the clock by which it renewed its Lease is " +
+				"ahead of this one by 63s, and it wasn't seen to renew since"},
+		},
+		"a time is ahead, and stays the same": {
+			change: func(s *Snapshot) {
+				s.Records.Leases[1] = lease("r1", 2*time.Second) // it was ahead when the watch began, hours ago
+				s.Seen = map[string]LeaseWatch{"r1-aaaaaa": {Since: now.Add(-2 * time.Hour)}}
+			},
+			want: []string{
+				"wrong: r1-aaaaaa, which is quiet, holds 4 shards: east/01, east/11, west/01 and 1 more",
+				"wrong: replica r1-aaaaaa hasn't renewed its Lease for 2h00m of 10s (as watched from here; a live replica " +
+					"renews it four times in 10s, and the time in it is 119m58s ahead of this clock)",
+				"note: the planner would move 4 shards",
 			},
 		},
-		"a clock is ahead": {
-			change: func(s *Snapshot) { s.Records.Leases[1] = lease("r1", -time.Minute) },
-			want:   []string{"note: the clock of replica r1 is ahead of this one by 60s"},
+		"one that is sealed needs no look at its clock": {
+			change: func(s *Snapshot) {
+				s.Records.Leases = append(s.Records.Leases, lease("r2", -time.Minute))
+				s.Records.Leases[3].Annotations["tenure.dev/sealed-by"] = "r0-aaaaaa"
+			},
 		},
 		"nobody is alive": {
 			change: func(s *Snapshot) { s.Records.Leases, s.Records.Shards = nil, nil },

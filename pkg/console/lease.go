@@ -60,15 +60,25 @@ func replicaOf(l inspect.Lease, raw *coordinationv1.Lease, s Snapshot) *Replica 
 	if raw.Spec.RenewTime != nil {
 		renewed = raw.Spec.RenewTime.Time
 	}
-	if seen, ok := s.Seen[raw.Name]; ok {
-		renewed, r.Watched = seen, true
+	seen, watched := s.Seen[raw.Name]
+	if !watched {
+		seen.Since = s.Now
+	}
+	ahead := renewed.Sub(seen.Since)
+	// A time that is ahead by no more than the duration is past soon enough.
+	r.Doubtful = !l.Sealed && !seen.Changed && ahead > duration
+	if r.Doubtful || seen.Changed && ahead.Abs() > duration {
+		r.ClockAhead = seconds(ahead)
+	}
+	if seen.Changed || watched && r.Doubtful {
+		renewed, r.Watched = seen.Since, true
 	}
 	ago := s.Now.Sub(renewed)
 	r.RenewedAgo = seconds(ago)
 	switch {
 	case l.Sealed:
 		r.State = Sealed
-	case ago > duration:
+	case ago > duration, r.Doubtful && ago >= r.renewsWithin():
 		r.State = Quiet
 	case l.Leaving:
 		r.State = Leaving

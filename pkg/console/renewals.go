@@ -17,50 +17,50 @@ type Renewals struct{ leases map[string]leaseSeen }
 
 type leaseSeen struct {
 	version string
-	changed time.Time
-	// sure reports whether the change itself was seen. Otherwise the Lease was first found in this state.
-	sure bool
+	LeaseWatch
 }
 
-// See notes the present Leases, and returns what [Snapshot].Seen wants. A Lease that hasn't changed since it was first
-// seen isn't in the result: for it, the time in the Lease itself counts. A nil Renewals notes nothing.
-func (r *Renewals) See(leases []coordinationv1.Lease, now time.Time) map[string]time.Time {
+// LeaseWatch is what was seen of a Lease, on the clock of whoever looks.
+type LeaseWatch struct {
+	// Since is when the Lease changed last. If Changed isn't set, no change was seen, and Since is when it was first
+	// found.
+	Since   time.Time
+	Changed bool
+}
+
+// See notes the present Leases, and returns what [Snapshot].Seen wants. A nil Renewals notes nothing.
+func (r *Renewals) See(leases []coordinationv1.Lease, now time.Time) map[string]LeaseWatch {
 	if r == nil {
 		return nil
 	}
 	if r.leases == nil {
 		r.leases = map[string]leaseSeen{}
 	}
-	seen, present := map[string]time.Time{}, map[string]bool{}
+	seen, present := map[string]LeaseWatch{}, map[string]bool{}
 	for i := range leases {
 		l := &leases[i]
 		present[l.Name] = true
 		was, known := r.leases[l.Name]
 		if !known || was.version != l.ResourceVersion {
-			was = leaseSeen{version: l.ResourceVersion, changed: now, sure: known}
+			was = leaseSeen{l.ResourceVersion, LeaseWatch{Since: now, Changed: known}}
 			r.leases[l.Name] = was
 		}
-		if was.sure {
-			seen[l.Name] = was.changed
-		}
+		seen[l.Name] = was.LeaseWatch
 	}
 	maps.DeleteFunc(r.leases, func(name string, _ leaseSeen) bool { return !present[name] })
 	return seen
 }
 
-// lookAgain reads the records once more if, by the times in the Leases, no replica is alive: this clock may be ahead of
-// theirs. A Lease that changes meanwhile is alive, whatever its time.
+// lookAgain reads the records once more if the time in any replica's Lease is past, or too far in the future to tell
+// anything. Either may be due to a clock, its replica's or this one. A replica that renews meanwhile is alive.
 func (g Gatherer) lookAgain(ctx context.Context, home client.Client, s *Snapshot) (err error) {
-	var pause Seconds
+	var pause time.Duration
 	for _, r := range readLeases(*s).byID {
-		switch r.State {
-		case Live, Leaving:
-			return nil
-		case Quiet:
-			pause = max(pause, r.LeaseDuration/waitDivisor)
+		if r.State == Quiet || r.Doubtful {
+			pause = max(pause, r.renewsWithin())
 		}
 	}
-	if pause == 0 { // there is none
+	if pause == 0 { // all is clear
 		return nil
 	}
 	seen := &Renewals{}
@@ -68,7 +68,7 @@ func (g Gatherer) lookAgain(ctx context.Context, home client.Client, s *Snapshot
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-time.After(min(pause.Duration(), longestLook)):
+	case <-time.After(min(pause, longestLook)):
 	}
 	if s.Records, err = inspect.Read(ctx, home, g.Namespace, g.Fleet); err != nil {
 		return err
@@ -78,9 +78,8 @@ func (g Gatherer) lookAgain(ctx context.Context, home client.Client, s *Snapshot
 	return nil
 }
 
-// Replicas renew their Leases four times per lease duration. After a lease duration divided by waitDivisor, each that
-// is alive has; after longestLook, each whose lease duration is at most 40 s.
-const (
-	waitDivisor = 3
-	longestLook = 10 * time.Second
-)
+// longestLook bounds how long an answer waits for renewals. It is enough for lease durations of up to 30 s.
+const longestLook = 10 * time.Second
+
+// renewsWithin is a time in which the replica renews its Lease if it is alive: it does four times per lease duration.
+func (r Replica) renewsWithin() time.Duration { return r.LeaseDuration.Duration() / 3 }

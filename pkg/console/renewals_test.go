@@ -1,16 +1,19 @@
 package console
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/shard/inspect"
+	"github.com/tenure-dev/tenure/test/bubble"
+	"github.com/tenure-dev/tenure/test/expect"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
@@ -19,14 +22,19 @@ func TestOnlyAChangeThatWasSeenCountsAsARenewal(t *testing.T) {
 		return []coordinationv1.Lease{{ObjectMeta: metav1.ObjectMeta{Name: "r0-a", ResourceVersion: version}}}
 	}
 	r, now := &Renewals{}, time.Unix(1000, 0)
-	if seen := r.See(lease("1"), now); len(seen) != 0 {
-		t.Errorf("a Lease that was found as it is counts as renewed: %v", seen)
-	}
-	if seen := r.See(lease("2"), now.Add(time.Second)); !seen["r0-a"].Equal(now.Add(time.Second)) {
-		t.Errorf("a change that was seen doesn't count: %v", seen)
-	}
-	if seen := r.See(lease("2"), now.Add(5*time.Second)); !seen["r0-a"].Equal(now.Add(time.Second)) {
-		t.Errorf("time passes, and the last change is another: %v", seen)
+	for _, c := range []struct {
+		version string
+		after   time.Duration
+		want    LeaseWatch
+	}{
+		{"1", 0, LeaseWatch{Since: now}},
+		{"1", time.Second, LeaseWatch{Since: now}}, // it is as it was found
+		{"2", 2 * time.Second, LeaseWatch{Since: now.Add(2 * time.Second), Changed: true}},
+		{"2", 5 * time.Second, LeaseWatch{Since: now.Add(2 * time.Second), Changed: true}},
+	} {
+		if got := r.See(lease(c.version), now.Add(c.after))["r0-a"]; got != c.want {
+			t.Errorf("version %s, seen after %v: %+v, want %+v", c.version, c.after, got, c.want)
+		}
 	}
 	if r.See(nil, now); len(r.leases) != 0 {
 		t.Error("a Lease that is gone is remembered")
@@ -36,37 +44,82 @@ func TestOnlyAChangeThatWasSeenCountsAsARenewal(t *testing.T) {
 	}
 }
 
-// The clock of whoever asks may be ahead of all replicas'.
+// The clock of a replica, or of whoever asks, may be off by any time.
 func TestReplicasThatRenewAreAliveWhateverTheTimeInTheirLeases(t *testing.T) {
-	for _, renews := range []bool{true, false} {
-		synctest.Test(t, func(t *testing.T) {
-			s, err := scheme()
-			must.Succeed(t, err)
-			late := lease("r0", 0)
-			late.Namespace, late.Spec.RenewTime.Time = "ns", time.Now().Add(-time.Minute)
-			late.ResourceVersion = ""
-			home := fake.NewClientBuilder().WithScheme(s).WithObjects(&late).Build()
-			g := Gatherer{Home: &rest.Config{}, Namespace: "ns"}
-			snapshot := Snapshot{Now: time.Now()}
+	scheme, err := scheme()
+	must.Succeed(t, err)
+	const step = 10 * time.Second / 4 // of a live replica
+	for name, c := range map[string]struct {
+		off   []time.Duration // the replicas' clocks
+		dead  []time.Duration // and those of replicas that died as long ago as an hour
+		looks bool
+	}{
+		"all clocks are right":          {off: []time.Duration{0, 0}},
+		"a clock is a little ahead":     {off: []time.Duration{9 * time.Second}},
+		"all are behind":                {off: []time.Duration{-time.Minute, -time.Hour}, looks: true},
+		"one is behind":                 {off: []time.Duration{0, -time.Minute}, looks: true},
+		"one is ahead":                  {off: []time.Duration{0, 2 * time.Hour}, looks: true},
+		"one is dead":                   {off: []time.Duration{0}, dead: []time.Duration{0}, looks: true},
+		"one is dead, and was ahead":    {off: []time.Duration{0}, dead: []time.Duration{2 * time.Hour}, looks: true},
+		"all are dead":                  {dead: []time.Duration{0, 0}, looks: true},
+		"all are dead, and were ahead":  {dead: []time.Duration{2 * time.Hour, 3 * time.Hour}, looks: true},
+		"one is ahead of one that died": {off: []time.Duration{time.Hour}, dead: []time.Duration{0}, looks: true},
+	} {
+		bubble.Run(t, name, func(t *testing.T) {
+			home := fake.NewClientBuilder().WithScheme(scheme).Build()
+			want := map[string]ReplicaState{}
+			add := func(name string, state ReplicaState, renewed time.Time) *coordinationv1.Lease {
+				l := lease(name, 0)
+				l.Namespace, l.ResourceVersion, l.Spec.RenewTime.Time = "ns", "", renewed
+				must.Succeed(t, home.Create(t.Context(), &l))
+				want[name] = state
+				return &l
+			}
+			for i, off := range c.dead {
+				add(fmt.Sprint("dead", i), Quiet, time.Now().Add(off-time.Hour))
+			}
+			for i, off := range c.off {
+				l := add(fmt.Sprint("r", i), Live, time.Now().Add(off))
+				var renew func()
+				renew = func() {
+					l.Spec.RenewTime.Time = l.Spec.RenewTime.Add(step)
+					if t.Context().Err() == nil && home.Update(t.Context(), l) == nil {
+						time.AfterFunc(step, renew)
+					}
+				}
+				time.AfterFunc(step, renew)
+			}
+			g, snapshot, began := Gatherer{Namespace: "ns"}, Snapshot{Now: time.Now()}, time.Now()
 			snapshot.Records, err = inspect.Read(t.Context(), home, "ns", "")
 			must.Succeed(t, err)
-			if renews {
-				time.AfterFunc(time.Second, func() {
-					late.Spec.RenewTime.Time = late.Spec.RenewTime.Add(time.Second)
-					if err := home.Update(t.Context(), &late); err != nil {
-						t.Error(err)
-					}
-				})
-			}
-			began := time.Now()
 			must.Succeed(t, g.lookAgain(t.Context(), home, &snapshot))
-			if took := time.Since(began); took < time.Second || took > longestLook {
+			if took := time.Since(began); took > 10*time.Second/3 || (took > 0) != c.looks {
 				t.Errorf("it took %v", took)
 			}
-			got := readLeases(snapshot).byID["r0-aaaaaa"]
-			if want := map[bool]ReplicaState{true: Live, false: Quiet}[renews]; got == nil || got.State != want {
-				t.Errorf("renews: %v: it is %+v, want %s", renews, got, want)
+			got := map[string]ReplicaState{}
+			for _, r := range readLeases(snapshot).byID {
+				got[r.Name] = r.State
 			}
+			expect.Equal(t, "states", want, got)
 		})
 	}
+}
+
+// A look is too short for it.
+func TestWhetherAReplicaLivesThatSeldomRenewsMayStayUnknown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		scheme, err := scheme()
+		must.Succeed(t, err)
+		l := lease("r0", -time.Hour)
+		l.Namespace, l.ResourceVersion, l.Spec.RenewTime.Time = "ns", "", time.Now().Add(time.Hour)
+		l.Annotations[tenurev1alpha1.LeaseDurationAnnotation] = "1m"
+		home, snapshot := fake.NewClientBuilder().WithScheme(scheme).WithObjects(&l).Build(), Snapshot{Now: time.Now()}
+		snapshot.Records, err = inspect.Read(t.Context(), home, "ns", "")
+		must.Succeed(t, err)
+		must.Succeed(t, Gatherer{Namespace: "ns"}.lookAgain(t.Context(), home, &snapshot))
+		r := readLeases(snapshot).byID["r0-aaaaaa"]
+		if r.State != Live || !r.Doubtful || r.RenewedAgo.Duration() != longestLook {
+			t.Errorf("it is %+v", r)
+		}
+	})
 }

@@ -22,14 +22,14 @@ type Snapshot struct {
 	BadLimits []string
 	// Unread is what couldn't be read, and why. Judgements that need it are left out.
 	Unread []string
-	// Seen is when each Lease was last seen to change, on the clock of Now. It is nil without a watch.
-	Seen map[string]time.Time
+	// Seen is what was seen of each Lease, by name, on the clock of Now. It is nil without a watch.
+	Seen map[string]LeaseWatch
 }
 
 // Answer is what a workload cluster's API server said.
 type Answer struct {
 	Cluster keyspace.ClusterName
-	// Since is when the cluster was registered, or, for an answer from a replica's event, the time of that event.
+	// Since is when the cluster was registered, or, for an answer from a replica's event, when home received it.
 	Since time.Time
 	// Reason is that of package clusterhealth: "Usable", or what is wrong. "" means that it wasn't asked.
 	Reason, Note string

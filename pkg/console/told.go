@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -66,8 +67,13 @@ func ToldOf(ctx context.Context, home client.Client, s Snapshot, secret *corev1.
 // isAbout reports whether an event is about a Secret as it is now, and not older than the replicas that are alive.
 func isAbout(e corev1.Event, secret *corev1.Secret, oldest time.Time) bool {
 	about := e.InvolvedObject
-	return about.UID == secret.UID && about.ResourceVersion == secret.ResourceVersion && e.EventTime.After(oldest)
+	return about.UID == secret.UID && about.ResourceVersion == secret.ResourceVersion &&
+		!saidAt(e).Before(oldest) // home counts in seconds: a replica may say something in the one in which it began
 }
+
+// saidAt is when home received an event, which is made anew each time that something is said. Home's clock orders what
+// all replicas say, and what began when. EventTime is by the clock of the replica, which may be off.
+func saidAt(e corev1.Event) time.Time { return e.CreationTimestamp.Time }
 
 func toldLately(ctx context.Context, home client.Client, namespace, kind string,
 	of func(corev1.Event) bool) ([]Answer, error) {
@@ -107,7 +113,7 @@ func complaints(ctx context.Context, home client.Client, namespace string, secre
 				asItIs && (e.Reason == clusterhealth.ReasonBadConfig || e.Reason == clusterhealth.ReasonUsable ||
 					e.Action == clusterhealth.ActionKeep)
 		}
-		return here && now.Sub(e.EventTime.Time) < clusterhealth.TroubleEventMaxAge
+		return here && now.Sub(saidAt(e)) < clusterhealth.TroubleEventMaxAge
 	})
 	return slices.DeleteFunc(all, func(a Answer) bool { return a.Reason == clusterhealth.ReasonUsable }), err
 }
@@ -119,7 +125,9 @@ func told(ctx context.Context, home client.Client, namespace, kind string,
 	if err := home.List(ctx, list, client.InNamespace(namespace), about); err != nil {
 		return nil, err
 	}
-	slices.SortFunc(list.Items, func(a, b corev1.Event) int { return a.EventTime.Compare(b.EventTime.Time) })
+	slices.SortFunc(list.Items, func(a, b corev1.Event) int {
+		return cmp.Or(saidAt(a).Compare(saidAt(b)), a.EventTime.Compare(b.EventTime.Time))
+	})
 	last := map[string]Answer{}
 	for _, e := range list.Items {
 		// Invalid limits say nothing about the cluster, and no event reports that they were corrected.
@@ -129,8 +137,8 @@ func told(ctx context.Context, home client.Client, namespace, kind string,
 				name, _, _ = strings.Cut(strings.TrimPrefix(e.Message, "cluster "), " ")
 			}
 			note := fmt.Sprintf("%s (said at %s)", strings.TrimPrefix(e.Message, "cluster "+name+": "),
-				e.EventTime.Format(time.TimeOnly))
-			last[name] = Answer{Cluster: keyspace.ClusterName(name), Since: e.EventTime.Time, Reason: e.Reason, Note: note,
+				saidAt(e).Format(time.TimeOnly))
+			last[name] = Answer{Cluster: keyspace.ClusterName(name), Since: saidAt(e), Reason: e.Reason, Note: note,
 				Told: true}
 		}
 	}

@@ -10,7 +10,7 @@ import (
 func TestAClusterKeepsCopiesUnlessItsRolesSayOtherwise(t *testing.T) {
 	for roles, want := range map[string]bool{
 		"": true, "deployments": true, "ats,deployments": true, "ats, deployments": true,
-		"ats": false, "ats,deployment-source": false,
+		"ats": false, "ats,deployment-source": false, " , ": true, "ats,one of a later version": false,
 	} {
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{RolesAnnotation: roles}}}
 		if got := KeepsCopies(secret); got != want {

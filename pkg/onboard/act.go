@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/discovery"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
@@ -102,7 +103,7 @@ func requestToken(ctx context.Context, config *rest.Config,
 		return "", time.Time{}, fmt.Errorf("connecting to %s: %w", config.Host, err)
 	}
 	if config.Proxy != nil { // client-go shares no connections through a proxy: they would stay open
-		defer connection.CloseIdleConnections()
+		defer utilnet.CloseIdleConnectionsFor(connection.Transport)
 	}
 	c, err := corev1client.NewForConfigAndClient(config, connection)
 	if err != nil {

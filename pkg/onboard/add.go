@@ -66,6 +66,8 @@ type intent struct {
 	known   clusterSecrets
 	// unmanaged says what nobody manages any more, since roles are taken away.
 	unmanaged []string
+	// doubt says what couldn't be found out about the cluster; "" for nothing.
+	doubt string
 }
 
 // moved reports whether the Secret that was there leads to the cluster in another way than the new one.
@@ -129,6 +131,9 @@ func (o Onboarder) planAdd(ctx context.Context, home, there client.Client, a Add
 		return p, fmt.Errorf("--context: the cluster at %s is the home cluster itself: name the context of cluster %s, or, "+
 			"if Ats of home are meant, "+
 			"give --context all the same", p.target.Server, o.Name)
+	}
+	if p.doubt, err = o.mayServe(ctx, there, p.target.UID, atHome, p.known.Own != nil); err != nil {
+		return p, err
 	}
 	if a.Server == "" {
 		if p.target, err = p.target.asBefore(p.known, unfit); err != nil {
@@ -205,6 +210,7 @@ func (o Onboarder) Add(ctx context.Context, a AddOptions) (r Report, err error) 
 	if p.known.Own != nil {
 		r.Notes = append(r.Notes, p.notes(a, o.Workload)...)
 	}
+	r.note(p.doubt)
 	secret := fmt.Sprintf("Secret %s/%s", o.Namespace, o.Name)
 	if a.Dry {
 		if p.verdict.NewToken {

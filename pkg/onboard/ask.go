@@ -21,8 +21,9 @@ const asksAtOnce = 32
 // test shortens it.
 var asksWithin = 10 * time.Second
 
-// ask asks the cluster itself about its API and the caller's rights.
-func (p *probe) ask(ctx context.Context, config *rest.Config) error {
+// ask asks the cluster itself about its API and the caller's rights. With elsewhere, the caller is the service account
+// there, and the cluster isn't this fleet's home.
+func (p *probe) ask(ctx context.Context, config *rest.Config, elsewhere bool) error {
 	config.Timeout, config.QPS = lookTimeout, -1
 	kubeconfig.Bound(config)
 	ctx, cancel := context.WithTimeout(ctx, asksWithin)
@@ -36,6 +37,11 @@ func (p *probe) ask(ctx context.Context, config *rest.Config) error {
 		return err
 	}
 	p.Missing, p.Unasked = denied(ctx, config, p.Asked)
+	if elsewhere && p.Unasked == nil {
+		var lacks []Right
+		lacks, p.Unasked = denied(ctx, config, []Right{writesRecords})
+		p.OthersHome = p.Unasked == nil && len(lacks) == 0
+	}
 	return nil
 }
 

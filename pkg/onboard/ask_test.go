@@ -108,7 +108,7 @@ func TestAClusterThatDoesNotAnswerLeavesTimeForTheFleet(t *testing.T) {
 	p := probe{Access: everywhere}
 	question, cancel := context.WithTimeout(t.Context(), lookTimeout) // of one request: there are many
 	defer cancel()
-	must.Succeed(t, p.ask(question, access(t, server)))
+	must.Succeed(t, p.ask(question, access(t, server), true))
 	if question.Err() != nil {
 		t.Error("no time is left for the fleet")
 	}
@@ -135,7 +135,7 @@ func TestAnAnswerWithoutAnEndFailsACheck(t *testing.T) {
 	}))
 	defer server.Close()
 	p, large := probe{Access: everywhere}, &http.MaxBytesError{}
-	if err := p.ask(t.Context(), access(t, server)); err != nil || !errors.As(p.API, &large) {
+	if err := p.ask(t.Context(), access(t, server), false); err != nil || !errors.As(p.API, &large) {
 		t.Errorf("%v, %v", err, p.API)
 	}
 }

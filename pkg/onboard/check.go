@@ -43,8 +43,11 @@ type probe struct {
 	// couldn't be found out.
 	Asked, Missing []Right
 	Unasked        error
-	Fleet          console.Fleet
-	Told           []console.Answer
+	// OthersHome reports whether its service account is that of another fleet's replicas, of which the cluster is the
+	// home.
+	OthersHome bool
+	Fleet      console.Fleet
+	Told       []console.Answer
 }
 
 // Finding is the outcome of one check.
@@ -93,7 +96,7 @@ func (o Onboarder) Check(ctx context.Context, wish Wish) (Examination, error) {
 		if err != nil {
 			return Examination{}, err
 		}
-		if err := p.ask(ctx, config); err != nil {
+		if err := p.ask(ctx, config, known.elsewhere(ctx, home)); err != nil {
 			return Examination{}, err
 		}
 	}
@@ -306,6 +309,10 @@ func examine(p probe) Examination {
 			add("rights", false, "%d of %d are missing: tenure cluster add gives them", len(p.Missing), len(p.Asked))
 		default:
 			add("rights", true, "all %d for %s", len(p.Asked), describe(p.Access))
+		}
+		if p.OthersHome {
+			add("home", false, "the cluster is another fleet's home, and its token is of that fleet's service account: tenure "+
+				"cluster remove %s, without --kubeconfig", p.Name)
 		}
 	}
 	if p.Limits != "" || p.BadLimits != nil {

@@ -225,12 +225,20 @@ func TestACheckNamesTheClusterThatCredentialsLeadTo(t *testing.T) {
 }
 
 func TestAClusterThatCannotBeCleanedUpKeepsItsSecret(t *testing.T) {
+	const rights = "/apis/rbac.authorization.k8s.io/v1/namespaces/" + accountNamespace + "/"
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/api", "/apis", "/api/v1":
 			discovered(w, r, metav1.APIResource{Name: "namespaces", Kind: kindNamespace, Verbs: []string{"get"}})
 		case "/api/v1/namespaces/kube-system":
 			answer(w, http.StatusOK, system(types.UID(west.UID)))
+		case "/apis/rbac.authorization.k8s.io/v1":
+			answer(w, http.StatusOK, metav1.APIResourceList{GroupVersion: "rbac.authorization.k8s.io/v1",
+				APIResources: []metav1.APIResource{{Name: "roles", Kind: kindRole, Namespaced: true},
+					{Name: "rolebindings", Kind: kindBinding, Namespaced: true}}})
+		case rights + "roles/" + homeRole, rights + "rolebindings/" + homeRole: // it is no home
+			answer(w, http.StatusNotFound, metav1.Status{Status: "Failure", Code: http.StatusNotFound,
+				Reason: metav1.StatusReasonNotFound})
 		default:
 			answer(w, http.StatusForbidden, metav1.Status{Status: "Failure", Code: http.StatusForbidden,
 				Reason: metav1.StatusReasonForbidden})
@@ -297,7 +305,7 @@ func TestAClusterThatIsServedElsewhereIsNotCleanedUp(t *testing.T) {
 			return to.List(ctx, list, opts...)
 		}})
 		o := Onboarder{Home: &rest.Config{}, Namespace: "ns", Name: "west", Workload: &rest.Config{Host: west.Server}}
-		err := o.mayClean(t.Context(), home, homeWith(t, system(types.UID(west.UID))), c.known, c.layouts)
+		err := o.mayClean(t.Context(), home, homeWith(t, system(types.UID(west.UID))), "uid-home", c.known, c.layouts)
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("served %s: %v, want %q", what, err, c.want)
 		}

@@ -925,6 +925,9 @@ func TestAnExaminationNamesWhatIsWrongAndTheWayOut(t *testing.T) {
 		"fewer rights": {func(p *probe) { p.Missing = make([]Right, 2) },
 			"rights: 2 of 10 are missing: tenure cluster add gives them"},
 		"unknown": {func(p *probe) { p.Unasked = errors.New("no") }, "rights: couldn't be asked for: no"},
+		"another fleet's home": {func(p *probe) { p.OthersHome = true },
+			"home: the cluster is another fleet's home, and its token is of that fleet's service account: tenure cluster " +
+				"remove west"},
 		"expired": {func(p *probe) { p.Now = now.Add(600 * time.Hour) },
 			"credentials: expired 2026-12-14 05:00 UTC: tenure cluster rotate west"},
 		"expires soon": {func(p *probe) { p.Now = now.Add(430 * time.Hour) },
@@ -1353,10 +1356,11 @@ func TestAClusterThatIsServedByTheConnectionFromBeforeIsNotReportedAsAdded(t *te
 			say := func(name string, after time.Duration, reason string) {
 				time.Sleep(after)
 				must.Succeed(t, home.Create(t.Context(), &corev1.Event{
-					ObjectMeta:     metav1.ObjectMeta{Namespace: "ns", Name: name},
+					ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name,
+						CreationTimestamp: metav1.NewTime(time.Now().Add(min(after, 0)))},
 					InvolvedObject: corev1.ObjectReference{Kind: "Secret", Name: "west", UID: c.uid, ResourceVersion: c.version},
 					Reason:         reason, Message: "no route",
-					ReportingController: clusterhealth.EventReporter, EventTime: metav1.NewMicroTime(time.Now().Add(min(after, 0))),
+					ReportingController: clusterhealth.EventReporter,
 				}))
 			}
 			go say("bad", c.complains, clusterhealth.ReasonUnreachable)

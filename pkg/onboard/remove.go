@@ -73,15 +73,15 @@ func (o Onboarder) toClean(ctx context.Context, home client.Client, known cluste
 	if there, err = o.workload(); err != nil {
 		return nil, "", err
 	}
-	if err := o.mayClean(ctx, home, there, known, layouts); err != nil {
+	if atHome, err = uidOf(ctx, home); err != nil { // found out before anything is done
+		return nil, "", fmt.Errorf("with --kubeconfig or --context the home cluster must be told from the one that is "+
+			"cleaned up, by the right to get namespace %s in both: %w", metav1.NamespaceSystem, err)
+	}
+	if err := o.mayClean(ctx, home, there, atHome, known, layouts); err != nil {
 		return nil, "", err
 	}
 	if _, err := live(ctx, there, nil); err != nil { // without the right to read it all, nothing is begun
 		return nil, "", fmt.Errorf("cluster %s: %w: %s", o.Name, err, letsGo)
-	}
-	if atHome, err = uidOf(ctx, home); err != nil { // found out before anything is done
-		return nil, "", fmt.Errorf("with --kubeconfig or --context the home cluster must be told from the one that is "+
-			"cleaned up, by the right to get namespace %s in both: %w", metav1.NamespaceSystem, err)
 	}
 	return there, atHome, nil
 }
@@ -187,10 +187,10 @@ func (o Onboarder) alive(ctx context.Context, home client.Reader, within time.Du
 	}
 }
 
-// mayClean refuses to clean up in a cluster that isn't the one to remove, or that is served under another name or from
-// another namespace. Without a Secret, the fleet's layout must name the cluster: a mistyped name must not take another
-// fleet's account away.
-func (o Onboarder) mayClean(ctx context.Context, home, there client.Client, known clusterSecrets,
+// mayClean refuses to clean up in a cluster that isn't the one to remove, that is served under another name or from
+// another namespace, or that is another fleet's home: not the one with the UID atHome. Without a Secret, the fleet's
+// layout must name the cluster: a mistyped name must not take another fleet's account away.
+func (o Onboarder) mayClean(ctx context.Context, home, there client.Client, atHome string, known clusterSecrets,
 	layouts []tenurev1alpha1.Shard) error {
 	this := target{Server: o.Workload.Host}
 	var err error
@@ -205,6 +205,13 @@ func (o Onboarder) mayClean(ctx context.Context, home, there client.Client, know
 	}
 	if err := o.servedElsewhere(ctx, home, this.UID); err != nil {
 		return err
+	}
+	switch others, err := isHome(ctx, there); {
+	case err != nil:
+		return fmt.Errorf("cluster %s: %w: %s", o.Name, err, letsGo)
+	case others && this.UID != atHome:
+		return fmt.Errorf("--kubeconfig: %s, whose replicas run with the service account that would be deleted, %s",
+			o.othersHome(), letsGo)
 	}
 	if known.Own != nil {
 		if err := known.whose(this); err != nil {

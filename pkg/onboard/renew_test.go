@@ -1,9 +1,12 @@
 package onboard
 
 import (
+	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -428,5 +431,34 @@ func TestANewTokenIsWrittenOnlyIfTheClusterTakesIt(t *testing.T) {
 	}
 	if held := Hold(f.secret()); !held.Renewed || !held.Expires.Equal(f.now().Add(time.Hour)) {
 		t.Errorf("the Secret holds one until %v; the fleet renews it: %v", held.Expires, held.Renewed)
+	}
+}
+
+// noted is a connection that notes its end.
+type noted struct {
+	net.Conn
+	closed *atomic.Int64
+}
+
+func (c noted) Close() error {
+	c.closed.Add(1)
+	return c.Conn.Close()
+}
+
+// Nothing else would ever use it again.
+func TestAConnectionThroughAProxyIsClosedOnceTheTokenIsThere(t *testing.T) {
+	clock, opened, closed := &atomic.Int64{}, 0, atomic.Int64{}
+	at := newIssuer(t, clock)
+	direct := func(*http.Request) (*url.URL, error) { return nil, nil }
+	_, _, err := requestToken(t.Context(), &rest.Config{Host: at.URL, BearerToken: "token", Proxy: direct,
+		TLSClientConfig: rest.TLSClientConfig{CAData: certs.Of(at.Server)},
+		Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+			opened++
+			c, err := (&net.Dialer{}).DialContext(ctx, network, address)
+			return noted{c, &closed}, err
+		}}, time.Hour)
+	must.Succeed(t, err)
+	if n := closed.Load(); opened != 1 || n == 0 {
+		t.Errorf("%d connections were opened, and %d closed", opened, n)
 	}
 }

@@ -202,7 +202,7 @@ func requested(s *corev1.Secret) bool {
 
 // accessOf returns what the cluster was added with; ok is false for a Secret that doesn't say.
 func accessOf(s *corev1.Secret) (a Access, ok bool) {
-	roles, err := ParseRoles(split(s.Annotations[kubeconfig.RolesAnnotation]))
+	roles, err := ParseRoles(kubeconfig.RolesOf(s))
 	return Access{Roles: roles, Namespaces: split(s.Annotations[namespacesAnnotation])}, err == nil
 }
 

@@ -3,6 +3,7 @@ package deploy
 import (
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
 
 	"github.com/tenure-dev/tenure/shard"
 	"github.com/tenure-dev/tenure/test/expect"
@@ -73,6 +75,26 @@ func TestReplicasThatServeNothingHoldUpNoDrain(t *testing.T) {
 			t.Errorf("config/%s: the budget is for %v, replicas have %v", folder, budget.Selector.MatchLabels,
 				d.Spec.Template.Labels)
 		}
+	}
+}
+
+// Another program's records go with their type, and its policies may be these.
+func TestAllButTypesPoliciesAndNamespaceCanBeUninstalled(t *testing.T) {
+	text, err := os.ReadFile("../../config/default/kustomization.yaml")
+	must.Succeed(t, err)
+	var all struct{ Resources []string }
+	must.Succeed(t, yaml.Unmarshal(text, &all))
+	var parts []string
+	for _, part := range all.Resources {
+		if !slices.Contains([]string{"namespace.yaml", "../crd", "../policy"}, part) {
+			parts = append(parts, filepath.Base(part))
+		}
+	}
+	slices.Reverse(parts) // replicas go before their rights
+	page, err := os.ReadFile("../../docs/install.md")
+	must.Succeed(t, err)
+	if want := "for part in " + strings.Join(parts, " ") + ";"; !strings.Contains(string(page), want) {
+		t.Errorf("docs/install.md doesn't say %q", want)
 	}
 }
 

@@ -1,0 +1,64 @@
+package console
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-dev/tenure/pkg/clusterhealth"
+	"github.com/tenure-dev/tenure/test/expect"
+	"github.com/tenure-dev/tenure/test/must"
+)
+
+// What replicas say is ordered, and its age taken, by home's clock, which is one for all of them.
+func TestWhatAReplicaSaysCountsWhateverItsClock(t *testing.T) {
+	const minute = time.Minute
+	type saying struct {
+		reason   string
+		ago, off time.Duration // by home's clock; and what the replica's clock is ahead
+	}
+	bad, good := clusterhealth.ReasonBadConfig, clusterhealth.ReasonUsable
+	for name, c := range map[string]struct {
+		said             []saying
+		all, of, replica string // the reasons that Told, ToldOf and complaints return
+	}{
+		"trouble":                         {[]saying{{bad, minute, 0}}, bad, bad, bad},
+		"by one that is behind":           {[]saying{{bad, minute, -120 * minute}}, bad, bad, bad},
+		"by one that is ahead":            {[]saying{{bad, minute, 120 * minute}}, bad, bad, bad},
+		"that is over":                    {[]saying{{bad, 10 * minute, 120 * minute}, {good, minute, 0}}, good, good, ""},
+		"that came back":                  {[]saying{{good, 10 * minute, 0}, {bad, minute, -120 * minute}}, bad, bad, bad},
+		"that isn't said any more":        {[]saying{{bad, 25 * minute, 120 * minute}}, "", "", ""},
+		"from before the replica began":   {[]saying{{bad, 20*minute + 30*time.Second, 120 * minute}}, bad, "", ""},
+		"in the second in which it did":   {[]saying{{bad, 20 * minute, 0}}, bad, bad, bad},
+		"twice in a second, over at last": {[]saying{{good, minute, 2}, {bad, minute, 1}}, good, good, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			now := time.Now().Truncate(time.Second)
+			var events []client.Object
+			for _, s := range c.said {
+				e := event("west", "u", s.reason, now.Add(s.off-s.ago))
+				e.CreationTimestamp, e.InvolvedObject.ResourceVersion = metav1.NewTime(now.Add(-s.ago)), "7"
+				events = append(events, e)
+			}
+			home, secret, s := homeWith(events...), &corev1.Secret{}, Snapshot{Now: now}
+			secret.Namespace, secret.Name, secret.UID, secret.ResourceVersion = "ns", "west", "u", "7"
+			l := lease("r0", 0)
+			l.CreationTimestamp, l.Spec.RenewTime.Time = metav1.NewTime(now.Add(-20*minute)), now
+			s.Records.Leases = append(s.Records.Leases, l)
+			reason := func(all []Answer, err error) string {
+				must.Succeed(t, err)
+				if len(all) == 0 {
+					return ""
+				}
+				return all[0].Reason
+			}
+			expect.Equal(t, "reasons of Told, ToldOf and complaints", []string{c.all, c.of, c.replica}, []string{
+				reason(Told(t.Context(), home, "ns")), reason(ToldOf(t.Context(), home, s, secret)),
+				reason(complaints(t.Context(), home, "ns", []corev1.Secret{*secret}, nil, oldest(s), now)),
+			})
+		})
+	}
+}
