@@ -309,7 +309,7 @@ func (l *loop) end() {
 		l.shards.shutAll()()
 	}
 	l.lease.set(ownership.Instant{})
-	l.report.stale, l.done = true, true
+	l.done, l.report.published = true, time.Time{} // the end is always published
 	l.report.publish(l.driver, l.lease, l.shards, &l.surveyor)
 }
 

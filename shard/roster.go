@@ -162,7 +162,8 @@ func (r *roster) reaches(from keyspace.ClusterName) bool {
 // options returns those of a cluster's shards: over their own cluster, or over all others (remote).
 func (r *roster) options(cluster keyspace.ClusterName, remote bool) engage.Options {
 	r.mu.RLock()
-	defer r.mu.RUnlock()
+	indexes := slices.Clip(r.indexes)
+	r.mu.RUnlock() // Kind.In is the program's, and may ask for what the lock guards
 	opts := engage.Options{ClientFiltering: r.clientFiltering}
 	for _, k := range r.kinds {
 		if k.remote == remote && k.in(cluster) {
@@ -170,7 +171,7 @@ func (r *roster) options(cluster keyspace.ClusterName, remote bool) engage.Optio
 		}
 	}
 	if !remote {
-		for _, i := range r.indexes {
+		for _, i := range indexes {
 			if !r.elsewhere(i.Object, cluster) {
 				opts.Indexes = append(opts.Indexes, i)
 			}

@@ -164,6 +164,9 @@ func (c *Collector) clusters(ch chan<- prometheus.Metric, st shard.Status) {
 				gauge("tenure_cluster_limit", float64(n), cluster, "writes")
 			}
 		}
+		count("tenure_watch_bytes_total", cl.ListWatchBytes, cluster)
+		count("tenure_watch_kept_total", cl.Kept, cluster)
+		count("tenure_watch_discarded_total", cl.Discarded, cluster)
 		if !concerned(cl) {
 			continue
 		}
@@ -173,9 +176,6 @@ func (c *Collector) clusters(ch chan<- prometheus.Metric, st shard.Status) {
 			gauge("tenure_cluster_writes", float64(cl.Writes), cluster, "sent")
 			gauge("tenure_cluster_writes", float64(cl.WaitingWrites), cluster, "waiting")
 		}
-		count("tenure_watch_bytes_total", cl.ListWatchBytes, cluster)
-		count("tenure_watch_kept_total", cl.Kept, cluster)
-		count("tenure_watch_discarded_total", cl.Discarded, cluster)
 		count("tenure_fenced_writes_total", cl.FencedWrites, cluster)
 		count("tenure_unanswered_writes_total", cl.UnansweredWrites, cluster)
 		gauge("tenure_abandoned_reconciles", float64(cl.Abandoned), cluster)
@@ -184,7 +184,8 @@ func (c *Collector) clusters(ch chan<- prometheus.Metric, st shard.Status) {
 }
 
 // concerned reports whether the replica has had anything to do with a cluster, but for probes that were answered. Most
-// replicas have nothing to do with most clusters, and series that say so would grow with their product.
+// replicas have nothing to do with most clusters, and series that say so would grow with their product. Counters of
+// bytes and objects begin before that, so that rates show the first lists.
 func concerned(c shard.ClusterStatus) bool {
 	return c.ListWatchBytes > 0 || c.Kept > 0 || c.Discarded > 0 || c.FencedWrites > 0 || c.UnansweredWrites > 0 ||
 		c.Abandoned > 0 || c.Writes > 0 || c.WaitingWrites > 0 || c.State != protocol.ClusterClosed

@@ -12,10 +12,11 @@ import (
 const (
 	// never is the end of faults that last for ever.
 	never = time.Duration(1 << 61)
-	// probeTimeout is how long a probe of an unreachable API server takes, and lookEvery how often a process probes a
-	// cluster whose shards it holds.
+	// probeTimeout is how long a probe of an unreachable API server takes. A process probes a cluster whose shards it holds
+	// each lookEvery, or each quietEvery while all probes are answered.
 	probeTimeout = 3 * time.Second
-	lookEvery    = leaseDuration
+	lookEvery    = leaseDuration / 2
+	quietEvery   = 2 * lookEvery
 )
 
 // reach describes one process's connection to one workload cluster.
@@ -62,7 +63,7 @@ func (n *node) unreach(f *Fault) {
 	if f.For == 0 {
 		r.awayTill, r.awayFault = never, f
 	}
-	n.look(at, w.upTo(lookEvery)+probeTimeout)
+	n.look(at, w.upTo(quietEvery)+probeTimeout)
 }
 
 // look queues the result of a probe of a cluster by a process.
