@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -51,19 +52,28 @@ func coordinating(rc *rest.Config, cfg Config, by string) *rest.Config {
 	return rc
 }
 
+// newClient returns a client of the home cluster that sends requests by what over makes. It sends nothing itself.
+func newClient(rc *rest.Config, scheme *runtime.Scheme,
+	over func(*rest.Config) (*http.Client, error)) (c client.Client, err error) {
+	by, err := over(rc)
+	if err == nil {
+		c, err = client.New(rc, client.Options{Scheme: scheme, Mapper: recordMapper(), HTTPClient: by})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("building the client of the home cluster: %w", err)
+	}
+	return c, nil
+}
+
 // newHomeClient returns an incarnation's client of the home cluster. It sends nothing.
 func (l *loop) newHomeClient(id protocol.Incarnation, log logr.Logger) (*homeClient, error) {
 	rc := coordinating(l.homeConfig, l.cfg, "; incarnation="+string(id))
 	rc.Wrap(func(next http.RoundTripper) http.RoundTripper { return engage.Obedient(next) })
 	// A renewal mustn't wait for a dead server. Nor must a new incarnation wait for the server that its predecessor
 	// waited for.
-	over, err := engage.Redialing(rc)
+	c, err := newClient(rc, l.scheme, engage.Redialing)
 	if err != nil {
-		return nil, fmt.Errorf("building the client of the home cluster: %w", err)
-	}
-	c, err := client.New(rc, client.Options{Scheme: l.scheme, Mapper: recordMapper(), HTTPClient: over})
-	if err != nil {
-		return nil, fmt.Errorf("building the client of the home cluster: %w", err)
+		return nil, err
 	}
 	h := &homeClient{
 		id: id, fleet: l.cfg.Fleet, log: log, failures: l.failures, observer: l.cfg.Observer, mail: l.mail, clock: l.clock,

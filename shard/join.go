@@ -2,7 +2,6 @@ package shard
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -11,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 	"github.com/tenure-dev/tenure/shard/internal/member"
@@ -52,14 +50,9 @@ type sighting struct {
 
 func newEntrance(cfg Config, kinds string, home *rest.Config, scheme *runtime.Scheme, log logr.Logger,
 	spawn func(func())) (*entrance, error) {
-	rc := coordinating(home, cfg, "")
-	over, err := kubeconfig.HTTPClientFor(rc)
+	c, err := newClient(coordinating(home, cfg, ""), scheme, kubeconfig.HTTPClientFor)
 	if err != nil {
-		return nil, fmt.Errorf("building the client of the home cluster: %w", err)
-	}
-	c, err := client.New(rc, client.Options{Scheme: scheme, Mapper: recordMapper(), HTTPClient: over})
-	if err != nil {
-		return nil, fmt.Errorf("building the client of the home cluster: %w", err)
+		return nil, err
 	}
 	return &entrance{
 		members: member.NewStore(c, cfg.Namespace, cfg.Fleet), records: record.NewStore(c, cfg.Namespace, cfg.Fleet),

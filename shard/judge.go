@@ -198,7 +198,6 @@ func (j *clusterJudge) conclude(name keyspace.ClusterName, connection uint64, tr
 		j.mu.Unlock()
 		return false
 	}
-	changed := v.probed.IsZero() || (v.trouble == nil) != (trouble == nil)
 	was := v.trouble
 	v.probing, v.trouble, v.over, v.probed = false, trouble, connection, now
 	pause := j.every
@@ -209,7 +208,7 @@ func (j *clusterJudge) conclude(name keyspace.ClusterName, connection uint64, tr
 	v.next = now.Add(pause - pause/8 + rand.N(pause/4)) // so that replicas don't probe all at once
 	j.mu.Unlock()
 	switch {
-	case trouble != nil && changed:
+	case trouble != nil && was == nil:
 		j.log.Info("cluster can't be used from here; its shards go to replicas that can use it", "cluster", string(name),
 			"error", trouble.Error())
 	case trouble == nil && was != nil:

@@ -30,11 +30,7 @@ func (n *node) say() string {
 		backlogs = n.cfg.Backlogs()
 	}
 	backlogs = append(backlogs, n.roster.putOff(nil)...)
-	var stuck map[keyspace.ShardID]time.Time
-	if st := n.status.Load(); st != nil {
-		stuck = st.Stuck
-	}
-	return inspect.EncodeViews(viewsOf(n.clusterStatus(), stuck, backlogs, time.Now()))
+	return inspect.EncodeViews(viewsOf(n.clusterStatus(), n.status.Load().Stuck, backlogs, time.Now()))
 }
 
 // putOff returns the keys of a controller that are put off, for each shard that has any; nil for all controllers.

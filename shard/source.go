@@ -190,24 +190,29 @@ func (s *kindSource) declared() error {
 	return nil
 }
 
-// attach connects the queue to a cache of the shard: to the objects in it and to all later events. What comes while
-// the gate isn't open is dropped.
+// attach connects the queue to a cache of the shard, which shows client.Objects only: to those in it and to all later
+// events. What comes while the gate isn't open is dropped.
 func (s *kindSource) attach(e *engagement, informer cache.Informer) error {
 	_, err := informer.AddEventHandler(toolscache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(obj any, initial bool) {
 			if e.gate.IsOpen() {
-				s.added(e, obj, initial)
+				s.added(e, obj.(client.Object), initial)
 			}
 		},
 		UpdateFunc: func(old, obj any) {
 			if e.gate.IsOpen() {
-				s.updated(e, old, obj)
+				s.updated(e, old.(client.Object), obj.(client.Object))
 			}
 		},
 		DeleteFunc: func(obj any) {
-			if e.gate.IsOpen() {
-				s.deleted(e, obj)
+			if !e.gate.IsOpen() {
+				return
 			}
+			tombstone, unknown := obj.(toolscache.DeletedFinalStateUnknown)
+			if unknown {
+				obj = tombstone.Obj
+			}
+			s.deleted(e, obj.(client.Object), unknown)
 		},
 	})
 	return err
@@ -255,24 +260,19 @@ func (s *kindSource) dueTime(o client.Object) time.Time {
 	return s.due(o)
 }
 
-func (s *kindSource) added(e *engagement, obj any, initial bool) {
-	o, ok := obj.(client.Object)
-	if ok && initial {
+func (s *kindSource) added(e *engagement, o client.Object, initial bool) {
+	switch {
+	case initial:
 		s.backfill(e, slices.Values([]client.Object{o}))
-		return
-	}
-	if ok && s.filter.Create(event.CreateEvent{Object: o}) {
+	case s.filter.Create(event.CreateEvent{Object: o}):
 		s.changed(e, o, live)
 	}
 }
 
-func (s *kindSource) updated(e *engagement, old, obj any) {
-	before, ok := old.(client.Object)
-	o, alsoOK := obj.(client.Object)
+func (s *kindSource) updated(e *engagement, before, o client.Object) {
 	switch {
-	case !ok || !alsoOK:
 	case before.GetUID() != o.GetUID(): // it took the other's name while the watch was interrupted
-		s.deleted(e, before)
+		s.deleted(e, before, false)
 		s.added(e, o, false)
 	case s.filter.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: o}):
 		how := live
@@ -317,12 +317,8 @@ func (s *kindSource) enqueueFor(e *engagement, o client.Object, due time.Time) {
 	s.enqueue(e, o, priorityqueue.AddOpts{After: time.Until(due)})
 }
 
-func (s *kindSource) deleted(e *engagement, obj any) {
-	tombstone, unknown := obj.(toolscache.DeletedFinalStateUnknown)
-	if unknown {
-		obj = tombstone.Obj
-	}
-	if o, ok := obj.(client.Object); ok && s.filter.Delete(event.DeleteEvent{Object: o, DeleteStateUnknown: unknown}) {
+func (s *kindSource) deleted(e *engagement, o client.Object, unknown bool) {
+	if s.filter.Delete(event.DeleteEvent{Object: o, DeleteStateUnknown: unknown}) {
 		s.enqueue(e, o, live)
 	}
 }

@@ -90,7 +90,7 @@ func (s *surveyor) survey(ctx context.Context, records client.Reader, cfg Config
 	}
 	s.warner.warnAll(ctx, slices.Concat(odd, gone), now)
 	// These members joined although they don't fit: at the same moment, or because their version doesn't check.
-	misfits := append(member.MisfitsAmong(all.Leases, s.kinds), tooOld(all)...)
+	misfits := append(member.MisfitsAmong(all.Leases, s.kinds), tooOld(all, peers)...)
 	s.calm = s.calm && len(odd)+len(misfits) == 0
 	for _, m := range misfits {
 		s.warner.warnAbout(ctx, about(m), misfitReplica, m.Why, "", now)
@@ -138,7 +138,7 @@ func lost(before map[string]types.UID, records inspect.Records) (odd []inspect.O
 }
 
 // tooOld returns the Leases of replicas whose version can't serve some cluster, because its layout isn't its first.
-func tooOld(records inspect.Records) (misfits []member.Misfit) {
+func tooOld(records inspect.Records, peers map[protocol.Incarnation]peer) (misfits []member.Misfit) {
 	var clusters []string
 	for i := range records.Layouts {
 		if l := &records.Layouts[i]; l.Spec.Layout.Generation > 1 {
@@ -150,14 +150,12 @@ func tooOld(records inspect.Records) (misfits []member.Misfit) {
 	}
 	for i := range records.Leases {
 		lease := &records.Leases[i]
-		seen, err := member.Seen(lease)
-		in, ok := seen.(ownership.LeaseSeen)
-		if err != nil || !ok || in.Lease.Sealed || in.Lease.Unreadable || in.Lease.Protocol >= protocol.Version {
+		if p := peers[protocol.Incarnation(lease.Name)]; !p.alive || p.protocol >= protocol.Version {
 			continue
 		}
 		misfits = append(misfits, member.Misfit{Lease: lease.Name, UID: lease.UID, Why: fmt.Sprintf(
 			"lease %s: replica %s is of a version that can't serve %d cluster(s) whose layout isn't their first, such as %s: "+
-				"don't roll back any further", lease.Name, in.Lease.Replica, len(clusters), clusters[0])})
+				"don't roll back any further", lease.Name, lease.Labels[tenurev1alpha1.ReplicaLabel], len(clusters), clusters[0])})
 	}
 	return misfits
 }

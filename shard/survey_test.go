@@ -215,7 +215,8 @@ func TestReplicasThatKnowNoLayoutsAreToldOfWhereTheyCannotServeACluster(t *testi
 				lease.Annotations[name] = value
 			}
 			c.records.Leases = append(c.records.Leases, lease)
-			if got := tooOld(c.records); (len(got) == 1 && got[0].Lease == "a-1") != c.told || len(got) > 1 {
+			got := tooOld(c.records, peersOf(c.records.Leases))
+			if (len(got) == 1 && got[0].Lease == "a-1") != c.told || len(got) > 1 {
 				t.Errorf("of a-1 it is told: %+v", got)
 			}
 		})

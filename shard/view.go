@@ -69,20 +69,18 @@ func (v *view) attach(e *engagement, s *kindSource) error {
 	return err
 }
 
-// finder returns a real cluster as it is reached now, and its traffic. Its Cluster is nil if it isn't there.
-type finder func() (realCluster, *engage.Traffic)
-
 // opening is what a view needs to be opened.
 type opening struct {
 	gate     *engage.Gate
 	cluster  keyspace.ClusterName
 	failures *budget.Budget // limits the log lines about failed attempts, by cluster
-	find     finder
-	opts     engage.Options
-	log      logr.Logger
-	spawn    func(func())
-	told     func(clusterNo uint64) // called once the view is open, with that of its cluster
-	room     *memory.Room           // where caches wait while memory is short
+	// find returns the real cluster as it is reached now, and its traffic. Its Cluster is nil if it isn't there.
+	find  func() (realCluster, *engage.Traffic)
+	opts  engage.Options
+	log   logr.Logger
+	spawn func(func())
+	told  func(clusterNo uint64) // called once the view is open, with that of its cluster
+	room  *memory.Room           // where caches wait while memory is short
 	// turns bounds how many shards fill caches over another server at a time.
 	turns *turnstile.Turnstile
 	// changed is called when the view has new caches, which have no handlers yet. The old caches end after it

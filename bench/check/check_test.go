@@ -85,14 +85,14 @@ func TestAThresholdHoldsOnlyOfAFigureThatIsThereAndWithinItsBoundsWithAllOfItsIn
 	}
 }
 
-// fileOf writes the file of a scenario called own with such thresholds.
-func fileOf(t *testing.T, thresholds []scenario.Threshold) string {
+// fileOf writes the file of a scenario called own with such thresholds, which publishes some figures.
+func fileOf(t *testing.T, thresholds []scenario.Threshold, publish ...string) string {
 	t.Helper()
-	list, err := json.Marshal(thresholds)
+	text, err := json.Marshal(map[string]any{"schema": scenario.Schema, "name": "own", "summary": "x",
+		"load": map[string]any{"arrivals": "burst", "count": 1}, "thresholds": thresholds, "publish": publish})
 	must.Succeed(t, err)
 	file := filepath.Join(t.TempDir(), "own.yaml")
-	text := "{schema: " + scenario.Schema + ", name: own, summary: x, load: {arrivals: burst, count: 1}, thresholds: "
-	must.Succeed(t, os.WriteFile(file, append([]byte(text), append(list, '}')...), 0o600))
+	must.Succeed(t, os.WriteFile(file, text, 0o600))
 	return file
 }
 

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -20,9 +21,10 @@ func isCounted(figure string) bool {
 		slices.Contains(counted, figure[strings.LastIndexByte(figure, '.')+1:])
 }
 
-// Publishable returns every reason against publishing figures of each of these runs, or nil. [compare.Pool] refuses
-// those that don't belong together.
-func Publishable(reports []*report.Report) error {
+// Publishable returns every reason against publishing figures of each of these runs, or nil. file is that of the
+// scenario, as for [Judge], which refuses a run whose scenario isn't known. [compare.Pool] refuses those that don't
+// belong together.
+func Publishable(reports []*report.Report, file string) error {
 	var errs []error
 	for _, r := range reports {
 		refuse := func(wrong bool, format string, args ...any) {
@@ -41,8 +43,8 @@ func Publishable(reports []*report.Report) error {
 		refuse(r.Profiled, "profiles were taken meanwhile: run it again without --profile")
 		refuse(!report.Commit.MatchString(e.Tenure),
 			"its revision %q is no commit: commit, `make build lab`, and run it again", e.Tenure)
-		if slices.Contains(scenario.Names(), r.Scenario) {
-			today, err := scenario.Read(r.Scenario, settings(r.Command))
+		if file != "" || slices.Contains(scenario.Names(), r.Scenario) {
+			today, err := scenario.Read(cmp.Or(file, r.Scenario), settings(r.Command))
 			refuse(err != nil, "its settings can't be read again: %v", err)
 			same := today.SameSettings(r.Config) && slices.Equal(today.Publish, r.Config.Publish)
 			refuse(err == nil && !same, "its settings aren't those of `%s` now: run it again", r.Command)
@@ -61,7 +63,7 @@ func deref(v *float64) float64 {
 // Publish writes the figures of one run, or of several of one scenario, into the text of the results file. They
 // replace the section of the same scenario and settings. file is that of the scenario (see [Judge]).
 func Publish(results string, reports []*report.Report, file string) (string, error) {
-	if err := Publishable(reports); err != nil {
+	if err := Publishable(reports, file); err != nil {
 		return "", err
 	}
 	p, err := compare.Pool(reports)

@@ -88,8 +88,12 @@ func TestFiguresArePublishedOfAWitnessedRunOnAQuietMachineWithTheirIntervals(t *
 		"three runs are too few": {four(func(int, *report.Report) {})[:3], "no interval"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			file := fileOf(t, c.reports[0].Config.Thresholds)
-			for _, r := range c.reports { // rounds, from which a pool computes its ratios
+			file := fileOf(t, c.reports[0].Config.Thresholds, c.reports[0].Config.Publish...)
+			own, err := scenario.Read(file, nil)
+			must.Succeed(t, err)
+			for _, r := range c.reports { // with rounds, from which a pool computes its ratios
+				own.Load.Seed, own.Unwitnessed = r.Config.Load.Seed, r.Config.Unwitnessed
+				r.Config = own
 				for _, rate := range []float64{80, 81, 79, 80} {
 					r.Results.Rounds = append(r.Results.Rounds, report.Round{Figures: map[string]float64{"throughput_per_s": rate}})
 				}
@@ -152,10 +156,23 @@ func TestFiguresArePublishedOfAScenarioAsItIsNow(t *testing.T) {
 		if c.change != nil {
 			c.change(&r.Config)
 		}
-		if err := Publishable([]*report.Report{r}); (err == nil) != (c.want == "") ||
+		if err := Publishable([]*report.Report{r}, ""); (err == nil) != (c.want == "") ||
 			err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
+	}
+}
+
+func TestFiguresArePublishedOfAnOwnFileAsItIsNow(t *testing.T) {
+	r := publishable()
+	file := fileOf(t, r.Config.Thresholds, r.Config.Publish...)
+	var err error
+	r.Config, err = scenario.Read(file, settings(r.Command))
+	must.Succeed(t, err)
+	must.Succeed(t, Publishable([]*report.Report{r}, file))
+	r.Config.Fleet.Workers++
+	if err := Publishable([]*report.Report{r}, file); err == nil || !strings.Contains(err.Error(), "run it again") {
+		t.Errorf("the file has changed: %v", err)
 	}
 }
 

@@ -1,9 +1,10 @@
 package record
 
 import (
-	"time"
+	"maps"
 
 	"github.com/tenure-dev/tenure/bench/audit"
+	"github.com/tenure-dev/tenure/bench/load"
 )
 
 // Calls are the requests of one user to one API server, as its audit log has them.
@@ -14,23 +15,25 @@ type Calls struct {
 	AtWrites int
 	// DeploymentWrites are successful writes to Deployments and their status.
 	DeploymentWrites int
-	// Later are those of both that came at a time or after it.
-	Later     int
-	Conflicts int
-	Created   int // Ats, by anybody
+	Conflicts        int
+	Created          int // Ats, by anybody
+	// Served are the Ats whose DONE somebody wrote and the Deployments that the user wrote, in the cluster of the copy. A
+	// write whose outcome the log doesn't show counts, too.
+	Served map[load.Ref]bool
 }
 
-// CallsIn reads an audit log. One without a single line is an error. Writes since a time are also counted apart.
-func CallsIn(path, user string, since time.Time) (Calls, error) {
-	calls := Calls{ByVerb: map[string]int{}}
+// CallsIn reads the audit log of a cluster's API server. One without a single line is an error.
+func CallsIn(path, cluster, user string) (Calls, error) {
+	calls := Calls{ByVerb: map[string]int{}, Served: map[load.Ref]bool{}}
 	_, err := audit.All(path, func(e *audit.Event) bool {
-		calls.count(e, user, since)
+		calls.count(e, user)
+		calls.serve(e, cluster, user)
 		return false
 	})
 	return calls, err
 }
 
-func (c *Calls) count(e *audit.Event, user string, since time.Time) {
+func (c *Calls) count(e *audit.Event, user string) {
 	if !e.Ended() { // a watch has a line when it begins, too
 		return
 	}
@@ -57,22 +60,29 @@ func (c *Calls) count(e *audit.Event, user string, since time.Time) {
 	} else {
 		c.DeploymentWrites++
 	}
-	if !e.Arrived().Before(since) {
-		c.Later++
+}
+
+func (c *Calls) serve(e *audit.Event, cluster, user string) {
+	if !e.Ended() || !e.Mutating() || e.Outcome() == audit.Rejected {
+		return
+	}
+	if e.IsAt() && (e.Outcome() == audit.Unknown || e.Body != nil && e.Body.Phase == "DONE") ||
+		e.IsDeployment() && e.User == user {
+		c.Served[load.RefOf(cluster, e.Namespace, e.Name)] = true
 	}
 }
 
 // Add adds the counts of another API server.
 func (c *Calls) Add(other Calls) {
 	if c.ByVerb == nil {
-		c.ByVerb = map[string]int{}
+		c.ByVerb, c.Served = map[string]int{}, map[load.Ref]bool{}
 	}
+	maps.Copy(c.Served, other.Served)
 	for what, n := range other.ByVerb {
 		c.ByVerb[what] += n
 	}
 	c.AtWrites += other.AtWrites
 	c.DeploymentWrites += other.DeploymentWrites
-	c.Later += other.Later
 	c.Conflicts += other.Conflicts
 	c.Created += other.Created
 }

@@ -131,6 +131,23 @@ type Lives struct {
 	Dones []time.Time
 }
 
+// Unlogged counts the objects of a namespace that are done and that audit logs don't show as served: an At itself, a
+// Deployment in each cluster that has a copy of it.
+func (l *Ledger) Unlogged(namespace string, served map[load.Ref]bool) (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for ref, at := range l.ats {
+		shown := len(at.copies) > 0 || served[ref]
+		for cluster := range at.copies {
+			shown = shown && served[load.Ref{Cluster: cluster, Namespace: ref.Namespace, Name: ref.Name}]
+		}
+		if ref.Namespace == namespace && !at.done.IsZero() && !shown {
+			n++
+		}
+	}
+	return n
+}
+
 // Sum sums up all objects of a namespace, or of all if it is empty; keyOf names them as the samples do.
 func (l *Ledger) Sum(namespace string, only func(load.Arrival) bool, keyOf func(load.Ref) uint64) Lives {
 	l.mu.Lock()

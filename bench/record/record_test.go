@@ -151,25 +151,64 @@ func TestCallsAreCountedByUserAndOutcome(t *testing.T) {
 		return audittest.Line(audit.Event{User: user, Verb: verb, Resource: resource, Subresource: sub, Code: code})
 	}
 	log := line("bench", "create", "ats", "", 201) + line("us", "update", "ats", "status", 200) +
-		audittest.Line(audit.Event{User: "us", Verb: "create", Resource: "pods", Code: 201, Received: 2}) +
+		line("us", "create", "pods", "", 201) +
 		line("us", "update", "ats", "status", 409) + line("us", "create", "pods", "", 500) +
 		line("us", "update", "leases", "", 200) +
 		line("bench", "patch", "pods", "status", 200) + line("us", "watch", "ats", "", 200) +
 		audittest.Line(audit.Event{User: "us", Verb: "watch", Resource: "ats", Code: 200, Stage: "ResponseStarted"})
 	file := filepath.Join(t.TempDir(), "audit.log")
 	must.Succeed(t, os.WriteFile(file, []byte(log), 0o600))
-	calls, err := CallsIn(file, "us", time.UnixMicro(2))
+	calls, err := CallsIn(file, "west", "us")
 	must.Succeed(t, err)
 	empty := filepath.Join(t.TempDir(), "audit.log")
 	must.Succeed(t, os.WriteFile(empty, nil, 0o600))
-	if none, err := CallsIn(empty, "us", time.Time{}); err == nil {
+	if none, err := CallsIn(empty, "west", "us"); err == nil {
 		t.Errorf("an empty log has the calls %+v", none)
 	}
 	want := Calls{
 		ByVerb:   map[string]int{"update ats/status": 1, "create pods": 1, "update leases": 1, "watch ats": 1},
-		AtWrites: 2, Later: 1, Conflicts: 1, Created: 1,
+		AtWrites: 2, Conflicts: 1, Created: 1, Served: map[load.Ref]bool{},
 	}
 	expect.Equal(t, "calls", want, calls)
+}
+
+func TestADoneObjectWithoutItsWriteInTheAuditLogIsCounted(t *testing.T) {
+	write := func(name, phase string, code int) string {
+		return audittest.Line(audit.Event{User: "us", Verb: "update", Group: audit.AtGroup, Resource: "ats",
+			Subresource: "status", Namespace: "ns", Name: name, Code: code, Body: &audit.Body{Phase: phase}})
+	}
+	copied := audittest.Line(audit.Event{User: "us", Verb: "create", Group: audit.AppsGroup, Resource: "deployments",
+		Namespace: "ns", Name: "web", Code: 201})
+	file := filepath.Join(t.TempDir(), "audit.log")
+	must.Succeed(t, os.WriteFile(file, []byte(write("logged", "DONE", 200)+write("timed-out", "DONE", 504)+
+		write("begun", "RUNNING", 200)+write("refused", "DONE", 409)+copied), 0o600))
+	calls, err := CallsIn(file, "west", "us")
+	must.Succeed(t, err)
+	web := load.Ref{Cluster: "home", Namespace: "ns", Name: "web"}
+	for _, c := range []struct {
+		name string
+		want int
+	}{{"logged", 0}, {"timed-out", 0}, {"begun", 1}, {"refused", 1}, {"no line at all", 1}} {
+		l := NewLedger()
+		l.Expect(arrival(c.name, 10))
+		l.Expect(arrival("open", 10)) // no log need have that
+		l.At("west", atEvent(c.name, "DONE", 12))
+		if got := l.Unlogged("ns", calls.Served); got != c.want || l.Unlogged("other", calls.Served) != 0 {
+			t.Errorf("%s: %d objects are not in the log, want %d", c.name, got, c.want)
+		}
+	}
+	for clusters, want := range map[int]int{1: 0, 2: 1} { // the log is that of west alone
+		l := NewLedger()
+		l.Expect(load.Arrival{Ref: web})
+		for _, cluster := range []string{"west", "east"}[:clusters] {
+			e := feed.Event{At: at(1)}
+			e.Object.Metadata.Namespace, e.Object.Metadata.Name, e.Object.Spec.Replicas = "ns", "web", load.Replicas
+			l.Copy("home", cluster, clusters, e)
+		}
+		if got := l.Unlogged("ns", calls.Served); got != want {
+			t.Errorf("copies in %d clusters: %d are not in the log, want %d", clusters, got, want)
+		}
+	}
 }
 
 func TestADeploymentHasConvergedWithItsLastCopyAndADriftEndsWhenItIsUndone(t *testing.T) {

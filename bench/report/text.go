@@ -166,7 +166,7 @@ func Figures(r *Results) [][2]string {
 		add("conflicts", "%d", *r.Conflicts)
 	}
 	if r.Violations != nil {
-		add("violations of I1, I2, I5, I7", "%d, by the audit logs", *r.Violations)
+		add("violations, missing evidence", "%d, by the audit logs (I1, I2, I4, I5, I7)", *r.Violations)
 	}
 	if len(r.Moves) > 0 {
 		add("moves", "%d planned, %d at exit, %d after a crash", r.Moves[protocol.Planned], r.Moves[protocol.Exit],

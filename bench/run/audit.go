@@ -22,9 +22,9 @@ func (t *tally) addAudit(out *report.Results) error {
 		return nil // we have no access to their audit logs
 	}
 	var calls record.Calls
-	var copying, home, serving int
+	var copying, home, unlogged int
 	for _, plane := range f.site.planes.Clusters() {
-		these, err := record.CallsIn(plane.AuditLog(), accountUser, t.from)
+		these, err := record.CallsIn(plane.AuditLog(), plane.Name(), accountUser)
 		if err != nil {
 			return err
 		}
@@ -33,14 +33,16 @@ func (t *tally) addAudit(out *report.Results) error {
 			home += these.DeploymentWrites
 		} else {
 			copying += these.DeploymentWrites
-			serving += these.Later // those of the warm-up don't show that the rounds' are in the logs
 		}
 	}
 	if all := f.ledger.Sum("", nil, keyOf); all.Copies > 0 { // with those of the warm-up, as in the logs
 		out.WritesPerCopy = new(float64(copying) / float64(all.Copies+all.Drifts))
 		out.WritesPerSource = new(float64(home) / float64(all.Objects))
 	}
-	if complaint := judgeWrites(out.Objects-out.Lost, serving); complaint != "" {
+	for _, namespace := range t.namespaces {
+		unlogged += f.ledger.Unlogged(namespace, calls.Served)
+	}
+	if complaint := judgeWrites(out.Objects-out.Lost, unlogged); complaint != "" {
 		t.missing = append(t.missing, complaint)
 	}
 	out.APICalls, out.Conflicts = calls.ByVerb, &calls.Conflicts

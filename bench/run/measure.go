@@ -36,8 +36,9 @@ type tally struct {
 	servers                                                    map[string]report.Process
 	noises                                                     map[scenario.Noise]*neighbours
 	// missing is what couldn't be measured: the run isn't valid then.
-	missing  []string
-	from, to time.Time // of all rounds
+	missing    []string
+	namespaces []string  // of the rounds that count
+	from, to   time.Time // of all rounds
 }
 
 // replicaTally is about one replica's name; restarts are added up.
@@ -91,6 +92,7 @@ func (t *tally) add(r *round) error {
 		t.out.Rounds = append(t.out.Rounds, report.Round{Seconds: seconds, Figures: figures})
 		return nil
 	}
+	t.namespaces = append(t.namespaces, r.namespace)
 	t.out.Objects += lives.Objects
 	t.out.Lost += lives.Lost
 	t.out.Duplicates += lives.Duplicates

@@ -10,12 +10,14 @@ import (
 	"golang.org/x/term"
 
 	"github.com/tenure-dev/tenure/bench/scenario"
+	"github.com/tenure-dev/tenure/test/lab"
 )
 
 // progress shows a person how far a run is.
 type progress struct {
 	out      io.Writer
-	inPlace  bool // a terminal: the line is written over
+	inPlace  bool       // a terminal: the line is written over
+	columns  func() int // of that terminal, which may be resized
 	started  time.Time
 	total    int        // rounds
 	mu       sync.Mutex // guards all below
@@ -32,6 +34,10 @@ func newProgress(out io.Writer, s scenario.Scenario) *progress {
 		total: s.Rounds * (1 + len(s.Compare)) * max(1, len(s.Sweep)) * max(1, len(s.Noises))}
 	if file, ok := out.(*os.File); ok {
 		p.inPlace = term.IsTerminal(int(file.Fd()))
+		p.columns = func() int {
+			columns, _ := lab.TerminalSize(file)
+			return columns
+		}
 	}
 	return p
 }
@@ -91,7 +97,8 @@ func (p *progress) line(more string) {
 	}
 	text := fmt.Sprintf("[%d/%d] %s%s (%s%s)", p.finished, p.total, p.what, more, spent.Round(time.Second), left)
 	if p.inPlace {
-		fmt.Fprint(p.out, "\r\x1b[K"+text)
+		// A line that wraps can't be written over. Some terminals wrap already when the last column is filled.
+		fmt.Fprint(p.out, "\r\x1b[K"+lab.Clip(text, p.columns()-1))
 		return
 	}
 	fmt.Fprintln(p.out, text)

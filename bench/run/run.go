@@ -37,6 +37,11 @@ func Run(ctx context.Context, s scenario.Scenario, o Options) (_ *report.Report,
 	if entries, _ := os.ReadDir(o.Dir); o.Dir != "" && len(entries) > 0 {
 		return nil, fmt.Errorf("folder %s is not empty: what is in it would count as this run's; name another one", o.Dir)
 	}
+	if o.Profile != "" { // only now: it may be in Dir
+		if err := os.MkdirAll(o.Profile, 0o755); err != nil {
+			return nil, fmt.Errorf("making the folder of profiles: %w", err)
+		}
+	}
 	if err := o.Locate(); err != nil {
 		return nil, err
 	}

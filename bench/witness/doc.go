@@ -49,6 +49,9 @@
 //   - A write that waited on the wire, or in a proxy, looks like one that was sent late: it is reported. Package
 //     ownership says what isn't guaranteed there.
 //   - A write that was committed by an API server that was killed before it wrote the line.
+//   - That a log lost its last half minute, or less. No later line replaces the versions that were written then, so
+//     only the API server's silence tells, and a server may be silent for a while. [Facts].Versions tell, too.
+//   - That all lines of an object are missing. Bench compares the logs of its own runs with what its watches saw DONE.
 //   - At level Metadata: an At's due time and phase, resourceVersions, owners. Due times can be given as [Facts];
 //     without them lost and early Ats are reported as unknown, never as zero. A Pod's owner is then taken from its
 //     name, which begins with the At's. Ats, Shards, Leases and Deployments need level RequestResponse.

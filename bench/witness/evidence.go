@@ -14,8 +14,13 @@ import (
 )
 
 const (
-	// silence is how long an API server's log may be empty. Its own Lease alone is renewed every ten seconds.
+	// silence is how long an API server's log may be empty before it goes on. Its own Lease alone is renewed every ten
+	// seconds, but a restart takes most of a minute on a busy machine. Lines that are missing here are also found by the
+	// versions that later lines replace.
 	silence = time.Minute
+	// lastSilence is the same for the end of the logs, where nothing else shows that lines are missing, and where no API
+	// server should be starting. Two renewals are missing by then: one alone may be late on a busy machine.
+	lastSilence = 30 * time.Second
 	// lateStart is how much later than the first an API server may have started.
 	lateStart = 3 * time.Minute
 	// bucket is the resolution at which silence is detected.
@@ -378,8 +383,11 @@ func (l *ledger) judgeSilence() {
 		for i := 1; i < len(heard); i++ {
 			from, to := heard[i-1]+bucket.Microseconds(), heard[i]
 			limit := silence
-			if i == 1 {
+			switch i {
+			case 1:
 				limit = lateStart
+			case len(heard) - 1:
+				limit = lastSilence
 			}
 			if to-from >= limit.Microseconds() && l.era(name, from) == l.era(name, to) {
 				l.found.add(Violation{Kind: MissingFile, Detail: fmt.Sprintf(

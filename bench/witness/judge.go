@@ -31,7 +31,7 @@ func (l *ledger) judge() *Report {
 	slices.SortStableFunc(history.handoffs, func(a, b Handoff) int { return a.Time.Compare(b.Time) })
 	r.Handoffs = append([]Handoff{}, history.handoffs...)
 	r.Coordination = l.coordination()
-	r.Ats, r.Fenced = ats, l.fenced
+	r.Ats, r.Fenced, r.Users = ats, l.fenced, l.users
 	objects := make(map[int32]bool)
 	for _, w := range l.writes {
 		objects[w.object] = true

@@ -65,6 +65,7 @@ type ledger struct {
 	clusters       map[string]*clusterLog
 	heard          map[string]map[int64]bool // by folder of an API server's logs, starts of buckets with anything in them
 	suspects       map[string]*suspect
+	users          map[string]bool // who sent anything; true: with the User-Agent of our program
 	stats          WriteStats
 	fenced         Fenced
 	refusedRecords int // writes to records that were refused
@@ -169,7 +170,7 @@ func newLedger(facts Facts, rules Rules) *ledger {
 		records: make(map[Shard][]recordWrite), recordUnknown: make(map[string][]recordWrite),
 		leases: make(map[string]*leaseLife), copyWrites: make(map[string][]int64), keys: make(map[shownKey]int64),
 		clusters: make(map[string]*clusterLog), heard: make(map[string]map[int64]bool), suspects: make(map[string]*suspect),
-		reads: math.MaxInt64,
+		users: make(map[string]bool), reads: math.MaxInt64,
 	}
 }
 
@@ -213,6 +214,7 @@ func (l *ledger) add(e *Event) {
 	}
 	l.to = max(l.to, e.Completed)
 	l.hear(e)
+	l.users[e.User] = l.users[e.User] || e.Ours()
 	if !e.Ended() {
 		return
 	}

@@ -481,6 +481,12 @@ func TestWhatTheLogShouldHoldAndDoesNotIsAViolation(t *testing.T) {
 		{"an API server that starts two minutes later", // while the machine is busy; the other log has a hole
 			with("-120000--119999 - create map:x"), Rules{}, map[Kind]int{MissingFile: 1}},
 		{"nothing for half a minute", with("30000-30001 - create map:x"), Rules{}, map[Kind]int{}},
+		{"nothing for most of a minute, and both logs go on", // a restart takes as long
+			with("50000-50001 - create map:x\n50000-50001 - create lease:x"), Rules{}, map[Kind]int{}},
+		{"nothing in the last forty seconds of one log",
+			with("50000-50001 - create lease:x"), Rules{}, map[Kind]int{MissingFile: 1}},
+		{"nothing in the last twenty seconds of one log, in which one renewal is late",
+			with("30000-30001 - create lease:x"), Rules{}, map[Kind]int{}},
 		{"a due time that isn't told", swap("create at:a due=0", "create at:a"), Rules{}, map[Kind]int{}},
 		{"due times that nobody tells",
 			func(log string) string { return strings.ReplaceAll(log, "due=0", "") }, Rules{}, map[Kind]int{UnknownAt: 1}},

@@ -142,6 +142,9 @@ type Report struct {
 	// Notices say what couldn't be judged, and why that is accepted.
 	Notices []string `json:"notices"`
 
+	// Users are all who sent a request; true: with the User-Agent of our program.
+	Users map[string]bool `json:"-"`
+
 	From time.Time `json:"from"`
 	To   time.Time `json:"to"`
 

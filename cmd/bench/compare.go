@@ -31,8 +31,8 @@ func readReport(path string) (*report.Report, error) {
 	if r.Schema != report.Schema {
 		return nil, fmt.Errorf("%s has schema %q, want %s", path, r.Schema, report.Schema)
 	}
-	if r.Results == nil {
-		return nil, fmt.Errorf("%s has no results", path)
+	if err := r.Validate(); err != nil {
+		return nil, fmt.Errorf("%s is damaged: %w", path, err)
 	}
 	return &r, nil
 }
@@ -121,7 +121,7 @@ func newCheck() *cobra.Command {
 				return err
 			}
 			verdict := judge(out, r[0])
-			if err := check.Publishable(r); err != nil {
+			if err := check.Publishable(r, file); err != nil {
 				fmt.Fprintln(out, "warning:", strings.ReplaceAll(err.Error(), "\n", "\nwarning: "))
 			}
 			return verdict

@@ -70,6 +70,16 @@ func TestBenchExitsAndSaysWhy(t *testing.T) {
 		{"an excuse for a broken invariant", []string{"witness", clean, "--waive", "lost-at=why not"}, exitUsage, "",
 			"only missing evidence can be waived"},
 		{"a restore without its time", []string{"witness", clean, "--restored", "home"}, exitUsage, "", "want CLUSTER=TIME"},
+		{"a restore of a cluster without a log", []string{"witness", clean, "--restored", "wst=2026-11-20T10:00:00Z"},
+			exitUsage, "", `--restored "wst=2026-11-20T10:00:00Z": no log is of cluster "wst"; there are logs of west`},
+		{"a restore of no cluster", []string{"witness", clean, "--restored", "=2026-11-20T10:00:00Z"}, exitUsage, "",
+			`no log is of cluster ""`},
+		{"a restore of a cluster with a log", append([]string{"witness", clean, "--restored", "west=2026-11-20T10:00:00Z"},
+			waived...), exitOK, "no violation found", ""},
+		{"a user by whom no line is", append([]string{"witness", clean, "--user", "tenur"}, waived...), exitUsage, "",
+			`--user "tenur": no line of the logs is by that user; those with the User-Agent of a replica are by tenure`},
+		{"a user who wrote", append([]string{"witness", clean, "--user", "tenure"}, waived...), exitOK,
+			"no violation found", ""},
 		{"a log with a violation", []string{"witness", fallen}, exitFindings, "falling-epoch", ""},
 
 		{"the scenarios", []string{"list"}, exitOK, "dead-cluster", ""},
@@ -81,6 +91,12 @@ func TestBenchExitsAndSaysWhy(t *testing.T) {
 		{"an impossible value", []string{"run", "churn", "--set", "replicas=0"}, exitUsage, "", "fleet.replicas"},
 		{"a report below a file", []string{"run", "churn", "--json", other + "/x/y.json"}, exitUsage, "", "--json"},
 		{"a page below a file", []string{"run", "churn", "--html", other + "/x.html"}, exitUsage, "", "--html"},
+		{"a report that is a folder", []string{"run", "churn", "--json", clean, "--tenure", "/nope"}, exitUsage, "",
+			"is a directory"},
+		{"a report in a folder that takes none", []string{"run", "churn", "--json", "/proc/x.json", "--tenure", "/nope"},
+			exitUsage, "", "--json"},
+		{"profiles below a file", []string{"run", "churn", "--profile", other + "/x", "--tenure", "/nope"}, exitUsage, "",
+			"folder of profiles"},
 		{"tour takes none", []string{"tour", "x"}, exitUsage, "", `"x"`},
 		{"one report to compare", []string{"compare", other}, exitUsage, "", "compare A B"},
 		{"no report", []string{"check", other}, exitUsage, "", `"x"`},
@@ -101,6 +117,33 @@ func TestBenchExitsAndSaysWhy(t *testing.T) {
 				t.Errorf("an error is more than a line:\n%s", stderr.String())
 			}
 		})
+	}
+}
+
+func TestAReportAndItsPageAreTwoFilesAndARefusedRunLeavesNeither(t *testing.T) {
+	dir, used := t.TempDir(), t.TempDir()
+	must.Succeed(t, os.WriteFile(filepath.Join(used, "x"), nil, 0o600)) // so that no run uses it
+	one, link := filepath.Join(dir, "one"), filepath.Join(dir, "link")
+	must.Succeed(t, os.Symlink(one, link))
+	for _, c := range []struct{ json, html, want string }{
+		{one, one, "is the file of --json, too"}, {one, link, "is the file of --json, too"},
+		{one, filepath.Join(dir, "two"), "is not empty"},
+	} {
+		var out, errs strings.Builder
+		code := run([]string{"run", "churn", "--json", c.json, "--html", c.html, "--dir", used}, &out, &errs)
+		if code != exitUsage || !strings.Contains(errs.String(), c.want) {
+			t.Errorf("%s and %s: exit code %d: %s", c.json, c.html, code, errs.String())
+		}
+		if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
+			t.Errorf("%s and %s leave %v, %v", c.json, c.html, left, err)
+		}
+	}
+	const kept = "{}"
+	must.Succeed(t, os.WriteFile(one, []byte(kept), 0o600))
+	var out, errs strings.Builder
+	run([]string{"run", "churn", "--json", one, "--dir", used}, &out, &errs)
+	if text, err := os.ReadFile(one); err != nil || string(text) != kept {
+		t.Errorf("a report that was there is now %q, %v", text, err)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -118,14 +119,8 @@ func (f *runFlags) run(cmd *cobra.Command, name string) (*report.Report, error) 
 	if err != nil {
 		return nil, err
 	}
-	// What can't be written is refused now, not after the run.
-	for flag, path := range map[string]string{"--json": f.jsonFile, "--html": f.htmlFile} {
-		if there, err := os.Stat(path); err == nil && there.IsDir() {
-			return nil, fmt.Errorf("%s %s: is a folder: name a file", flag, path)
-		}
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			return nil, fmt.Errorf("%s %s: %w", flag, path, err)
-		}
+	if err := f.writable(); err != nil {
+		return nil, err
 	}
 	if f.unwitnessed != "" {
 		s.Unwitnessed = f.unwitnessed
@@ -144,6 +139,41 @@ func (f *runFlags) run(cmd *cobra.Command, name string) (*report.Report, error) 
 		return nil, err
 	}
 	return r, verdict
+}
+
+// writable refuses, before the run, files that can't be written after it. It leaves no file behind, since the run may
+// be refused for another reason; and an empty one in --dir would be such a reason.
+func (f *runFlags) writable() error {
+	var earlier fs.FileInfo
+	for _, o := range []struct{ flag, path string }{{"--json", f.jsonFile}, {"--html", f.htmlFile}} {
+		if o.path == "" {
+			continue
+		}
+		if there, err := os.Stat(o.path); err == nil && !there.Mode().IsRegular() && !there.IsDir() {
+			continue // whoever reads a pipe would take its closing for the end of the report
+		}
+		_, missing := os.Lstat(o.path)
+		if err := os.MkdirAll(filepath.Dir(o.path), 0o755); err != nil {
+			return fmt.Errorf("%s %s: %w", o.flag, o.path, err)
+		}
+		file, err := os.OpenFile(o.path, os.O_CREATE|os.O_WRONLY, 0o644)
+		if err != nil {
+			return fmt.Errorf("%s %s: %w", o.flag, o.path, err)
+		}
+		defer file.Close()
+		if missing != nil {
+			defer os.Remove(o.path)
+		}
+		opened, err := file.Stat()
+		if err == nil && earlier != nil && os.SameFile(earlier, opened) {
+			err = errors.New("is the file of --json, too: name another one")
+		}
+		if err != nil {
+			return fmt.Errorf("%s %s: %w", o.flag, o.path, err)
+		}
+		earlier = opened
+	}
+	return nil
 }
 
 // judge prints the verdicts; an invalid run and a missed threshold are findings.

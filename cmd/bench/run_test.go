@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -84,6 +85,34 @@ func TestAnEditedReportIsNotJudged(t *testing.T) {
 		var out, errs strings.Builder
 		if code := run([]string{command, path}, &out, &errs); code != exitUsage || !strings.Contains(errs.String(), "give") {
 			t.Errorf("%s: exit code %d: %s%s", command, code, out.String(), errs.String())
+		}
+	}
+}
+
+func TestADamagedReportIsRefusedWithItsFileAndField(t *testing.T) {
+	text, err := os.ReadFile(writeReport(t, 0))
+	must.Succeed(t, err)
+	low := map[string]any{"x": map[string]any{"value": 1, "low": 1}}
+	for field, damage := range map[string]map[string]any{
+		"results is missing":          {"results": nil},
+		"references.floor is missing": {"references": map[string]any{"floor": nil}},
+		"sweep[0].results is missing": {"sweep": []any{map[string]any{}}},
+		"ratios.x has one bound":      {"ratios": low},
+		"intervals.x has one bound":   {"intervals": low},
+	} {
+		var report map[string]any
+		must.Succeed(t, json.Unmarshal(text, &report))
+		maps.Copy(report, damage)
+		damaged, err := json.Marshal(report)
+		must.Succeed(t, err)
+		path := filepath.Join(t.TempDir(), "damaged.json")
+		must.Succeed(t, os.WriteFile(path, damaged, 0o600))
+		for _, args := range [][]string{{"check", path}, {"pool", path}, {"publish", path}, {"compare", path, path}} {
+			var out, errs strings.Builder
+			if code := run(args, &out, &errs); code != exitUsage ||
+				!strings.Contains(errs.String(), path+" is damaged: "+field) {
+				t.Errorf("%s, %s: exit code %d: %s%s", args[0], field, code, out.String(), errs.String())
+			}
 		}
 	}
 }

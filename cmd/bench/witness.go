@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/tenure-dev/tenure/bench/audit"
 	"github.com/tenure-dev/tenure/bench/report"
 	"github.com/tenure-dev/tenure/bench/witness"
 )
@@ -69,16 +71,14 @@ func (f *witnessFlags) run(dir string, stdout io.Writer) error {
 		kind, reason, _ := strings.Cut(waived, "=")
 		f.rules.Waived[witness.Kind(kind)] = reason
 	}
-	for _, restored := range f.restored {
-		cluster, text, _ := strings.Cut(restored, "=")
-		at, err := time.Parse(time.RFC3339Nano, text)
-		if err != nil {
-			return fmt.Errorf("--restored %q: want CLUSTER=TIME: %w", restored, err)
-		}
-		facts.Restores = append(facts.Restores, witness.Restore{Cluster: cluster, Time: at})
+	if facts.Restores, err = f.restores(dir); err != nil {
+		return err
 	}
 	found, err := witness.Read(dir, witness.Options{Facts: facts, Rules: f.rules, Complete: true})
 	if err != nil {
+		return err
+	}
+	if err := f.knows(found.Users); err != nil {
 		return err
 	}
 	if f.jsonFile == "-" {
@@ -92,6 +92,59 @@ func (f *witnessFlags) run(dir string, stdout io.Writer) error {
 		err = errFindings
 	}
 	return err
+}
+
+// restores reads the values of --restored. A cluster that has no log is refused: under a wrong name a restore would
+// change nothing, and what it explains would be reported.
+func (f *witnessFlags) restores(dir string) (all []witness.Restore, err error) {
+	if len(f.restored) == 0 {
+		return nil, nil
+	}
+	logs, err := audit.Logs(dir)
+	if err != nil {
+		return nil, err
+	}
+	var clusters []string
+	for _, log := range logs {
+		clusters = append(clusters, log.Cluster)
+	}
+	slices.Sort(clusters)
+	clusters = slices.Compact(clusters)
+	for _, restored := range f.restored {
+		cluster, text, _ := strings.Cut(restored, "=")
+		at, err := time.Parse(time.RFC3339Nano, text)
+		if err != nil {
+			return nil, fmt.Errorf("--restored %q: want CLUSTER=TIME: %w", restored, err)
+		}
+		if !slices.Contains(clusters, cluster) {
+			return nil, fmt.Errorf("--restored %q: no log is of cluster %q; there are logs of %s", restored, cluster,
+				strings.Join(clusters, ", "))
+		}
+		all = append(all, witness.Restore{Cluster: cluster, Time: at})
+	}
+	return all, nil
+}
+
+// knows refuses a --user by whom no line is: writes that say nothing of a shard would pass if the name of their sender
+// were wrong here.
+func (f *witnessFlags) knows(users map[string]bool) error {
+	var replicas []string
+	for name, ours := range users {
+		if ours {
+			replicas = append(replicas, name)
+		}
+	}
+	slices.Sort(replicas)
+	for _, name := range f.rules.Users {
+		if _, sent := users[name]; !sent {
+			there := "and none has the User-Agent of a replica"
+			if len(replicas) > 0 {
+				there = "those with the User-Agent of a replica are by " + strings.Join(replicas, ", ")
+			}
+			return fmt.Errorf("--user %q: no line of the logs is by that user; %s", name, there)
+		}
+	}
+	return nil
 }
 
 func (f *witnessFlags) facts() (witness.Facts, error) {

@@ -9,8 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/term"
-
 	"github.com/tenure-dev/tenure/test/lab"
 )
 
@@ -54,10 +52,7 @@ func draw(ctx context.Context, b *board) {
 	drawn := 0
 	for {
 		over := ctx.Err() != nil
-		columns, rows, err := term.GetSize(int(os.Stdout.Fd()))
-		if err != nil || columns == 0 || rows == 0 {
-			columns, rows = 80, 24
-		}
+		columns, rows := lab.TerminalSize(os.Stdout)
 		lines := screen(b.snapshot(), columns, rows)
 		drawing.Lock()
 		if !errors.Is(context.Cause(ctx), errInterrupted) {

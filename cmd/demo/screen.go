@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/tenure-dev/tenure/test/lab"
 )
@@ -34,7 +33,7 @@ func screen(s snapshot, columns, rows int) []string {
 	}
 	lines = lines[:min(len(lines), max(0, rows-1))]
 	for i := range lines {
-		lines[i] = clip(lines[i], columns)
+		lines[i] = lab.Clip(lines[i], columns)
 	}
 	return lines
 }
@@ -121,12 +120,4 @@ func bar(done, of, width int) string {
 		full = min(width, done*width/of)
 	}
 	return "[" + strings.Repeat("#", full) + strings.Repeat(".", width-full) + "]"
-}
-
-// clip keeps a line from wrapping, which would break the in-place drawing.
-func clip(line string, columns int) string {
-	if columns <= 0 || utf8.RuneCountInString(line) <= columns {
-		return line
-	}
-	return string([]rune(line)[:columns])
 }

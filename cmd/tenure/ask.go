@@ -44,17 +44,12 @@ type question struct {
 	screen *console.Screen
 }
 
-// newQuestion completes a command with the flags of all questions.
-func newQuestion(cmd *cobra.Command, lookup func(string) (string, bool),
+// newQuestion completes a command with the flags of all questions. contextFlag is the name of the flag for the context
+// of home.
+func newQuestion(cmd *cobra.Command, contextFlag string, lookup func(string) (string, bool),
 	ask func(context.Context, *question, []string) error) *cobra.Command {
 	q := &question{}
-	q.declare(cmd, "context", lookup)
-	return q.complete(cmd, lookup, ask)
-}
-
-// complete finishes the command of a question whose home flags are declared.
-func (q *question) complete(cmd *cobra.Command, lookup func(string) (string, bool),
-	ask func(context.Context, *question, []string) error) *cobra.Command {
+	q.declare(cmd, contextFlag, lookup)
 	cmd.Flags().StringVarP(&q.output, "output", "o", "text", "output `format`: text or json")
 	complete(cmd, "output", "text", "json")
 	cmd.Long = cmd.Short + ".\n\nExit code: 0 all is well, 1 something is wrong, 2 the command line makes no sense."
@@ -110,7 +105,7 @@ func newStatus(lookup func(string) (string, bool)) *cobra.Command {
 	skip := false
 	cmd := &cobra.Command{Use: "status", Short: "the fleet on one screen, and what is wrong", Args: noArguments("")}
 	cmd.Flags().BoolVar(&skip, "skip-clusters", false, "don't ask the workload clusters whether they can be used")
-	return newQuestion(cmd, lookup, func(ctx context.Context, q *question, _ []string) error {
+	return newQuestion(cmd, "context", lookup, func(ctx context.Context, q *question, _ []string) error {
 		s, err := q.snapshot(ctx, !skip)
 		if err != nil {
 			return err
@@ -137,7 +132,7 @@ func newWhy(lookup func(string) (string, bool)) *cobra.Command {
 	fs.StringVar(&kubeconfig, "kubeconfig", "",
 		"kubeconfig `file` of that cluster (default: its Secret in the home cluster)")
 	refuseEmpty(cmd, "cluster", "kubeconfig")
-	return newQuestion(cmd, lookup, func(ctx context.Context, q *question, args []string) error {
+	return newQuestion(cmd, "context", lookup, func(ctx context.Context, q *question, args []string) error {
 		object, err := console.ParseObject(args[0])
 		if err != nil {
 			return usage(err)
@@ -172,7 +167,7 @@ func newPlan(lookup func(string) (string, bool)) *cobra.Command {
 	}
 	cmd.Flags().IntVar(&wish.Replicas, "replicas", 0, "how many `replicas` there shall be (default: as many as there are)")
 	cmd.Flags().StringArrayVar(&wish.Drain, "drain", nil, "`replica` that shall hold nothing; can be given several times")
-	return newQuestion(cmd, lookup, func(ctx context.Context, q *question, _ []string) error {
+	return newQuestion(cmd, "context", lookup, func(ctx context.Context, q *question, _ []string) error {
 		switch {
 		case wish.Replicas == 0 && cmd.Flags().Changed("replicas"):
 			return usagef("--replicas 0: must be at least 1: without replicas nothing is served, and nothing moves")

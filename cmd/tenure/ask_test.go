@@ -249,7 +249,7 @@ func asked(t *testing.T, env map[string]string, args ...string) (q *question, ob
 	cmd := &cobra.Command{Use: "ask"}
 	cmd.Flags().StringVar(&cluster, "cluster", "", "")
 	root := newRoot(noEnv, nil)
-	root.AddCommand(newQuestion(cmd, environ(env),
+	root.AddCommand(newQuestion(cmd, "context", environ(env),
 		func(_ context.Context, got *question, args []string) error {
 			q, object = got, args
 			return nil

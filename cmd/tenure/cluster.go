@@ -278,9 +278,7 @@ func newClusterList(lookup func(string) (string, bool)) *cobra.Command {
 	cmd := &cobra.Command{Use: "list", Short: "the fleet's clusters: servers, credentials, how many replicas serve them",
 		Args: noArguments("")}
 	cmd.Flags().BoolVar(&skip, "skip-clusters", false, "don't ask the workload clusters whether they can be used")
-	q := &question{}
-	q.declare(cmd, "home-context", lookup)
-	return q.complete(cmd, lookup, func(ctx context.Context, q *question, _ []string) error {
+	return newQuestion(cmd, "home-context", lookup, func(ctx context.Context, q *question, _ []string) error {
 		o, err := onboarder(cmd, "", &q.homeFlags, nil)
 		if err != nil {
 			return err
@@ -304,9 +302,7 @@ func newClusterCheck(lookup func(string) (string, bool)) *cobra.Command {
 		Args: clusterName,
 	}
 	access.declare(cmd)
-	q := &question{}
-	q.declare(cmd, "home-context", lookup)
-	return q.complete(cmd, lookup, func(ctx context.Context, q *question, args []string) error {
+	return newQuestion(cmd, "home-context", lookup, func(ctx context.Context, q *question, args []string) error {
 		wish, err := access.wish()
 		if err != nil {
 			return err

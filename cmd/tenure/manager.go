@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientmetrics "k8s.io/client-go/tools/metrics"
@@ -32,11 +31,12 @@ import (
 	mckubeconfig "sigs.k8s.io/multicluster-runtime/providers/kubeconfig"
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
-	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/pkg/at"
 	"github.com/tenure-dev/tenure/pkg/clusterhealth"
+	"github.com/tenure-dev/tenure/pkg/console"
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 	"github.com/tenure-dev/tenure/pkg/onboard"
+	"github.com/tenure-dev/tenure/pkg/statuspage"
 	"github.com/tenure-dev/tenure/shard"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
@@ -73,10 +73,9 @@ func runManager(ctx context.Context, o *options, logTo io.Writer) error {
 	go spareProcessors(ctx)
 	limitMemory(ctx, log)
 	_ = obs.wrap(home) // never fails
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), cnatv1alpha1.AddToScheme(scheme),
-		tenurev1alpha1.AddToScheme(scheme)); err != nil {
-		return fmt.Errorf("building the scheme: %w", err)
+	scheme, err := console.Scheme()
+	if err != nil {
+		return err
 	}
 	policy, err := o.kubeconfigs.policy()
 	if err != nil {
@@ -162,6 +161,13 @@ func (o *options) watchThrough(sharded *shard.Manager, watched *clusterhealth.Co
 		sharded.SetLimits(multicluster.ClusterName(name), &limits)
 		return err
 	}
+}
+
+// addStatusPage serves the fleet's state beside the metrics.
+func (o *options) addStatusPage(mgr *shard.Manager) error {
+	page := statuspage.New(statuspage.Config{Replica: o.replica, Namespace: o.namespace, Records: mgr.Records,
+		Metrics: metrics.Registry})
+	return page.SetupWithManager(mgr.GetLocalManager())
 }
 
 func alive(*http.Request) error { return nil }

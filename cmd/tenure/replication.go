@@ -138,7 +138,8 @@ func (o *options) addReplication(mgr *shard.Manager, health *clusterhealth.Healt
 	if !o.replicates() {
 		return nil
 	}
-	r, err := o.replicationReconciler(obs.Clusters(mgr), shardedTargets(mgr, health, o))
+	r, err := o.replicationReconciler(obs.Clusters(mgr),
+		targets{names: mgr.Clusters, putOff: mgr.PutOff, health: health, o: o, mgr: mgr})
 	if err != nil {
 		return err
 	}
@@ -222,10 +223,6 @@ type targets struct {
 	o      *options
 	// mgr knows which names are of one cluster; nil without sharding, where each name counts as a cluster of its own.
 	mgr *shard.Manager
-}
-
-func shardedTargets(mgr *shard.Manager, health *clusterhealth.Health, o *options) targets {
-	return targets{names: mgr.Clusters, putOff: mgr.PutOff, health: health, o: o, mgr: mgr}
 }
 
 func (t targets) Aliases() map[multicluster.ClusterName]multicluster.ClusterName {

@@ -193,6 +193,17 @@ func TestBudgetsOfClustersThatWentAreForgotten(t *testing.T) {
 	}
 }
 
+func TestTheLatestEntryIsNeverDropped(t *testing.T) {
+	entries := map[int]bool{}
+	for i := range 1000 {
+		entries[i] = true
+	}
+	bound(entries, 1, 500)
+	if len(entries) != 1 || !entries[500] {
+		t.Errorf("left: %v, want only 500", entries)
+	}
+}
+
 func TestAnEventStandsForThoseThatWereLeftOut(t *testing.T) {
 	b := newBench(t, anAt())
 	a := &actor{cluster: b, budgets: b.subject.budgetsOf("west"), clock: b.clock}

@@ -109,19 +109,9 @@ func (n *notes) claims(uid types.UID, claim claimID, what noteKind, now time.Tim
 func (n *notes) begins(uid types.UID, now time.Time) (again bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.begun == nil {
-		n.begun = map[types.UID]time.Time{}
-	}
 	_, again = n.begun[uid]
 	n.begun[uid] = now
-	for other := range n.begun {
-		if len(n.begun) <= maxBegun {
-			break
-		}
-		if other != uid {
-			delete(n.begun, other)
-		}
-	}
+	bound(n.begun, maxBegun, uid)
 	return again
 }
 
@@ -144,20 +134,22 @@ func (n *notes) forget(uid types.UID) {
 func (n *notes) change(uid types.UID, now time.Time, set func(*note)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.byUID == nil {
-		n.byUID = map[types.UID]note{}
-	}
 	known := n.byUID[uid]
 	set(&known)
 	known.since = now
 	n.byUID[uid] = known
 	n.sweep(now)
-	for other := range n.byUID {
-		if len(n.byUID) <= maxNotes {
-			break
+	bound(n.byUID, maxNotes, uid)
+}
+
+// bound drops arbitrary entries, but never that of except, until no more than most are left.
+func bound[K comparable, V any](entries map[K]V, most int, except K) {
+	for key := range entries {
+		if len(entries) <= most {
+			return
 		}
-		if other != uid {
-			delete(n.byUID, other)
+		if key != except {
+			delete(entries, key)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -88,14 +89,9 @@ func (r *Reconciler) budgetsOf(cluster string) *budgets {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.budgets[cluster] == nil {
-		for other := range r.budgets {
-			if len(r.budgets) < mostBudgets {
-				break
-			}
-			delete(r.budgets, other)
-		}
 		r.budgets[cluster] = &budgets{events: budget.New(eventBudget), refusals: budget.New(refusalBudget),
 			causes: budget.New(causeBudget)}
+		bound(r.budgets, mostBudgets, cluster)
 	}
 	return r.budgets[cluster]
 }
@@ -108,7 +104,8 @@ func NewReconciler(config Config) (*Reconciler, error) {
 	if config.Pods == nil {
 		config.Pods = new(RestrictedPods())
 	}
-	return &Reconciler{config: config, budgets: map[string]*budgets{}}, nil
+	return &Reconciler{config: config, notes: notes{byUID: map[types.UID]note{}, begun: map[types.UID]time.Time{}},
+		budgets: map[string]*budgets{}}, nil
 }
 
 // A try that is in vain is repeated after shortestBackoff, then after twice as long each time, up to longestBackoff.

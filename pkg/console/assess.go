@@ -251,7 +251,7 @@ func (v *survey) bystander(r *Replica, c *Cluster) bool {
 func (v *survey) astray(a Answer, held map[keyspace.ClusterName]bool) (reason, note string) {
 	for i := range v.Records.Layouts {
 		l := &v.Records.Layouts[i].Spec
-		if a.UID == "" && held[a.Cluster] && l.Cluster == string(a.Cluster) && l.Layout != nil {
+		if a.UID == "" && held[a.Cluster] && l.Cluster == string(a.Cluster) {
 			a.UID = l.Layout.ClusterUID
 		}
 	}
@@ -281,7 +281,7 @@ func (v *survey) astray(a Answer, held map[keyspace.ClusterName]bool) (reason, n
 func ServedAs(layouts []tenurev1alpha1.Shard, name, uid string, taken func(name string) bool) string {
 	for i := range layouts {
 		l := &layouts[i].Spec
-		if uid != "" && l.Layout != nil && l.Layout.ClusterUID == uid && l.Cluster != name && taken(l.Cluster) {
+		if uid != "" && l.Layout.ClusterUID == uid && l.Cluster != name && taken(l.Cluster) {
 			return l.Cluster
 		}
 	}

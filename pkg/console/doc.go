@@ -12,7 +12,8 @@
 // renewed, "by its own clock". That time tells nothing of a replica if it is longer ago than the Lease lasts, or as far
 // in the future: the clocks of two machines may disagree. Then the command watches for a third of a lease duration, in
 // which a live replica renews, and calls a replica quiet that doesn't. The status page watches all the time
-// ([Snapshot].Seen). What replicas say in events is ordered, and its age taken, by the clock of the home cluster.
+// ([Snapshot].Seen). What replicas say in events is ordered by the clock of the home cluster. Its age is this machine's
+// time minus that one, so it is wrong by as much as the two clocks differ.
 //
 // # What it needs to read
 //

@@ -29,6 +29,16 @@ type Fleet struct {
 	Unread []string `json:"unread,omitempty"`
 }
 
+// Cluster returns the cluster of that name, a zero Cluster if there is none.
+func (f Fleet) Cluster(name string) Cluster {
+	for _, c := range f.Clusters {
+		if string(c.Name) == name {
+			return c
+		}
+	}
+	return Cluster{}
+}
+
 // Totals over the fleet. Replicas counts live ones that aren't leaving.
 type Totals struct {
 	Replicas int     `json:"replicas"`

@@ -51,21 +51,19 @@ type Gatherer struct {
 	onlyCluster string // the only cluster to ask; "" for all
 }
 
-// scheme knows all kinds that are read here.
-func scheme() (*runtime.Scheme, error) {
+// Scheme returns a scheme that knows Kubernetes' own kinds and Tenure's.
+func Scheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, tenurev1alpha1.AddToScheme,
-		cnatv1alpha1.AddToScheme} {
-		if err := add(s); err != nil {
-			return nil, fmt.Errorf("building the scheme: %w", err)
-		}
+	if err := errors.Join(clientgoscheme.AddToScheme(s), tenurev1alpha1.AddToScheme(s),
+		cnatv1alpha1.AddToScheme(s)); err != nil {
+		return nil, fmt.Errorf("building the scheme: %w", err)
 	}
 	return s, nil
 }
 
-// Connect returns a client of a cluster that knows Kubernetes' own kinds and Tenure's.
+// Connect returns a client of a cluster that knows the kinds of [Scheme].
 func Connect(config *rest.Config) (client.Client, error) {
-	s, err := scheme()
+	s, err := Scheme()
 	if err != nil {
 		return nil, err
 	}

@@ -46,7 +46,7 @@ func TestOnlyAChangeThatWasSeenCountsAsARenewal(t *testing.T) {
 
 // The clock of a replica, or of whoever asks, may be off by any time.
 func TestReplicasThatRenewAreAliveWhateverTheTimeInTheirLeases(t *testing.T) {
-	scheme, err := scheme()
+	scheme, err := Scheme()
 	must.Succeed(t, err)
 	const step = 10 * time.Second / 4 // of a live replica
 	for name, c := range map[string]struct {
@@ -108,7 +108,7 @@ func TestReplicasThatRenewAreAliveWhateverTheTimeInTheirLeases(t *testing.T) {
 // A look is too short for it.
 func TestWhetherAReplicaLivesThatSeldomRenewsMayStayUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		scheme, err := scheme()
+		scheme, err := Scheme()
 		must.Succeed(t, err)
 		l := lease("r0", -time.Hour)
 		l.Namespace, l.ResourceVersion, l.Spec.RenewTime.Time = "ns", "", time.Now().Add(time.Hour)

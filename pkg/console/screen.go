@@ -84,7 +84,6 @@ func left(text string) cell                 { return cell{text: text} }
 func num[N int | int64](n N) cell           { return cell{text: fmt.Sprint(n), right: true} }
 func right(text string) cell                { return cell{text: text, right: true} }
 func styled(style string, text string) cell { return cell{text: text, style: style} }
-func flag(is bool, yes string, c cell) cell { c.text += map[bool]string{true: yes}[is]; return c }
 
 // narrowest is the width at which a column of names isn't cut any further.
 const narrowest = 8
@@ -137,6 +136,25 @@ func (s *Screen) table(titles []string, rows [][]cell) {
 		s.line(line.String())
 	}
 }
+
+// Table writes texts in aligned columns under titles. A row must have a text for each title.
+func (s *Screen) Table(titles []string, rows [][]string) {
+	var all [][]cell
+	for _, row := range rows {
+		var cells []cell
+		for _, text := range row {
+			cells = append(cells, left(text))
+		}
+		all = append(all, cells)
+	}
+	s.table(titles, all)
+}
+
+// Note writes a text in lines that fit, under a mark.
+func (s *Screen) Note(mark, text string) { s.wrap(mark, plain, text) }
+
+// Err returns the first error of writing. Nothing was written after it.
+func (s *Screen) Err() error { return s.err }
 
 // fit cuts a text in its middle, since names differ at their ends.
 func fit(name string, room int) string {

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -28,7 +29,7 @@ func (s *Screen) Why(w Why) error {
 			s.wrap("            -> ", dim, l.Do)
 		}
 	}
-	s.unread(w.Unread)
+	s.NotRead(w.Unread)
 	return s.err
 }
 
@@ -74,7 +75,7 @@ func (s *Screen) Plan(p Plan) error {
 	}
 	s.line()
 	s.table([]string{"REPLICA", "STATE", "SHARDS", "AFTER", "LOAD", "AFTER", "OBJECTS AFTER"}, rows)
-	s.unread(p.Unread)
+	s.NotRead(p.Unread)
 	if len(p.Moves) == 0 {
 		return s.err
 	}
@@ -85,8 +86,8 @@ func (s *Screen) Plan(p Plan) error {
 		if r.shards > 1 {
 			which += fmt.Sprintf(" and %d more", r.shards-1)
 		}
-		rows = append(rows, []cell{left(orNobody(string(r.from))), left(string(r.to)), left(string(r.reason)), num(r.shards),
-			num(r.objects), left(which)})
+		rows = append(rows, []cell{left(cmp.Or(string(r.from), "nobody")), left(string(r.to)), left(string(r.reason)),
+			num(r.shards), num(r.objects), left(which)})
 	}
 	s.line()
 	s.table([]string{"FROM", "TO", "WHY", "SHARDS", "OBJECTS", "WHICH"}, rows)

@@ -30,11 +30,12 @@ func (s *Screen) Status(f Fleet) error {
 	s.clusters(f)
 	s.waiting(f)
 	s.moves(f)
-	s.unread(f.Unread)
+	s.NotRead(f.Unread)
 	return s.err
 }
 
-func (s *Screen) unread(all []string) {
+// NotRead writes what couldn't be read.
+func (s *Screen) NotRead(all []string) {
 	for _, what := range all {
 		s.line()
 		s.wrap("not read: ", dim, what)
@@ -90,8 +91,12 @@ func (s *Screen) replicas(f Fleet) {
 		if r.State != Missing {
 			renewed = fmt.Sprintf("%s ago of %s", age(r.RenewedAgo), age(r.LeaseDuration))
 		}
+		who := string(r.Incarnation)
+		if r.Coordinator {
+			who += " *"
+		}
 		rows = append(rows, []cell{
-			left(r.Key), flag(r.Coordinator, " *", left(string(r.Incarnation))), styled(style, string(r.State)), right(renewed),
+			left(r.Key), left(who), styled(style, string(r.State)), right(renewed),
 			num(r.Shards), num(r.Objects), right(fmt.Sprintf("%.2f", r.Load)), left(r.Build),
 		})
 	}
@@ -216,20 +221,13 @@ func (s *Screen) moves(f Fleet) {
 	for _, c := range f.Recent[:min(len(f.Recent), mostRecent)] {
 		style := map[protocol.MoveKind]string{protocol.Crash: yellow}[c.Kind]
 		rows = append(rows, []cell{
-			left(c.Shard.String()), styled(style, string(c.Kind)), left(orNobody(string(c.From))),
-			left(orNobody(string(c.To))), num(c.Epoch),
+			left(c.Shard.String()), styled(style, string(c.Kind)), left(cmp.Or(string(c.From), "nobody")),
+			left(cmp.Or(string(c.To), "nobody")), num(c.Epoch),
 			right(age(sinceTime(f.Taken, c.At)) + " ago"),
 		})
 	}
 	s.line()
 	s.table([]string{"LAST MOVED", "BY", "FROM", "TO", "EPOCH", "WHEN"}, rows)
-}
-
-func orNobody(who string) string {
-	if who == "" {
-		return "nobody"
-	}
-	return who
 }
 
 func (s *Screen) more(n, shown int, noun string) {

@@ -250,7 +250,7 @@ func (w *why) epoch(obj *cnatv1alpha1.At, e *entry) {
 // progress says how far the object is.
 func (w *why) progress(obj *cnatv1alpha1.At, pod *corev1.Pod) {
 	st := obj.Status
-	l := w.link("phase", "%s", orPending(st.Phase))
+	l := w.link("phase", "%s", cmp.Or(st.Phase, cnatv1alpha1.AtPending))
 	if st.Restarts > 0 {
 		l.Value += fmt.Sprintf(", made again %s", count(int(st.Restarts), "time"))
 	}
@@ -309,8 +309,10 @@ func (w *why) pod(pod *corev1.Pod) {
 	if pod.Spec.NodeName != "" {
 		l.Value += " on " + pod.Spec.NodeName
 	}
-	if c := scheduled(pod); c != nil && c.Status == corev1.ConditionFalse {
-		l.wrong("it isn't scheduled: "+c.Message, "that is between its cluster's scheduler and nodes")
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			l.wrong("it isn't scheduled: "+c.Message, "that is between its cluster's scheduler and nodes")
+		}
 	}
 	for i := range pod.Status.ContainerStatuses {
 		if s := pod.Status.ContainerStatuses[i].State.Waiting; s != nil && !slices.Contains(onTheWay, s.Reason) {
@@ -328,15 +330,6 @@ func (w *why) trace(obj *cnatv1alpha1.At) {
 	if w.TraceID = obj.Status.TraceID; w.TraceID != "" {
 		w.link("trace", "%s (of the last traced reconcile that wrote the status)", w.TraceID)
 	}
-}
-
-func scheduled(pod *corev1.Pod) *corev1.PodCondition {
-	for i := range pod.Status.Conditions {
-		if pod.Status.Conditions[i].Type == corev1.PodScheduled {
-			return &pod.Status.Conditions[i]
-		}
-	}
-	return nil
 }
 
 func (w *why) pending(due time.Time) {
@@ -395,13 +388,6 @@ func (w *why) done(obj *cnatv1alpha1.At) {
 	if st.FinishTime != nil {
 		w.link("finished", "%s ago", age(sinceTime(w.now, st.FinishTime.Time)))
 	}
-}
-
-func orPending(p cnatv1alpha1.AtPhase) cnatv1alpha1.AtPhase {
-	if p == "" {
-		return cnatv1alpha1.AtPending
-	}
-	return p
 }
 
 // judge sums the chain up.

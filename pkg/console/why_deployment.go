@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -27,7 +28,8 @@ func (w *why) copied(d *appsv1.Deployment) bool {
 func (w *why) replicated(source *appsv1.Deployment) {
 	switch {
 	case source.Labels[replication.LabelReplicate] == "true":
-		w.link("copies", "in %s", orNowhere(source.Annotations[replication.AnnotationClusters]))
+		w.link("copies", "in %s", cmp.Or(source.Annotations[replication.AnnotationClusters],
+			"no cluster: it has no annotation "+replication.AnnotationClusters))
 	case slices.Contains(source.Finalizers, replication.Finalizer):
 		w.link("copies", "not asked for any more")
 	default:
@@ -80,11 +82,4 @@ func (w *why) replicated(source *appsv1.Deployment) {
 	default:
 		l.wrong(c.Reason, "the Events of the Deployment tell more")
 	}
-}
-
-func orNowhere(clusters string) string {
-	if clusters == "" {
-		return "no cluster: it has no annotation " + replication.AnnotationClusters
-	}
-	return clusters
 }

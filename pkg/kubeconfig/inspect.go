@@ -44,10 +44,7 @@ const (
 )
 
 // Access is what a kubeconfig gives access to, as far as it was inspected and allowed.
-type Access struct {
-	config *clientcmdapi.Config
-	server *url.URL
-}
+type Access struct{ config *clientcmdapi.Config }
 
 // OfSecret inspects the kubeconfig in a Secret, which may stand for a file ([FileOf]). All errors are a *Refused.
 func OfSecret(secret *corev1.Secret, policy Policy) (*Access, error) {
@@ -192,7 +189,7 @@ func (i *inspection) access(all *clientcmdapi.Config) *Access {
 	}
 	a := &Access{config: clientcmdapi.NewConfig()}
 	const name = "cluster" // of all entries: the original names may be anything
-	a.config.Clusters[name] = i.cluster(cluster, a)
+	a.config.Clusters[name] = i.cluster(cluster)
 	a.config.AuthInfos[name] = i.user(user)
 	a.config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
 	a.config.CurrentContext = name
@@ -203,10 +200,10 @@ func (i *inspection) access(all *clientcmdapi.Config) *Access {
 }
 
 // cluster inspects how the API server is reached.
-func (i *inspection) cluster(c *clientcmdapi.Cluster, a *Access) *clientcmdapi.Cluster {
+func (i *inspection) cluster(c *clientcmdapi.Cluster) *clientcmdapi.Cluster {
 	const prefix = "clusters[].cluster."
-	a.server = i.server(prefix+"server", c.Server, "https", "http")
-	if a.server != nil && a.server.Scheme == "http" {
+	server := i.server(prefix+"server", c.Server, "https", "http")
+	if server != nil && server.Scheme == "http" {
 		i.only(i.policy.Insecure, true, "an http address in "+prefix+"server", "use https", allowInsecure)
 	}
 	i.only(i.policy.Insecure, c.InsecureSkipTLSVerify, prefix+"insecure-skip-tls-verify",
@@ -223,7 +220,7 @@ func (i *inspection) cluster(c *clientcmdapi.Cluster, a *Access) *clientcmdapi.C
 	if c.TLSServerName != "" {
 		i.refuse(!isHost(c.TLSServerName), "%stls-server-name isn't a host name or an address", prefix)
 		// If many servers share one address, this name chooses among them.
-		i.refuse(!i.policy.reaches(c.TLSServerName, portOf(a.server)),
+		i.refuse(!i.policy.reaches(c.TLSServerName, portOf(server)),
 			"%stls-server-name isn't one of --kubeconfig-servers: name one of them, or add it to that flag", prefix)
 	}
 	i.bounded(prefix+"certificate-authority-data", len(c.CertificateAuthorityData), maxPEM)
@@ -233,8 +230,8 @@ func (i *inspection) cluster(c *clientcmdapi.Cluster, a *Access) *clientcmdapi.C
 	i.refuse(c.InsecureSkipTLSVerify && (len(c.CertificateAuthorityData) > 0 || c.CertificateAuthority != ""),
 		"%sinsecure-skip-tls-verify and a certificate authority contradict each other: leave one out", prefix)
 	fresh := clientcmdapi.NewCluster()
-	if a.server != nil {
-		fresh.Server = a.server.String()
+	if server != nil {
+		fresh.Server = server.String()
 	}
 	fresh.TLSServerName, fresh.InsecureSkipTLSVerify = c.TLSServerName, c.InsecureSkipTLSVerify
 	fresh.CertificateAuthority, fresh.CertificateAuthorityData = authority, c.CertificateAuthorityData

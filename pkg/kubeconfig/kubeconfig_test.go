@@ -140,6 +140,7 @@ func TestServersAreMatchedByNameAddressAndPort(t *testing.T) {
 		"*.example.com:443": {"https://west.example.com": true},
 		"10.0.0.0/8": {"https://10.1.2.3": true, "https://11.0.0.1": false, "https://[::ffff:10.1.2.3]:1": true,
 			"https://ten.example.com": false},
+		"::ffff:10.0.0.0/104": {"https://10.1.2.3": true, "https://11.0.0.1": false, "https://[::ffff:10.1.2.3]": true},
 		"[fd00::1]:6443": {"https://[fd00::1]:6443": true, "https://[fd00:0:0::1]:6443": true,
 			"https://[fd00::2]:6443": false},
 		"fd00::/8": {"https://[fd12::1]": true},
@@ -156,7 +157,8 @@ func TestServersAreMatchedByNameAddressAndPort(t *testing.T) {
 	}
 	for pattern, want := range map[string]string{
 		"": "", "https://a.example.com": "", "a b": "", "[": "", "west.example.com:": "", "10.0.0.0/99": "", "a/b": "",
-		"user@host": "", "10.0.0.*": "10.0.0.0/24", "10.*:6443": "10.0.0.0/24", "10.0.0.300": "10.0.0.0/24",
+		"::ffff:10.0.0.0/8": "such as 10.0.0.0/8",
+		"user@host":         "", "10.0.0.*": "10.0.0.0/24", "10.*:6443": "10.0.0.0/24", "10.0.0.300": "10.0.0.0/24",
 		"2130706433": "10.0.0.0/24", "west.example.com:06443": "a port from 1", "west.example.com:0": "a port from 1",
 		"[fd00::1]:+1": "a port from 1", "west.example.com:65536": "a port from 1",
 	} {
@@ -378,7 +380,7 @@ func FuzzInspect(f *testing.F) {
 	f.Add([]byte(`{"users":[{"user":{"exec":{"command":"x"},"as":"y"}}]}`), true)
 	f.Add(write(f, everything(f)), true)
 	f.Fuzz(func(t *testing.T, text []byte, all bool) {
-		servers, err := ParsePattern("*.example.com")
+		servers, err := parsePattern("*.example.com")
 		must.Succeed(t, err)
 		policy := Policy{Servers: []Pattern{servers}}
 		if all {

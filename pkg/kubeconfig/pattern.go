@@ -17,13 +17,19 @@ type Pattern struct {
 	port    string       // "" means all
 }
 
-// ParsePattern reads HOST, HOST:PORT, ADDRESS, [ADDRESS]:PORT or NETWORK.
-func ParsePattern(text string) (Pattern, error) {
+// parsePattern reads HOST, HOST:PORT, ADDRESS, [ADDRESS]:PORT or NETWORK.
+func parsePattern(text string) (Pattern, error) {
 	wrong := fmt.Errorf("%q: want a host such as *.example.com or west.example.com:6443, an address, or a network such "+
 		"as 10.0.0.0/8", text)
-	if network, err := netip.ParsePrefix(text); err == nil {
-		return Pattern{network: network.Masked()}, nil
-	} else if strings.Contains(text, "/") {
+	if strings.Contains(text, "/") {
+		network, err := netip.ParsePrefix(text)
+		if address := network.Addr(); address.Is4In6() {
+			// As IPv4, like the addresses that are compared with it. Less than 96 bits, such as /8, give no network.
+			network = netip.PrefixFrom(address.Unmap(), network.Bits()-96)
+		}
+		if err == nil && network.IsValid() {
+			return Pattern{network: network.Masked()}, nil
+		}
 		return Pattern{}, fmt.Errorf("%q isn't a network such as 10.0.0.0/8: write a host such as "+
 			"west.example.com:6443 without https:// and path", text)
 	}

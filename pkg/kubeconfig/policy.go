@@ -47,7 +47,7 @@ func ParsePolicy(allow, servers []string) (Policy, error) {
 		*field = true
 	}
 	for _, text := range servers {
-		pattern, err := ParsePattern(text)
+		pattern, err := parsePattern(text)
 		if err != nil {
 			return Policy{}, fmt.Errorf("--kubeconfig-servers %w", err)
 		}

@@ -144,8 +144,8 @@ const (
 	kindPolicyBinding  = "ValidatingAdmissionPolicyBinding"
 )
 
-// objects returns the objects that a workload cluster needs, in the order in which they can be created.
-func objects(a Access) ([]*unstructured.Unstructured, error) {
+// objectsFor returns the objects that a workload cluster needs, in the order in which they can be created.
+func objectsFor(a Access) ([]*unstructured.Unstructured, error) {
 	rendered, err := render(a.Roles)
 	if err != nil {
 		return nil, err
@@ -240,8 +240,8 @@ func (r Right) String() string {
 	return text
 }
 
-// rights returns what the objects allow the replicas' service account, in order.
-func rights(objects []*unstructured.Unstructured) ([]Right, error) {
+// rightsIn returns what the objects allow the replicas' service account, in order.
+func rightsIn(objects []*unstructured.Unstructured) ([]Right, error) {
 	rules := map[string][]rbacv1.PolicyRule{} // by kind and name
 	for _, o := range objects {
 		if o.GetKind() != kindClusterRole && o.GetKind() != kindRole {

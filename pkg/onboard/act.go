@@ -171,16 +171,16 @@ func (o Onboarder) renewSecret(ctx context.Context, home client.Client, secret *
 	return o.writeSecret(ctx, home, secret, t, token, true, r)
 }
 
-// writeSecret writes the cluster's Secret with a new kubeconfig, unless the Secret was changed meanwhile. requested
-// says that the token was requested here. The cluster is asked first whether it takes the credentials. If it can't be
+// writeSecret writes the cluster's Secret with a new kubeconfig, unless the Secret was changed meanwhile. byUs says
+// that the token was requested here. The cluster is asked first whether it takes the credentials. If it can't be
 // reached from here, that is only noted, since replicas may reach it.
 func (o Onboarder) writeSecret(ctx context.Context, home client.Client, secret *corev1.Secret, t target, token string,
-	requested bool, r *Report) error {
+	byUs bool, r *Report) error {
 	text, err := t.kubeconfig(o.Name, token)
 	if err != nil {
 		return err
 	}
-	fill(secret, text, requested)
+	fill(secret, text, byUs)
 	switch reason, said := clusterhealth.Prove(ctx, secret, kubeconfig.Policy{}, lookTimeout); reason {
 	case clusterhealth.ReasonUsable:
 	case clusterhealth.ReasonUnreachable:

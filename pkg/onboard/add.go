@@ -118,7 +118,7 @@ func (o Onboarder) planAdd(ctx context.Context, home, there client.Client, a Add
 	if p.access, err = a.Wish.of(p.known.Own); err != nil {
 		return p, err
 	}
-	want, err := objects(p.access)
+	want, err := objectsFor(p.access)
 	if err != nil {
 		return p, err
 	}
@@ -157,7 +157,7 @@ func (o Onboarder) planAdd(ctx context.Context, home, there client.Client, a Add
 		return p, err
 	}
 	p.unmanaged = o.unmanaged(ctx, there, p.access.taken(p.known.Own))
-	found, err := live(ctx, there, want)
+	found, err := readLive(ctx, there, want)
 	if err != nil {
 		return p, fmt.Errorf("cluster %s: %w", o.Name, err)
 	}
@@ -274,9 +274,7 @@ func (o Onboarder) addSecret(ctx context.Context, home client.Client, a AddOptio
 	what string, r *Report) error {
 	if p.verdict.Action == unchanged {
 		r.line("home", what, "%s, %s", unchanged, ends(Hold(p.known.Own)))
-		if p.verdict.Why != "" {
-			r.Notes = append(r.Notes, p.verdict.Why)
-		}
+		r.note(p.verdict.Why)
 		return nil
 	}
 	secret := newSecret(o.Namespace, o.Name, p.target.UID, p.access)
@@ -303,7 +301,7 @@ func (o Onboarder) addSecret(ctx context.Context, home client.Client, a AddOptio
 func (r *Report) secret(what string, v verdict) {
 	r.line("home", what, "%s", v.Action)
 	if v.Why != "" {
-		r.Notes = append(r.Notes, fmt.Sprintf("%s %s: %s", v.Action, what, v.Why))
+		r.note(fmt.Sprintf("%s %s: %s", v.Action, what, v.Why))
 	}
 }
 
@@ -366,7 +364,7 @@ func summarize(cluster string, steps []step) (r Report) {
 		named[text] = append(named[text], idOf(s.Object).String())
 	}
 	for _, text := range why {
-		r.Notes = append(r.Notes, fmt.Sprintf("%s: %s", text, few(named[text])))
+		r.note(fmt.Sprintf("%s: %s", text, few(named[text])))
 	}
 	return r
 }
@@ -378,7 +376,7 @@ func (o Onboarder) Manifests(a AddOptions) ([]*unstructured.Unstructured, *corev
 	if err != nil {
 		return nil, nil, err
 	}
-	objects, err := objects(access)
+	objects, err := objectsFor(access)
 	if err != nil {
 		return nil, nil, err
 	}

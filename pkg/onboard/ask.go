@@ -28,26 +28,25 @@ func (p *probe) ask(ctx context.Context, config *rest.Config, elsewhere bool) er
 	kubeconfig.Bound(config)
 	ctx, cancel := context.WithTimeout(ctx, asksWithin)
 	defer cancel()
-	objects, err := objects(p.Access)
+	objects, err := objectsFor(p.Access)
 	if err != nil {
 		return err
 	}
 	p.API = apiDiffers(ctx, config, objects)
-	if p.Asked, err = rights(objects); err != nil {
+	if p.Asked, err = rightsIn(objects); err != nil {
 		return err
 	}
 	p.Missing, p.Unasked = denied(ctx, config, p.Asked)
 	if elsewhere && p.Unasked == nil {
-		var lacks []Right
-		lacks, p.Unasked = denied(ctx, config, []Right{writesRecords})
-		p.OthersHome = p.Unasked == nil && len(lacks) == 0
+		lacks, err := denied(ctx, config, []Right{writesRecords})
+		p.OthersHome = err == nil && len(lacks) == 0 // without an answer, nothing says that it is a home
 	}
 	return nil
 }
 
 // denied returns those of some rights that the API server says the caller lacks. Each namespace that a cluster is
 // limited to has rights of its own, so there can be hundreds.
-func denied(ctx context.Context, config *rest.Config, rights []Right) (missing []Right, err error) {
+func denied(ctx context.Context, config *rest.Config, rights []Right) (lacks []Right, err error) {
 	c, err := authorizationv1client.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the cluster at %s: %w", config.Host, err)
@@ -68,10 +67,10 @@ func denied(ctx context.Context, config *rest.Config, rights []Right) (missing [
 	}
 	for i, r := range rights {
 		if !allowed[i] {
-			missing = append(missing, r)
+			lacks = append(lacks, r)
 		}
 	}
-	return missing, nil
+	return lacks, nil
 }
 
 func may(ctx context.Context, c authorizationv1client.AuthorizationV1Interface, r Right) (bool, error) {

@@ -76,7 +76,7 @@ func TestRightsAreAskedForManyAtATimeAndReportedInOrder(t *testing.T) {
 	for i := range 100 {
 		wide.Namespaces = append(wide.Namespaces, fmt.Sprint("team-", i))
 	}
-	rights, err := rights(objectsOf(t, wide))
+	rights, err := rightsIn(objectsOf(t, wide))
 	must.Succeed(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // one by one, none would be answered
 	defer cancel()

@@ -116,10 +116,8 @@ func (p *probe) assess(s console.Snapshot, uid string) {
 		}
 	}
 	p.Fleet = console.Assess(s)
-	for _, c := range p.Fleet.Clusters {
-		if string(c.Name) == p.Name && c.Astray() {
-			p.Reason, p.Note, p.Astray = c.Reason, c.Note, true
-		}
+	if c := p.Fleet.Cluster(p.Name); c.Astray() {
+		p.Reason, p.Note, p.Astray = c.Reason, c.Note, true
 	}
 }
 
@@ -193,12 +191,12 @@ func schemaOfAts(ctx context.Context, kinds *discovery.DiscoveryClient) ([]byte,
 
 // schemaDiffers compares the published schema of Ats with that of the CustomResourceDefinition.
 func schemaDiffers(raw []byte, objects []*unstructured.Unstructured) error {
-	var served struct {
+	var published struct {
 		Components struct {
 			Schemas map[string]map[string]any `json:"schemas"`
 		} `json:"components"`
 	}
-	if err := json.Unmarshal(raw, &served); err != nil {
+	if err := json.Unmarshal(raw, &published); err != nil {
 		return fmt.Errorf("the published schema can't be read: %w", err)
 	}
 	for _, o := range objects {
@@ -216,7 +214,7 @@ func schemaDiffers(raw []byte, objects []*unstructured.Unstructured) error {
 			return fmt.Errorf("CustomResourceDefinition %s: %w", o.GetName(), err)
 		}
 		var got map[string]any
-		for name, schema := range served.Components.Schemas {
+		for name, schema := range published.Components.Schemas {
 			if strings.HasSuffix(name, "."+kind) {
 				got, _, _ = unstructured.NestedMap(schema, "properties")
 			}
@@ -262,14 +260,9 @@ func examine(p probe) Examination {
 		e.Findings = append(e.Findings, Finding{check, ok, fmt.Sprintf(format, args...)})
 	}
 	usable, s := p.Reason == clusterhealth.ReasonUsable, serving(p.Fleet, p.Name)
-	served := slices.ContainsFunc(p.Fleet.Clusters, func(c console.Cluster) bool {
-		return string(c.Name) == p.Name && c.Served()
-	})
+	cluster := p.Fleet.Cluster(p.Name)
 	said := slices.IndexFunc(p.Told, func(a console.Answer) bool {
 		return string(a.Cluster) == p.Name && a.Reason != clusterhealth.ReasonUsable
-	})
-	refused := slices.IndexFunc(p.Fleet.Clusters, func(c console.Cluster) bool {
-		return string(c.Name) == p.Name && c.Fails()
 	})
 	if p.Deleting != nil {
 		add("removal", false, "%v", p.Deleting)
@@ -283,11 +276,11 @@ func examine(p probe) Examination {
 		add("kubeconfig", false, "a replica says %s: %s", p.Told[said].Reason, p.Told[said].Note)
 	case p.Held.Refused != nil:
 		add("kubeconfig", true, "no replica complains of it, and it isn't used from here: %v", p.Held.Refused)
-	case refused >= 0: // because of their flags, or they serve the cluster by the kubeconfig before
-		add("kubeconfig", false, "a replica says %s: %s", p.Fleet.Clusters[refused].Reason, p.Fleet.Clusters[refused].Note)
+	case cluster.Fails(): // because of their flags, or they serve the cluster by the kubeconfig before
+		add("kubeconfig", false, "a replica says %s: %s", cluster.Reason, cluster.Note)
 	default:
 		add("kubeconfig", true, "replicas accept it")
-		fromReplicas := p.Reason == clusterhealth.ReasonUnreachable && s.Complete && served
+		fromReplicas := p.Reason == clusterhealth.ReasonUnreachable && s.Complete && cluster.Served()
 		switch {
 		case usable:
 			add("server", true, "answers")
@@ -298,7 +291,7 @@ func examine(p probe) Examination {
 		default:
 			add("server", false, "%s: %s", p.Reason, p.Note)
 		}
-		add("credentials", !soon(p.Held, p.Now), "%s", expires(p.Held, p.Now, p.Name))
+		add("credentials", !soon(p.Held, p.Now), "%s", expiry(p.Held, p.Now, p.Name))
 	}
 	if usable {
 		add("API of Ats", p.API == nil, "%s", orElse(p.API, "as this program needs it"))
@@ -352,15 +345,12 @@ func describe(a Access) string {
 // soon reports whether credentials have expired or should have been renewed.
 func soon(h Held, now time.Time) bool { return kubeconfig.EndSoon(h.issued, h.Expires, now) }
 
-func expires(h Held, now time.Time, name string) string {
+func expiry(h Held, now time.Time, name string) string {
 	if h.Expires.IsZero() {
 		return ends(h)
 	}
-	var text string
-	switch {
-	case !h.Expires.After(now):
-		text = "expired " + stamp(h.Expires)
-	default:
+	text := "expired " + stamp(h.Expires)
+	if h.Expires.After(now) {
 		text = fmt.Sprintf("expires %s, in %s", stamp(h.Expires), span(h.Expires.Sub(now).Truncate(time.Second)))
 	}
 	switch {

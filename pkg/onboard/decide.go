@@ -56,7 +56,7 @@ func holds(o *unstructured.Unstructured) bool {
 
 func ours(o *unstructured.Unstructured) bool { return o.GetLabels()[madeByLabel] == madeBy }
 
-// decide returns the steps by which a workload cluster gets what is wanted. live holds what [live] finds there.
+// decide returns the steps by which a workload cluster gets what is wanted. live holds what [readLive] finds there.
 //
 // An object that isn't wanted belongs to a role that the cluster doesn't have, gives more than was asked for, or was
 // made by another version under another name. Ours is deleted, unless that would delete others with it. A binding
@@ -71,8 +71,8 @@ func decide(live, want []*unstructured.Unstructured) ([]step, error) {
 	wanted := map[id]bool{}
 	for _, w := range want {
 		wanted[idOf(w)] = true
-		step, err := decideOne(there[idOf(w)], w)
-		steps, errs = append(steps, step), append(errs, err)
+		s, err := decideOne(there[idOf(w)], w)
+		steps, errs = append(steps, s), append(errs, err)
 	}
 	for _, o := range live {
 		binding := o.GetKind() == kindClusterBinding || o.GetKind() == kindBinding
@@ -141,19 +141,19 @@ func with(all, more map[string]string) map[string]string {
 // keepUsers adds to what is wanted the users that somebody has added to ours: subjects of a binding, and names in
 // the variable "fleet" of a policy. config/policy describes how.
 func keepUsers(want, live *unstructured.Unstructured) {
-	ours, _, _ := unstructured.NestedSlice(want.Object, "subjects")
+	wanted, _, _ := unstructured.NestedSlice(want.Object, "subjects")
 	there, _, _ := unstructured.NestedSlice(live.Object, "subjects")
-	lacks := slices.ContainsFunc(ours, func(s any) bool {
+	lacks := slices.ContainsFunc(wanted, func(s any) bool {
 		return !slices.ContainsFunc(there, func(t any) bool { return covers(t, s) })
 	})
-	if len(ours) > 0 && !lacks {
+	if len(wanted) > 0 && !lacks {
 		want.Object["subjects"] = there
 	}
 	if at, there := fleetVariable(want), fleetVariable(live); at != nil && there != nil {
 		expression, _ := there["expression"].(string)
-		ours, _ := at["expression"].(string)
+		asked, _ := at["expression"].(string)
 		names := namesIn(expression)
-		if !slices.ContainsFunc(namesIn(ours), func(n string) bool { return !slices.Contains(names, n) }) {
+		if !slices.ContainsFunc(namesIn(asked), func(n string) bool { return !slices.Contains(names, n) }) {
 			at["expression"] = expression
 		}
 	}

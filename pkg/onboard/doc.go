@@ -4,7 +4,7 @@
 //
 // A workload cluster needs three things: the manifests of config/workload in it, a kubeconfig Secret in the home
 // cluster, and replicas that serve it. Every command is made in three parts: gather (reads only), a pure core that
-// decides ([objects], [decide], [judgeSecret], [serving]), and act, which carries out what was decided and nothing
+// decides ([objectsFor], [decide], [judgeSecret], [serving]), and act, which carries out what was decided and nothing
 // else. So a dry run is the first two parts, and a second run finds nothing to do.
 //
 // # Which cluster is which

@@ -73,7 +73,7 @@ func (o Onboarder) readSecrets(ctx context.Context, home client.Client) (cluster
 			"(--home-kubeconfig and --home-context say where it is): %w",
 			o.Namespace, o.Home.Host, err)
 	}
-	k := clusterSecrets{Others: others(all.Items, o.Name)}
+	k := clusterSecrets{Others: slices.DeleteFunc(all.Items, func(s corev1.Secret) bool { return s.Name == o.Name })}
 	own := &corev1.Secret{}
 	err := home.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: o.Name}, own)
 	switch {
@@ -158,13 +158,13 @@ func (o Onboarder) identify(ctx context.Context, there client.Client) (string, e
 	return uid, nil
 }
 
-// live reads what a workload cluster has of the objects that any access could need. By their label it also finds what
-// add made there for other namespaces, or in a version that gave it another name. It doesn't look for namespaces and
-// CustomResourceDefinitions of other names: deleting one would delete what is in it. Of what others made, it also finds
-// the RoleBindings that give the fleet rights in other namespaces ([givesRights]).
-func live(ctx context.Context, c client.Client,
+// readLive reads what a workload cluster has of the objects that any access could need. By their label it also finds
+// what add made there for other namespaces, or in a version that gave it another name. It doesn't look for namespaces
+// and CustomResourceDefinitions of other names: deleting one would delete what is in it. Of what others made, it also
+// finds the RoleBindings that give the fleet rights in other namespaces ([givesRights]).
+func readLive(ctx context.Context, c client.Client,
 	want []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
-	possible, err := objects(Access{Roles: Roles})
+	possible, err := objectsFor(Access{Roles: Roles})
 	if err != nil {
 		return nil, err
 	}

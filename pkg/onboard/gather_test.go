@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -269,46 +270,53 @@ func TestAClusterThatIsServedElsewhereIsNotCleanedUp(t *testing.T) {
 		barred                              bool
 		want                                string // "" for no error
 	}{
-		"by a file, with a Secret": {"ns", "", "east", west.UID, "r0-a", own, nil, false, "namespace ns " + as + "east"},
-		"by a file, renamed":       {"ns", "", "east", west.UID, "r0-a", clusterSecrets{}, before, false, as + "east"},
-		"by another fleet":         {"ns", "blue", "east", west.UID, "r0-a", own, nil, true, as + "east"},
-		"by a fleet that is gone":  {"ns", "gone", "east", west.UID, "r0-a", own, nil, false, ""},
-		"from another namespace":   {"prod", "", "west", west.UID, "r0-a", own, nil, false, "prod " + as + "west"},
-		"from where none may look": {"prod", "", "west", west.UID, "r0-a", own, nil, true, ""},
-		"elsewhere before":         {"prod", "", "west", west.UID, "", own, nil, false, ""},
-		"by its name":              {"ns", "", "west", west.UID, "r0-a", own, nil, false, ""},
-		"by its name, once":        {"ns", "", "west", west.UID, "", clusterSecrets{}, before, false, ""},
-		"another":                  {"ns", "", "east", "uid-east", "r0-a", own, nil, false, ""},
+		"by a file, with a Secret":   {"ns", "", "east", west.UID, "r0-a", own, nil, false, "namespace ns " + as + "east"},
+		"by a file, renamed":         {"ns", "", "east", west.UID, "r0-a", clusterSecrets{}, before, false, as + "east"},
+		"by another fleet":           {"ns", "blue", "east", west.UID, "r0-a", own, nil, true, as + "east"},
+		"by a fleet that is gone":    {"ns", "gone", "east", west.UID, "r0-a", own, nil, false, ""},
+		"by one whose clock is late": {"ns", "late", "east", west.UID, "r0-a", own, nil, false, as + "east"},
+		"from another namespace":     {"prod", "", "west", west.UID, "r0-a", own, nil, false, "prod " + as + "west"},
+		"from where none may look":   {"prod", "", "west", west.UID, "r0-a", own, nil, true, ""},
+		"elsewhere before":           {"prod", "", "west", west.UID, "", own, nil, false, ""},
+		"by its name":                {"ns", "", "west", west.UID, "r0-a", own, nil, false, ""},
+		"by its name, once":          {"ns", "", "west", west.UID, "", clusterSecrets{}, before, false, ""},
+		"another":                    {"ns", "", "east", "uid-east", "r0-a", own, nil, false, ""},
 		"never, nor another": {"ns", "", "east", "uid-east", "", clusterSecrets{}, nil, false,
 			"no record says that this fleet"},
 	} {
-		labels := map[string]string{tenurev1alpha1.FleetLabel: c.fleet}
-		layout, record, lease := layoutOf(c.name, c.uid), recordOf(c.holder), leaseOf("1h", time.Now())
-		if c.fleet == "gone" {
-			lease = leaseOf("1h", time.Now().Add(-30*24*time.Hour))
-		}
-		id := keyspace.ShardID{Cluster: keyspace.ClusterName(c.name), Prefix: keyspace.Partition(0)[0]}
-		layout.Name, record.Name, record.Spec.Cluster = "layout", id.RecordName(keyspace.Fleet(c.fleet)), c.name
-		home := homeWith(t)
-		for _, o := range []client.Object{&layout, record, lease} {
-			o.SetNamespace(c.namespace)
-			if c.fleet != "" {
-				o.SetLabels(with(o.GetLabels(), labels))
+		synctest.Test(t, func(t *testing.T) { // a fleet whose Leases look old is watched
+			labels := map[string]string{tenurev1alpha1.FleetLabel: c.fleet}
+			layout, record, lease := layoutOf(c.name, c.uid), recordOf(c.holder), leaseOf("1h", time.Now())
+			if c.fleet == "gone" || c.fleet == "late" {
+				lease = leaseOf("1h", time.Now().Add(-30*24*time.Hour))
 			}
-			must.Succeed(t, home.Create(t.Context(), o))
-		}
-		home = interceptor.NewClient(home, interceptor.Funcs{List: func(ctx context.Context, to client.WithWatch,
-			list client.ObjectList, opts ...client.ListOption) error {
-			if c.barred && len(opts) == 0 {
-				return apierrors.NewForbidden(schema.GroupResource{}, "", nil)
+			id := keyspace.ShardID{Cluster: keyspace.ClusterName(c.name), Prefix: keyspace.Partition(0)[0]}
+			layout.Name, record.Name, record.Spec.Cluster = "layout", id.RecordName(keyspace.Fleet(c.fleet)), c.name
+			home := homeWith(t)
+			for _, o := range []client.Object{&layout, record, lease} {
+				o.SetNamespace(c.namespace)
+				if c.fleet != "" {
+					o.SetLabels(with(o.GetLabels(), labels))
+				}
+				must.Succeed(t, home.Create(t.Context(), o))
 			}
-			return to.List(ctx, list, opts...)
-		}})
-		o := Onboarder{Home: &rest.Config{}, Namespace: "ns", Name: "west", Workload: &rest.Config{Host: west.Server}}
-		err := o.mayClean(t.Context(), home, homeWith(t, system(types.UID(west.UID))), "uid-home", c.known, c.layouts)
-		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
-			t.Errorf("served %s: %v, want %q", what, err, c.want)
-		}
+			home = interceptor.NewClient(home, interceptor.Funcs{List: func(ctx context.Context, to client.WithWatch,
+				list client.ObjectList, opts ...client.ListOption) error {
+				if c.barred && len(opts) == 0 {
+					return apierrors.NewForbidden(schema.GroupResource{}, "", nil)
+				}
+				if _, leases := list.(*coordinationv1.LeaseList); leases && c.fleet == "late" {
+					lease.Spec.RenewTime.Time = lease.Spec.RenewTime.Add(time.Second)
+					must.Succeed(t, to.Update(ctx, lease))
+				}
+				return to.List(ctx, list, opts...)
+			}})
+			o := Onboarder{Home: &rest.Config{}, Namespace: "ns", Name: "west", Workload: &rest.Config{Host: west.Server}}
+			err := o.mayClean(t.Context(), home, homeWith(t, system(types.UID(west.UID))), "uid-home", c.known, c.layouts)
+			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+				t.Errorf("served %s: %v, want %q", what, err, c.want)
+			}
+		})
 	}
 }
 
@@ -321,7 +329,7 @@ func TestNothingIsBegunForASecretThatCannotTakeNewCredentials(t *testing.T) {
 	there := homeWith(t, system(types.UID(west.UID)))
 	fixed(secret)
 	h := Hold(secret)
-	if text := expires(h, time.Now(), "west"); h.Renewed || !strings.Contains(text, ": Secret ns/west is immutable") {
+	if text := expiry(h, time.Now(), "west"); h.Renewed || !strings.Contains(text, ": Secret ns/west is immutable") {
 		t.Errorf("renewed %v: %s", h.Renewed, text)
 	}
 	unsummed(secret) // else a token for the account, which isn't there, is asked for

@@ -145,6 +145,24 @@ func TestACheckFindsAnotherFleetsHomeByTheRightsOfItsAccount(t *testing.T) {
 			}
 		}
 	}
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		review, _ := sent[*authorizationv1.SelfSubjectAccessReview](t, r)
+		if review.Spec.ResourceAttributes.Resource == "shards" {
+			w.WriteHeader(http.StatusInternalServerError)
+			return
+		}
+		answer(w, http.StatusCreated, review)
+	}))
+	defer server.Close()
+	p := probe{Access: everywhere}
+	must.Succeed(t, p.ask(t.Context(), access(t, server), true))
+	if p.Unasked != nil || len(p.Missing) == 0 || p.OthersHome {
+		t.Errorf("no answer about records: another's home: %v, %v, missing: %v", p.OthersHome, p.Unasked, p.Missing)
+	}
 	home := homeWith(t, system("uid-home"))
 	k := func(uid string, changes ...func(*clusterSecrets)) clusterSecrets {
 		k := clusterSecrets{Own: secretOf(t, "west", west, now), UID: uid}

@@ -63,12 +63,7 @@ func entries(f console.Fleet, secrets []corev1.Secret) []Entry {
 		if !held.Expires.IsZero() {
 			e.Expires = &held.Expires
 		}
-		reason := ""
-		for _, c := range f.Clusters {
-			if string(c.Name) == s.Name && c.Fails() {
-				reason = c.Reason
-			}
-		}
+		cluster := f.Cluster(s.Name)
 		switch {
 		case s.DeletionTimestamp != nil:
 			e.State, e.OK = "being removed", e.Service.Taken == 0
@@ -76,8 +71,8 @@ func entries(f console.Fleet, secrets []corev1.Secret) []Entry {
 			e.State = clusterhealth.ReasonBadConfig
 		case e.Expires != nil && !e.Expires.After(f.Taken):
 			e.State = "expired"
-		case reason != "":
-			e.State = reason
+		case cluster.Fails():
+			e.State = cluster.Reason
 		case e.Service.Trouble != "":
 			e.State = "nothing served (" + e.Service.Trouble + ")"
 		case e.Service.Complete && soon(held, f.Taken):

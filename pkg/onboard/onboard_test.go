@@ -53,7 +53,7 @@ var (
 
 func objectsOf(t *testing.T, a Access) []*unstructured.Unstructured {
 	t.Helper()
-	all, err := objects(a)
+	all, err := objectsFor(a)
 	must.Succeed(t, err)
 	return all
 }
@@ -76,7 +76,7 @@ func TestAClusterGetsTheRightsOfItsRolesAndNoOthers(t *testing.T) {
 		{Access{[]Role{Ats, DeploymentSource}, []string{"a"}}, []string{run + "a", record + "a", see},
 			[]string{record, "create deployments.apps in a"}},
 	} {
-		all, err := rights(objectsOf(t, c.access))
+		all, err := rightsIn(objectsOf(t, c.access))
 		must.Succeed(t, err)
 		var got []string
 		for _, r := range all {
@@ -334,7 +334,7 @@ func TestWhatSomebodyAddedToAnObjectIsTakenAway(t *testing.T) {
 		}
 		cluster := fake.NewClientBuilder().WithScheme(runtime.NewScheme()).WithObjects(there...).Build()
 		for _, updates := range []int{1, 0} {
-			found, err := live(t.Context(), cluster, want)
+			found, err := readLive(t.Context(), cluster, want)
 			must.Succeed(t, err)
 			steps, err := decide(found, want)
 			must.Succeed(t, err)
@@ -404,7 +404,7 @@ func TestWhatAnotherVersionMadeUnderAnotherNameIsFoundAndDeleted(t *testing.T) {
 	}
 	c := fake.NewClientBuilder().WithScheme(runtime.NewScheme()).WithObjects(
 		slices.Collect(maps.Values(byID))...).Build()
-	found, err := live(t.Context(), c, want)
+	found, err := readLive(t.Context(), c, want)
 	must.Succeed(t, err)
 	narrowed, err := decide(found, want)
 	must.Succeed(t, err)

@@ -80,7 +80,7 @@ func (o Onboarder) toClean(ctx context.Context, home client.Client, known cluste
 	if err := o.mayClean(ctx, home, there, atHome, known, layouts); err != nil {
 		return nil, "", err
 	}
-	if _, err := live(ctx, there, nil); err != nil { // without the right to read it all, nothing is begun
+	if _, err := readLive(ctx, there, nil); err != nil { // without the right to read it all, nothing is begun
 		return nil, "", fmt.Errorf("cluster %s: %w: %s", o.Name, err, letsGo)
 	}
 	return there, atHome, nil
@@ -121,7 +121,7 @@ func (o Onboarder) awaitReleases(ctx context.Context, home client.Client, fleets
 				return err
 			}
 			if !alive {
-				r.Notes = append(r.Notes, fmt.Sprintf("%s weren't waited for: no replica of it renews its Lease", what))
+				r.note(fmt.Sprintf("%s weren't waited for: no replica of it renews its Lease", what))
 				continue
 			}
 		}
@@ -135,13 +135,13 @@ func (o Onboarder) awaitReleases(ctx context.Context, home client.Client, fleets
 		}
 		if s.Taken > 0 {
 			r.line("home", what, "%s", s)
-			r.Notes = append(r.Notes, "replicas weren't waited for: they let go of these shards by themselves")
+			r.note("replicas weren't waited for: they let go of these shards by themselves")
 		} else {
 			r.line("home", what, "let go of, after %.1fs", time.Since(began).Seconds())
 		}
 		if s.Shards > 0 && s.Taken == 0 {
 			r.line("home", fmt.Sprintf("%d Shard records", s.Shards), "left, held by nobody")
-			r.Notes = append(r.Notes, "Shard records stay for their epochs, which go on if the cluster comes back")
+			r.note("Shard records stay for their epochs, which go on if the cluster comes back")
 		}
 	}
 	return nil
@@ -228,6 +228,10 @@ func (o Onboarder) mayClean(ctx context.Context, home, there client.Client, atHo
 	return nil
 }
 
+// aliveWithin bounds for how long a fleet's Leases are watched before it counts as dead. It is enough for lease
+// durations of up to four minutes: a live replica renews four times in one.
+const aliveWithin = time.Minute
+
 // servedElsewhere returns an error if replicas serve the cluster of that UID under another name, or from another
 // namespace of home. Secrets don't show that: the cluster may be of a folder's file. It looks at all fleets of the
 // namespace, and at those of all namespaces if the user may list all records.
@@ -253,10 +257,14 @@ func (o Onboarder) servedElsewhere(ctx context.Context, home client.Client, uid 
 		if err != nil {
 			return fmt.Errorf("%w: %s", err, letsGo)
 		}
-		if fleet.Totals.Replicas == 0 {
-			continue // no replica of it renews its Lease, so what it holds isn't served
+		other := servedAs(fleet, snapshot.Records.Layouts, name, uid)
+		if other == "" {
+			continue
 		}
-		if other := servedAs(fleet, snapshot.Records.Layouts, name, uid); other != "" {
+		switch alive, err := of.alive(ctx, home, aliveWithin); {
+		case err != nil:
+			return fmt.Errorf("%w: %s", err, letsGo)
+		case alive: // otherwise no replica of it renews its Lease, so what it holds isn't served
 			return fmt.Errorf("--kubeconfig: replicas in namespace %s serve this cluster as %s, by its layout in home, and may "+
 				"use the service account that would be deleted, so nothing was done. Leave out --kubeconfig and --context to take "+
 				"away %s in namespace %s alone; if you have just taken the other away, try again when its shards are let go of "+
@@ -275,7 +283,7 @@ func served(layouts []tenurev1alpha1.Shard, name, uid string) bool {
 
 // clean deletes what Add created in the cluster. atHome is the home cluster's UID.
 func (o Onboarder) clean(ctx context.Context, atHome string, there client.Client, r Report) (Report, error) {
-	found, err := live(ctx, there, nil)
+	found, err := readLive(ctx, there, nil)
 	if err != nil {
 		return r, fmt.Errorf("cluster %s: %w", o.Name, err)
 	}
@@ -290,11 +298,11 @@ func (o Onboarder) clean(ctx context.Context, atHome string, there client.Client
 		return r, fmt.Errorf("cluster %s: %w", o.Name, err)
 	}
 	if leavesTokens(made, keep) {
-		r.Notes = append(r.Notes, fmt.Sprintf("tokens of the service account that is left stay valid until they expire, or "+
+		r.note(fmt.Sprintf("tokens of the service account that is left stay valid until they expire, or "+
 			"until it is deleted: kubectl -n %s delete serviceaccount %s", accountNamespace, accountName))
 	}
 	if n := countAts(ctx, there); n > 0 {
-		r.Notes = append(r.Notes, fmt.Sprintf("%d Ats are left, and their Pods", n))
+		r.note(fmt.Sprintf("%d Ats are left, and their Pods", n))
 	}
 	r.Notes = append(r.Notes, o.unmanaged(ctx, there, Roles)...)
 	return r, nil

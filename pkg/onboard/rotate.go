@@ -54,7 +54,7 @@ func (o Onboarder) rotate(ctx context.Context, home, there client.Client,
 			return r, fmt.Errorf("the kubeconfig in Secret %s/%s can't be used (%w), and tenure cluster add %s has to make "+
 				"another: %w", o.Namespace, o.Name, unfit, o.Name, err)
 		}
-		r.Notes = append(r.Notes, target.replaced(o.Name))
+		r.note(target.replaced(o.Name))
 	}
 	target.UID = uid
 	if err := o.renewSecret(ctx, home, known.Own.DeepCopy(), target, lifetime, &r); err != nil {

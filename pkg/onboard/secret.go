@@ -178,14 +178,14 @@ func annotate(s *corev1.Secret, uid string, a Access) {
 	}
 }
 
-// fill puts a kubeconfig into the Secret, and records whether its token was requested here.
-func fill(s *corev1.Secret, text []byte, requested bool) {
+// fill puts a kubeconfig into the Secret. byUs says that its token was requested here, which is recorded.
+func fill(s *corev1.Secret, text []byte, byUs bool) {
 	if s.Data == nil {
 		s.Data = map[string][]byte{}
 	}
 	s.Data[kubeconfig.Key] = text
 	delete(s.Annotations, SumAnnotation)
-	if requested {
+	if byUs {
 		metav1.SetMetaDataAnnotation(&s.ObjectMeta, SumAnnotation, sum(text))
 	}
 }
@@ -445,11 +445,6 @@ func template(namespace, name string, t target, a Access) (*corev1.Secret, error
 	s.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}
 	s.StringData = map[string]string{kubeconfig.Key: string(text)}
 	return s, nil
-}
-
-// others returns the Secrets of all clusters except one.
-func others(all []corev1.Secret, name string) []corev1.Secret {
-	return slices.DeleteFunc(slices.Clone(all), func(s corev1.Secret) bool { return s.Name == name })
 }
 
 // stamp formats a time for a person.

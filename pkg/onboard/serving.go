@@ -43,13 +43,10 @@ func serving(f console.Fleet, name string) Service {
 			s.Unfit = append(s.Unfit, string(r.Incarnation))
 		}
 	}
-	for _, c := range f.Clusters {
-		if string(c.Name) == name {
-			s.Stuck = c.Stuck
-			if c.State == protocol.ClusterOpen || c.State == protocol.ClusterHalfOpen {
-				s.Trouble = c.Cause
-			}
-		}
+	c := f.Cluster(name)
+	s.Stuck = c.Stuck
+	if c.State == protocol.ClusterOpen || c.State == protocol.ClusterHalfOpen {
+		s.Trouble = c.Cause
 	}
 	holders, covered := map[protocol.Incarnation]bool{}, 0
 	for _, sh := range f.Shards {
@@ -82,7 +79,7 @@ func servedAs(f console.Fleet, layouts []tenurev1alpha1.Shard, name, uid string)
 // none.
 func displaced(f console.Fleet, layouts []tenurev1alpha1.Shard, name, uid string) string {
 	for _, l := range layouts {
-		if l.Spec.Cluster == name && l.Spec.Layout != nil && l.Spec.Layout.ClusterUID != uid && serving(f, name).Taken > 0 {
+		if l.Spec.Cluster == name && l.Spec.Layout.ClusterUID != uid && serving(f, name).Taken > 0 {
 			return l.Spec.Layout.ClusterUID
 		}
 	}

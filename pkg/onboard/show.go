@@ -1,6 +1,7 @@
 package onboard
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -23,7 +24,11 @@ func (r Report) Show(s *console.Screen) error {
 // Show writes what was found as a table for a person, and every right that is missing.
 func (e Examination) Show(s *console.Screen) error {
 	for _, f := range e.Findings {
-		s.Note(fmt.Sprintf("%-6s%-12s ", map[bool]string{true: "ok", false: "WRONG"}[f.OK], f.Check), f.Says)
+		mark := "ok"
+		if !f.OK {
+			mark = "WRONG"
+		}
+		s.Note(fmt.Sprintf("%-6s%-12s ", mark, f.Check), f.Says)
 	}
 	if len(e.Missing) == 0 {
 		return s.Err()
@@ -31,11 +36,7 @@ func (e Examination) Show(s *console.Screen) error {
 	s.Note("", "")
 	var rows [][]string
 	for _, r := range e.Missing {
-		namespace := r.Namespace
-		if namespace == "" {
-			namespace = "(all)"
-		}
-		rows = append(rows, []string{r.String(), namespace, r.Role})
+		rows = append(rows, []string{r.String(), cmp.Or(r.Namespace, "(all)"), r.Role})
 	}
 	s.Table([]string{"MISSING RIGHT", "NAMESPACE", "GIVEN BY ROLE"}, rows)
 	return s.Err()
@@ -60,12 +61,8 @@ func ShowEntries(s *console.Screen, all []Entry, now time.Time) error {
 				until = "in " + left.Round(time.Second).String()
 			}
 		}
-		server := e.Server
-		if server == "" {
-			server = "-"
-		}
 		rows = append(rows, []string{
-			e.Name, server, until, fmt.Sprintf("%d/%d", e.Service.Held, e.Service.Shards),
+			e.Name, cmp.Or(e.Server, "-"), until, fmt.Sprintf("%d/%d", e.Service.Held, e.Service.Shards),
 			fmt.Sprint(e.Service.Replicas), e.State,
 		})
 	}

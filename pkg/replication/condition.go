@@ -145,11 +145,16 @@ func summarize(outcomes []outcome, generation int64) appsv1.DeploymentCondition 
 	return condition
 }
 
+// failing returns the condition of a source whose copies aren't kept up.
+func failing(reason, message string) appsv1.DeploymentCondition {
+	return appsv1.DeploymentCondition{Type: ConditionReplicated, Status: corev1.ConditionFalse, Reason: reason,
+		Message: message}
+}
+
 // forbidden returns the condition of a source in a forbidden namespace.
 func forbidden(namespace string, record record) appsv1.DeploymentCondition {
-	return appsv1.DeploymentCondition{Type: ConditionReplicated, Status: corev1.ConditionFalse, Reason: ReasonForbidden,
-		Message: record.staying(fmt.Sprintf("nothing is copied from or to namespace %s in any cluster: move the Deployment, "+
-			"or remove its label %s", namespace, LabelReplicate))}
+	return failing(ReasonForbidden, record.staying(fmt.Sprintf("nothing is copied from or to namespace %s in any "+
+		"cluster: move the Deployment, or remove its label %s", namespace, LabelReplicate)))
 }
 
 // copiesStay ends the message of a condition under which nothing is done although there may be copies. If the list
@@ -165,8 +170,7 @@ func (r record) staying(message string) string {
 
 // cleaning returns the condition of a source whose copies are being deleted.
 func cleaning(outcomes []outcome) appsv1.DeploymentCondition {
-	return appsv1.DeploymentCondition{Type: ConditionReplicated, Status: corev1.ConditionFalse, Reason: ReasonCleaningUp,
-		Message: text.Line("deleting the copies; "+nameOutcomes(outcomes), text.Note)}
+	return failing(ReasonCleaningUp, text.Line("deleting the copies; "+nameOutcomes(outcomes), text.Note))
 }
 
 // nameOutcomes names the clusters. If there are too many, it names those that need attention first.
@@ -197,9 +201,7 @@ func joinOutcomes(outcomes []outcome) string {
 
 // invalid returns the condition of a source with invalid annotations.
 func invalid(err error, record record) appsv1.DeploymentCondition {
-	return appsv1.DeploymentCondition{Type: ConditionReplicated, Status: corev1.ConditionFalse,
-		Reason:  ReasonInvalidAnnotation,
-		Message: record.staying(strings.ReplaceAll(err.Error(), "\n", "; "))}
+	return failing(ReasonInvalidAnnotation, record.staying(strings.ReplaceAll(err.Error(), "\n", "; ")))
 }
 
 // statusEvery bounds how often mere figures are written, since they change all the time while Pods start.

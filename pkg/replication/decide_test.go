@@ -263,9 +263,11 @@ func TestACopyIsTheSourceWithoutWhatBelongsToOthers(t *testing.T) {
 	source := aSource(annotated("kubectl.kubernetes.io/last-applied-configuration", "{}"),
 		annotated("deployment.kubernetes.io/revision", "4"),
 		annotated(AnnotationCopies, "west"))
+	source.Spec.Template.Spec.InitContainers = []corev1.Container{{Name: "first", Image: "first:1"}}
 	base, err := newTemplate(source, home, homeUID)
 	must.Succeed(t, err)
-	want, err := base.want(new(int32(7)), override{Images: map[string]string{"web": "mirror/web:1"}})
+	want, err := base.want(new(int32(7)), override{Images: map[string]string{
+		"web": "mirror/web:1", "first": "mirror/first:1"}})
 	must.Succeed(t, err)
 	got := want.Lean.DeepCopy()
 	annotations := got.GetAnnotations()
@@ -280,11 +282,14 @@ func TestACopyIsTheSourceWithoutWhatBelongsToOthers(t *testing.T) {
 			"selector": map[string]any{"matchLabels": map[string]any{"app": "web"}},
 			"template": map[string]any{
 				"metadata": map[string]any{"labels": map[string]any{"app": "web"}},
-				"spec": map[string]any{"containers": []any{map[string]any{
-					"name": "web", "image": "mirror/web:1",
-					"env":   []any{map[string]any{"name": "A", "value": "1"}, map[string]any{"name": "B", "value": "2"}},
-					"ports": []any{map[string]any{"containerPort": int64(80), "protocol": "TCP"}},
-				}}},
+				"spec": map[string]any{
+					"initContainers": []any{map[string]any{"name": "first", "image": "mirror/first:1"}},
+					"containers": []any{map[string]any{
+						"name": "web", "image": "mirror/web:1",
+						"env":   []any{map[string]any{"name": "A", "value": "1"}, map[string]any{"name": "B", "value": "2"}},
+						"ports": []any{map[string]any{"containerPort": int64(80), "protocol": "TCP"}},
+					}},
+				},
 			},
 		},
 	}

@@ -71,12 +71,9 @@ func (w wish) shares(targets, givenUp []multicluster.ClusterName) map[multiclust
 		// No target is left to take over, so nothing moves.
 		return w.shares(targets, nil)
 	}
+	shares := divide(w.Total, weights)
 	for _, name := range targets {
-		var share int32
-		result[name] = &share
-	}
-	for name, share := range divide(w.Total, weights) {
-		*result[name] = share
+		result[name] = new(shares[name]) // 0 for those given up
 	}
 	return result
 }

@@ -238,14 +238,12 @@ func (c *copyActor) run(ctx context.Context) (outcome, error) {
 	case apierrors.IsTooManyRequests(err): // it does answer
 		c.note(func(n *copyNote) { wait = n.silent(tooMany, min(asked, longestDelay), c.r.now()) })
 		return c.silent(tooMany, wait), nil
-	case noAnswer(err), apierror.Code(err) == http.StatusUnauthorized:
+	case noAnswer(err), apierror.Code(err) == http.StatusUnauthorized: // no event tells when credentials are repaired
 		said := ""
-		switch {
-		case apierror.Code(err) == http.StatusUnauthorized: // until its credentials are repaired, which no event tells
-			said = text.Line(err.Error(), maxText)
+		switch code := apierror.Code(err); {
 		case errors.Is(err, errTooSlow):
 			said = errTooSlow.Error()
-		case apierror.Code(err) == http.StatusInternalServerError:
+		case code == http.StatusUnauthorized || code == http.StatusInternalServerError:
 			said = text.Line(err.Error(), maxText)
 		}
 		c.note(func(n *copyNote) { wait = n.silent(said, min(asked, longestSilence), c.r.now()) })

@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -82,23 +83,20 @@ type Config struct {
 // Validate reports every field that is missing or wrong.
 func (c Config) Validate() error {
 	var wrong []error
-	if c.Clusters == nil {
-		wrong = append(wrong, errors.New("replication.Config: Clusters is required"))
-	}
-	if c.Targets == nil {
-		wrong = append(wrong, errors.New("replication.Config: Targets is required"))
-	}
-	if c.Clock == nil {
-		wrong = append(wrong, errors.New("replication.Config: Clock is required"))
-	}
-	if c.Grace < 0 {
-		wrong = append(wrong, errors.New("replication.Config: Grace must not be negative"))
-	}
-	if c.TargetTimeout < 0 {
-		wrong = append(wrong, errors.New("replication.Config: TargetTimeout must not be negative"))
-	}
-	if c.FanOut < 0 {
-		wrong = append(wrong, errors.New("replication.Config: FanOut must not be negative"))
+	for _, field := range []struct {
+		wrong bool
+		says  string
+	}{
+		{c.Clusters == nil, "Clusters is required"},
+		{c.Targets == nil, "Targets is required"},
+		{c.Clock == nil, "Clock is required"},
+		{c.Grace < 0, "Grace must not be negative"},
+		{c.TargetTimeout < 0, "TargetTimeout must not be negative"},
+		{c.FanOut < 0, "FanOut must not be negative"},
+	} {
+		if field.wrong {
+			wrong = append(wrong, errors.New("replication.Config: "+field.says))
+		}
 	}
 	if err := ValidateForbidden(c.ForbiddenNamespaces); err != nil {
 		wrong = append(wrong, fmt.Errorf("replication.Config: ForbiddenNamespaces: %w", err))
@@ -107,15 +105,9 @@ func (c Config) Validate() error {
 }
 
 func (c Config) withDefaults() Config {
-	if c.Grace == 0 {
-		c.Grace = 5 * time.Minute
-	}
-	if c.TargetTimeout == 0 {
-		c.TargetTimeout = 5 * time.Second
-	}
-	if c.FanOut == 0 {
-		c.FanOut = 8
-	}
+	c.Grace = cmp.Or(c.Grace, 5*time.Minute)
+	c.TargetTimeout = cmp.Or(c.TargetTimeout, 5*time.Second)
+	c.FanOut = cmp.Or(c.FanOut, 8)
 	if c.Scalers == nil {
 		c.Scalers = DefaultScalers
 	}

@@ -43,9 +43,7 @@ func newTemplate(source *appsv1.Deployment, home multicluster.ClusterName, homeU
 	}
 	spec, _ := object["spec"].(map[string]any)
 	dropEmpty(spec, "strategy")
-	if pods, ok := spec["template"].(map[string]any); ok {
-		dropUnset(pods)
-	}
+	eachContainer(spec, func(container map[string]any) { dropEmpty(container, "resources") })
 	annotations := copied(source.Annotations)
 	annotations[AnnotationOwnerUID] = string(source.UID)
 	annotations[AnnotationSource] = sourceKey(home, client.ObjectKeyFromObject(source))
@@ -65,20 +63,20 @@ func newTemplate(source *appsv1.Deployment, home multicluster.ClusterName, homeU
 	return t, nil
 }
 
-// dropUnset removes empty fields that the Go types write though they aren't set. Applying them would make us their
-// owner.
-func dropUnset(pods map[string]any) {
-	spec, _ := pods["spec"].(map[string]any)
+// eachContainer does something with each container and init container of a Deployment's spec.
+func eachContainer(spec map[string]any, do func(container map[string]any)) {
 	for _, list := range []string{"containers", "initContainers"} {
-		containers, _ := spec[list].([]any)
+		value, _, _ := unstructured.NestedFieldNoCopy(spec, "template", "spec", list)
+		containers, _ := value.([]any)
 		for _, c := range containers {
 			if container, ok := c.(map[string]any); ok {
-				dropEmpty(container, "resources")
+				do(container)
 			}
 		}
 	}
 }
 
+// dropEmpty removes an empty field that the Go types write though it isn't set. Applying it would make us its owner.
 func dropEmpty(from map[string]any, key string) {
 	if value, found := from[key]; found {
 		if m, ok := value.(map[string]any); value == nil || ok && len(m) == 0 {
@@ -145,7 +143,11 @@ func (t *template) build(replicas *int32, images map[string]string) (*forms, err
 	if _, found := spec["replicas"]; !found {
 		spec["replicas"] = int64(1) // The API's default.
 	}
-	setImages(spec, images)
+	eachContainer(spec, func(container map[string]any) {
+		if image, found := images[nameOf(container)]; found {
+			container["image"] = image
+		}
+	})
 	lean := full.DeepCopy()
 	unstructured.RemoveNestedField(lean.Object, "spec", "replicas")
 	for _, form := range []*unstructured.Unstructured{full, lean} {
@@ -154,22 +156,6 @@ func (t *template) build(replicas *int32, images map[string]string) (*forms, err
 		}
 	}
 	return &forms{Full: full, Lean: lean}, nil
-}
-
-func setImages(spec map[string]any, images map[string]string) {
-	for _, list := range []string{"containers", "initContainers"} {
-		containers, _, _ := unstructured.NestedSlice(spec, "template", "spec", list)
-		for _, c := range containers {
-			container := c.(map[string]any)
-			name, _ := container["name"].(string)
-			if image, found := images[name]; found {
-				container["image"] = image
-			}
-		}
-		if len(containers) > 0 {
-			_ = unstructured.SetNestedSlice(spec, containers, "template", "spec", list) // the path was just read
-		}
-	}
 }
 
 // sign adds a configuration's digest to it.

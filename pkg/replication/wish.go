@@ -195,8 +195,7 @@ func (p *parser) clusters(wish *wish, home multicluster.ClusterName) {
 			wish.Clusters = append(wish.Clusters, multicluster.ClusterName(name))
 		}
 	}
-	slices.Sort(wish.Clusters)
-	wish.Clusters = slices.Compact(wish.Clusters)
+	wish.Clusters = union(wish.Clusters, nil)
 }
 
 func (p *parser) mode(wish *wish) {
@@ -293,11 +292,9 @@ func shorten(part string) string { return text.Line(part, 100) }
 func isClusterName(name string) bool { return len(validation.IsDNS1123Subdomain(name)) == 0 }
 
 func containersOf(source *appsv1.Deployment) []string {
+	pod := source.Spec.Template.Spec
 	var names []string
-	for _, c := range source.Spec.Template.Spec.InitContainers {
-		names = append(names, c.Name)
-	}
-	for _, c := range source.Spec.Template.Spec.Containers {
+	for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
 		names = append(names, c.Name)
 	}
 	return names

@@ -53,18 +53,10 @@ type Settings struct {
 // withDefaults fills in what an exporter can't do without: a program may make its settings itself.
 func (s Settings) withDefaults() Settings {
 	s.Service = cmp.Or(s.Service, DefaultService)
-	if s.Queue <= 0 {
-		s.Queue = defaultQueue
-	}
-	if s.Batch <= 0 {
-		s.Batch = min(defaultBatch, s.Queue)
-	}
-	if s.Delay <= 0 {
-		s.Delay = defaultDelay
-	}
-	if s.ExportTimeout <= 0 {
-		s.ExportTimeout = defaultExportTimeout
-	}
+	s.Queue = cmp.Or(max(s.Queue, 0), defaultQueue)
+	s.Batch = cmp.Or(max(s.Batch, 0), min(defaultBatch, s.Queue))
+	s.Delay = cmp.Or(max(s.Delay, 0), defaultDelay)
+	s.ExportTimeout = cmp.Or(max(s.ExportTimeout, 0), defaultExportTimeout)
 	return s
 }
 
@@ -79,10 +71,11 @@ func ReadSettings(getenv func(string) string) (Settings, error) {
 	s.Ratio = r.ratio()
 	s.Propagate = r.propagate()
 	s.Service, s.Attributes = r.resource()
-	s.Queue = r.number("OTEL_BSP_MAX_QUEUE_SIZE", defaultQueue)
-	s.Batch = r.number("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", min(defaultBatch, s.Queue))
-	s.Delay = r.milliseconds("OTEL_BSP_SCHEDULE_DELAY", defaultDelay)
-	s.ExportTimeout = r.milliseconds("OTEL_BSP_EXPORT_TIMEOUT", defaultExportTimeout)
+	s.Queue = r.number("OTEL_BSP_MAX_QUEUE_SIZE")
+	s.Batch = r.number("OTEL_BSP_MAX_EXPORT_BATCH_SIZE")
+	s.Delay = r.milliseconds("OTEL_BSP_SCHEDULE_DELAY")
+	s.ExportTimeout = r.milliseconds("OTEL_BSP_EXPORT_TIMEOUT")
+	s = s.withDefaults()
 	if s.Batch > s.Queue {
 		r.bad("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "must not be greater than OTEL_BSP_MAX_QUEUE_SIZE (%d)", s.Queue)
 	}
@@ -216,26 +209,21 @@ func (r *reader) resource() (service string, attributes map[string]string) {
 		}
 		attributes[key] = value
 	}
-	service = attributes["service.name"]
+	service = cmp.Or(r.get("OTEL_SERVICE_NAME"), attributes["service.name"])
 	delete(attributes, "service.name")
-	if name := r.get("OTEL_SERVICE_NAME"); name != "" {
-		service = name
-	}
-	if service == "" {
-		service = DefaultService
-	}
 	return service, attributes
 }
 
-func (r *reader) number(name string, otherwise int) int {
+// number returns 0 if a variable isn't set, or is invalid.
+func (r *reader) number(name string) int {
 	text := r.get(name)
 	if text == "" {
-		return otherwise
+		return 0
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 || n > mostOfAnything {
 		r.bad(name, "%q must be a whole number above 0, at most %d", text, mostOfAnything)
-		return otherwise
+		return 0
 	}
 	return n
 }
@@ -243,8 +231,8 @@ func (r *reader) number(name string, otherwise int) int {
 // mostOfAnything bounds numbers. So many milliseconds are 24 days; far more of them don't fit into a duration.
 const mostOfAnything = math.MaxInt32
 
-func (r *reader) milliseconds(name string, otherwise time.Duration) time.Duration {
-	return time.Duration(r.number(name, int(otherwise.Milliseconds()))) * time.Millisecond
+func (r *reader) milliseconds(name string) time.Duration {
+	return time.Duration(r.number(name)) * time.Millisecond
 }
 
 // headers checks a list of headers. No error quotes it, since headers carry tokens.
@@ -303,7 +291,7 @@ func (r *reader) connection() (endpoint string) {
 		r.bad(name, "%q must be gzip or none", value)
 	}
 	if name, _ := r.either("TIMEOUT"); name != "" {
-		r.number(name, 1)
+		r.number(name)
 	}
 	if name, value := r.either("INSECURE"); name != "" && !strings.EqualFold(value, "true") &&
 		!strings.EqualFold(value, "false") {

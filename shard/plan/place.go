@@ -190,16 +190,10 @@ func giveClusters(shards []boardShard, lacking *lackHeap, held []int) {
 
 // lacking returns the candidates that have less than their grant.
 func (b *board) lacking() *lackHeap {
-	lacks := make([]int, len(b.replicas))
-	for i := range b.replicas {
-		if r := &b.replicas[i]; r.candidate {
-			lacks[i] = r.grant - min(r.have, r.grant) // the others have exactly their grant after take
-		}
-	}
 	h := &lackHeap{}
-	for i, n := range lacks {
-		if n > 0 {
-			h.replicas = append(h.replicas, &lack{int32(i), n})
+	for i := range b.replicas {
+		if r := &b.replicas[i]; r.candidate && r.have < r.grant {
+			h.replicas = append(h.replicas, &lack{int32(i), r.grant - r.have})
 		}
 	}
 	heap.Init(h)

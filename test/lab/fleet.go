@@ -15,11 +15,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
-	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	"github.com/tenure-dev/tenure/pkg/console"
 	"github.com/tenure-dev/tenure/test/lab/faultproxy"
 	"github.com/tenure-dev/tenure/test/lab/localjaeger"
 	"github.com/tenure-dev/tenure/test/lab/localplane"
@@ -89,11 +87,8 @@ type Fleet struct {
 
 // Scheme knows the kinds of the lab: Kubernetes' own, Ats and Shards.
 func Scheme() *runtime.Scheme {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, cnatv1alpha1.AddToScheme,
-		tenurev1alpha1.AddToScheme} {
-		utilruntime.Must(add(scheme)) // fails if two kinds have one name: a mistake in this program
-	}
+	scheme, err := console.Scheme()
+	utilruntime.Must(err) // fails if two kinds have one name: a mistake in this program
 	return scheme
 }
 

@@ -129,10 +129,8 @@ func facts(s *Span) string {
 
 // length writes a duration so that columns of them can be compared.
 func length(d time.Duration) string {
-	switch {
-	case d >= 10*time.Second:
+	if d >= 10*time.Second {
 		return fmt.Sprintf("%.1f s", d.Seconds())
-	default:
-		return fmt.Sprintf("%.2f ms", float64(d)/float64(time.Millisecond))
 	}
+	return fmt.Sprintf("%.2f ms", float64(d)/float64(time.Millisecond))
 }

@@ -39,9 +39,6 @@ func Version(resourceVersion string) (ownership.Version, error) {
 	return ownership.Version(v), nil
 }
 
-// ResourceVersion formats a version as the API server expects it.
-func ResourceVersion(v ownership.Version) string { return strconv.FormatUint(uint64(v), 10) }
-
 // Merge returns a merge patch of one version of an object. The API server refuses it if the object has changed since.
 // Merge adds the version to the fields' metadata.
 func Merge(base ownership.Version, fields map[string]any) client.Patch {
@@ -50,7 +47,7 @@ func Merge(base ownership.Version, fields map[string]any) client.Patch {
 		metadata = map[string]any{}
 		fields["metadata"] = metadata
 	}
-	metadata["resourceVersion"] = ResourceVersion(base)
+	metadata["resourceVersion"] = strconv.FormatUint(uint64(base), 10)
 	return merge(fields)
 }
 

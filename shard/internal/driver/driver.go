@@ -152,11 +152,11 @@ func (d *Driver) Handle(now ownership.Instant, e Event) []Request {
 	case Stopped:
 		d.stopped(e)
 	case Measured:
-		d.step(ownership.Measured{ID: e.ID, Objects: e.Objects, Load: e.Load})
+		d.step(ownership.Measured(e))
 	case Health:
 		d.health(e)
 	case Counted:
-		d.step(ownership.Counted{Cluster: e.Cluster, UID: e.UID, Objects: e.Objects})
+		d.step(ownership.Counted(e))
 	case Leave:
 		if !d.leaving {
 			d.leaving, d.leftAt = true, now
@@ -223,9 +223,9 @@ func (d *Driver) perform(effect ownership.Effect) {
 	case ownership.DropLease:
 		d.write(pending{why: left, effect: effect}, d.patience())
 	case ownership.Probe:
-		d.emit(Probe{e.Cluster})
+		d.emit(Probe(e))
 	case ownership.Count:
-		d.emit(Count{e.Cluster, e.UID})
+		d.emit(Count(e))
 	case ownership.Warm:
 		d.warm(e.ID)
 	case ownership.Activate:

@@ -77,23 +77,12 @@ type (
 		Quiet  bool
 	}
 	// Measured: a shard's size and load.
-	Measured struct {
-		ID      keyspace.ShardID
-		Objects int64
-		Load    float64
-	}
+	Measured ownership.Measured
 	// Health says whether a cluster's API server can be used from here. It answers a [Probe], and is also sent when that
 	// changes.
-	Health struct {
-		Cluster keyspace.ClusterName
-		Usable  bool
-	}
+	Health ownership.Health
 	// Counted: a cluster has this many objects, or a negative number if they couldn't be counted. It answers a [Count].
-	Counted struct {
-		Cluster keyspace.ClusterName
-		UID     string // from the Count that it answers
-		Objects int64
-	}
+	Counted ownership.Counted
 	// Leave: the process was told to stop.
 	Leave struct{}
 	// Quit: the process must end now, without time to hand anything off.
@@ -193,12 +182,9 @@ type (
 	// Measure samples the open shards' size and load.
 	Measure struct{}
 	// Probe checks whether a cluster's API server can be used from here. [Health] answers it.
-	Probe struct{ Cluster keyspace.ClusterName }
+	Probe ownership.Probe
 	// Count: count the objects of a cluster. A [Counted] must answer it soon, even if counting fails.
-	Count struct {
-		Cluster keyspace.ClusterName
-		UID     string
-	}
+	Count ownership.Count
 	// Renewed: the lease was renewed when it had this much time left, for metrics.
 	Renewed struct{ Left time.Duration }
 	// End: the process is done, in order if Err is nil. No request follows.

@@ -20,7 +20,7 @@ func (d *Driver) health(e Health) {
 	if d.unusable[e.Cluster] = true; e.Usable {
 		delete(d.unusable, e.Cluster)
 	}
-	d.step(ownership.Health{Cluster: e.Cluster, Usable: e.Usable})
+	d.step(ownership.Health(e))
 }
 
 // feedHealth tells a new incarnation which clusters can't be used.

@@ -102,38 +102,34 @@ func (s *fieldSelector) ofWatch() string {
 	return s.ofList()
 }
 
-// sifted has the items of a page that belong to the shard, transformed and packed, and the number of all its items.
-type sifted struct {
-	kept    []runtime.Object
-	arrived int64
-}
-
 // sift transforms and packs the items of a page that belong to the shard, and drops the others. So what isn't kept
-// takes memory for a page at a time. spaces has the namespaces of earlier pages.
-func (f *filter) sift(list runtime.Object, spaces map[string]string) (sifted, error) {
+// takes memory for a page at a time. spaces has the namespaces of earlier pages. arrived is the number of all items.
+func (f *filter) sift(list runtime.Object, spaces map[string]string) (kept []runtime.Object, arrived int64, _ error) {
 	items, err := meta.ExtractListWithAlloc(list) // what is kept mustn't hold the rest of its page in memory
 	if err != nil {
-		return sifted{}, fmt.Errorf("reading the items of a %T: %w", list, err)
+		return nil, 0, fmt.Errorf("reading the items of a %T: %w", list, err)
 	}
-	result := sifted{kept: items[:0], arrived: int64(len(items))}
+	kept = items[:0]
 	for _, item := range items {
-		if !f.belongs(item) {
-			continue
+		o, ok := item.(client.Object)
+		if !ok {
+			return nil, 0, fmt.Errorf("a %T has a %T, which isn't an object", list, item)
 		}
-		item, err := f.transformed(item)
+		o, belongs, err := f.take(o)
 		if err != nil {
-			return sifted{}, err
+			return nil, 0, err
 		}
-		result.kept = append(result.kept, f.packed(item, spaces))
+		if belongs {
+			kept = append(kept, f.packed(o, spaces))
+		}
 	}
-	clear(items[len(result.kept):])
-	return result, nil
+	clear(items[len(kept):])
+	return kept, int64(len(items)), nil
 }
 
-func (f *filter) packed(item runtime.Object, spaces map[string]string) runtime.Object {
-	o, ok := item.(client.Object)
-	if !ok || f.pack == nil {
-		return item
+func (f *filter) packed(o client.Object, spaces map[string]string) runtime.Object {
+	if f.pack == nil {
+		return o
 	}
 	space, known := spaces[o.GetNamespace()]
 	if !known {
@@ -143,7 +139,7 @@ func (f *filter) packed(item runtime.Object, spaces map[string]string) runtime.O
 	o.SetNamespace(space) // the same text, in one place of the memory
 	p := f.pack(o)
 	if p == nil {
-		return item
+		return o
 	}
 	return &informer.Listed{Key: client.ObjectKeyFromObject(o), Packed: p}
 }
@@ -160,49 +156,26 @@ func (l *items) DeepCopyObject() runtime.Object {
 	return &items{l.TypeMeta, *l.ListMeta.DeepCopy(), slices.Clone(l.Items)}
 }
 
-// take checks and transforms the object of a watch event; belongs is false if it isn't the shard's.
+// take checks and transforms an object of a list or of a watch event; belongs is false if it isn't the shard's.
 func (f *filter) take(o client.Object) (_ client.Object, belongs bool, _ error) {
-	if !f.belongs(o) {
+	if !f.keep(o) {
+		f.traffic.Discarded.Add(1)
 		return nil, false, nil
 	}
-	made, err := f.transformed(o)
+	f.traffic.Kept.Add(1)
+	if !f.managed {
+		o.SetManagedFields(nil)
+	}
+	if f.transform == nil {
+		return o, true, nil
+	}
+	made, err := f.transform(o)
 	if err != nil {
-		return nil, false, err
+		return nil, false, fmt.Errorf("transforming a %T: %w", o, err)
 	}
 	o, ok := made.(client.Object)
 	if !ok {
 		return nil, false, fmt.Errorf("a transform made a %T, which isn't an object", made)
 	}
 	return o, true, nil
-}
-
-func (f *filter) transformed(item runtime.Object) (runtime.Object, error) {
-	if m, err := meta.Accessor(item); err == nil && !f.managed {
-		m.SetManagedFields(nil)
-	}
-	if f.transform == nil {
-		return item, nil
-	}
-	made, err := f.transform(item)
-	if err != nil {
-		return nil, fmt.Errorf("transforming a %T: %w", item, err)
-	}
-	object, ok := made.(runtime.Object)
-	if !ok {
-		return nil, fmt.Errorf("a transform made a %T, which isn't an object", made)
-	}
-	return object, nil
-}
-
-func (f *filter) belongs(obj runtime.Object) bool {
-	m, err := meta.Accessor(obj)
-	if err != nil {
-		return true // not an object: let the reflector complain
-	}
-	if f.keep(m) {
-		f.traffic.Kept.Add(1)
-		return true
-	}
-	f.traffic.Discarded.Add(1)
-	return false
 }

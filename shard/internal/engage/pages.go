@@ -112,11 +112,11 @@ func (f *filter) list(ctx context.Context, lw toolscache.ListerWithContext,
 		if err != nil {
 			return nil, err
 		}
-		part, err := f.sift(list, spaces)
+		kept, arrived, err := f.sift(list, spaces)
 		if err != nil {
 			return nil, err
 		}
-		all.Items = append(all.Items, part.kept...)
+		all.Items = append(all.Items, kept...)
 		if all.ResourceVersion == "" {
 			all.ResourceVersion = about.GetResourceVersion() // a watch from there brings later pages up to date, too
 		}
@@ -129,7 +129,7 @@ func (f *filter) list(ctx context.Context, lw toolscache.ListerWithContext,
 		}
 		opts.Continue = next
 		opts.ResourceVersion, opts.ResourceVersionMatch = "", "" // are in the token
-		opts.Limit = nextPage(opts.Limit, part.arrived, p.read.Load())
+		opts.Limit = nextPage(opts.Limit, arrived, p.read.Load())
 	}
 }
 

@@ -316,12 +316,12 @@ func TestWhatIsKeptOfAPageDoesNotHoldTheRestOfIt(t *testing.T) {
 		{ObjectMeta: metav1.ObjectMeta{Name: "mine"}},
 		{ObjectMeta: metav1.ObjectMeta{Name: "another's"}, Data: map[string][]byte{"d": dropped}},
 	}}
-	got, err := f.sift(list, nil)
-	if err != nil || len(got.kept) != 1 {
+	got, _, err := f.sift(list, nil)
+	if err != nil || len(got) != 1 {
 		t.Fatal(got, err)
 	}
-	kept := slices.Clone(got.kept) // as list does
-	list, dropped, got = nil, nil, sifted{}
+	kept := slices.Clone(got) // as list does
+	list, dropped, got = nil, nil, nil
 	runtime.GC()
 	if gone.Value() != nil {
 		t.Error("what was dropped is in memory still")
@@ -344,21 +344,21 @@ func TestWhatCanBePackedIsPackedBeforeTheNextPageIsRead(t *testing.T) {
 	}
 	spaces := map[string]string{}
 	for range 2 {
-		page, err := f.sift(&corev1.ConfigMapList{Items: []corev1.ConfigMap{
+		kept, _, err := f.sift(&corev1.ConfigMapList{Items: []corev1.ConfigMap{
 			{ObjectMeta: metav1.ObjectMeta{Namespace: strings.Clone("shop"), Name: "small"}},
 			{ObjectMeta: metav1.ObjectMeta{Namespace: strings.Clone("shop"), Name: "large"}},
 		}}, spaces)
-		if err != nil || len(page.kept) != 2 {
-			t.Fatal(page, err)
+		if err != nil || len(kept) != 2 {
+			t.Fatal(kept, err)
 		}
-		small, ok := page.kept[0].(*informer.Listed)
+		small, ok := kept[0].(*informer.Listed)
 		key := types.NamespacedName{Namespace: "shop", Name: "small"}
 		if !ok || small.Packed != packed("shopsmall") || small.Key != key {
-			t.Errorf("kept %#v", page.kept[0])
+			t.Errorf("kept %#v", kept[0])
 		}
-		large, ok := page.kept[1].(*corev1.ConfigMap)
+		large, ok := kept[1].(*corev1.ConfigMap)
 		if !ok || unsafe.StringData(large.Namespace) != unsafe.StringData(spaces["shop"]) {
-			t.Errorf("kept %#v, or its namespace is another string", page.kept[1])
+			t.Errorf("kept %#v, or its namespace is another string", kept[1])
 		}
 	}
 }

@@ -62,18 +62,16 @@ func (s *Store) having(selector fields.Selector, namespace string) (found []kept
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	required := selector.Requirements()
-	for _, r := range required {
-		switch {
-		case r.Operator != selection.Equals && r.Operator != selection.DoubleEquals:
-			return nil, fmt.Errorf("%s: caches are searched for exact values of fields only, not by %q",
-				s.cfg.Kind.Kind, selector)
-		case s.indexes[r.Field] == nil:
-			return nil, fmt.Errorf("%s: there is no index of %s", s.cfg.Kind.Kind, r.Field)
-		}
-	}
-	if len(required) == 0 {
+	if len(required) == 0 || slices.ContainsFunc(required, func(r fields.Requirement) bool {
+		return r.Operator != selection.Equals && r.Operator != selection.DoubleEquals
+	}) {
 		return nil, fmt.Errorf("%s: caches are searched for exact values of fields only, not by %q",
 			s.cfg.Kind.Kind, selector)
+	}
+	for _, r := range required {
+		if s.indexes[r.Field] == nil {
+			return nil, fmt.Errorf("%s: there is no index of %s", s.cfg.Kind.Kind, r.Field)
+		}
 	}
 	first, others := required[0], required[1:]
 	for key := range s.indexes[first.Field].keys[first.Value] {

@@ -53,34 +53,21 @@ func (s *Store) Write(ctx context.Context, base ownership.Version, l ownership.L
 	lease.Labels[tenurev1alpha1.ReplicaLabel] = l.Replica
 	lease.Annotations[tenurev1alpha1.LeaseDurationAnnotation] = l.Duration.String()
 	lease.Annotations[tenurev1alpha1.RenewalAnnotation] = strconv.FormatUint(l.Renewal, 10)
-	if l.Weight != 0 {
-		lease.Annotations[tenurev1alpha1.WeightAnnotation] = strconv.Itoa(l.Weight)
-	}
-	if l.Build != "" {
-		lease.Annotations[tenurev1alpha1.BuildAnnotation] = l.Build
-	}
-	if l.Protocol != 0 {
-		lease.Annotations[tenurev1alpha1.ProtocolAnnotation] = strconv.Itoa(l.Protocol)
-	}
-	if l.Kinds != "" {
-		lease.Annotations[tenurev1alpha1.KindsAnnotation] = l.Kinds
-	}
-	if l.Container != "" {
-		lease.Annotations[tenurev1alpha1.PodAnnotation] = l.Container
-	}
-	if l.Unfit != "" {
-		lease.Annotations[tenurev1alpha1.UnfitAnnotation] = string(l.Unfit)
-	}
-	if s.Say != nil {
-		if said := s.Say(); said != "" {
-			lease.Annotations[tenurev1alpha1.ClustersAnnotation] = said
+	state := func(annotation, value, unless string) {
+		if value != unless {
+			lease.Annotations[annotation] = value
 		}
 	}
-	if l.Fresh {
-		lease.Annotations[tenurev1alpha1.FreshAnnotation] = "true"
-	}
-	if l.Leaving {
-		lease.Annotations[tenurev1alpha1.LeavingAnnotation] = "true"
+	state(tenurev1alpha1.WeightAnnotation, strconv.Itoa(l.Weight), "0")
+	state(tenurev1alpha1.BuildAnnotation, l.Build, "")
+	state(tenurev1alpha1.ProtocolAnnotation, strconv.Itoa(l.Protocol), "0")
+	state(tenurev1alpha1.KindsAnnotation, l.Kinds, "")
+	state(tenurev1alpha1.PodAnnotation, l.Container, "")
+	state(tenurev1alpha1.UnfitAnnotation, string(l.Unfit), "")
+	state(tenurev1alpha1.FreshAnnotation, strconv.FormatBool(l.Fresh), "false")
+	state(tenurev1alpha1.LeavingAnnotation, strconv.FormatBool(l.Leaving), "false")
+	if s.Say != nil {
+		state(tenurev1alpha1.ClustersAnnotation, s.Say(), "")
 	}
 	holder, seconds := string(l.ID), int32((l.Duration+time.Second-1)/time.Second)
 	lease.Spec = coordinationv1.LeaseSpec{

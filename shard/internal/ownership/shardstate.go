@@ -181,10 +181,7 @@ func (r *Replica) bury(t *shardState) {
 	if l := t.layout; l.lacksSince != (Instant{}) {
 		l.lacksSince, l.tries, l.triedIn = r.now, 0, Instant{} // no coordinator could have made the record until freeAt
 	}
-	if t.w == nil {
-		return
-	}
-	if e, ok := t.w.effect.(WriteShard); ok {
+	if e, ok := effectOf[WriteShard](t.w); ok {
 		t.floor, t.top = max(t.floor, e.Shard.Epoch), max(t.top, e.Shard.Epoch) // this write may have been committed
 	}
 }

@@ -2,6 +2,7 @@ package ownership
 
 import (
 	"math/bits"
+	"slices"
 
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
@@ -54,10 +55,5 @@ func needed(objects, perShard int64, most int) int {
 
 // isNew reports whether no record shows how the cluster was divided before.
 func (r *Replica) isNew(c keyspace.ClusterName) bool {
-	for _, t := range r.of(c) {
-		if t.rank() > 0 {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(r.of(c), func(t *shardState) bool { return t.rank() > 0 })
 }

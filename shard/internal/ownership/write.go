@@ -33,31 +33,30 @@ func (r *Replica) send(base Version, about target, build func(seq uint64) Effect
 // settled reports whether the sight of version v settles w.
 func (w *write) settled(v Version) bool { return w != nil && v > w.base }
 
+// effectOf returns the effect of a write, which may be nil; ok is false if it is of another type.
+func effectOf[E Effect](w *write) (e E, ok bool) {
+	if w != nil {
+		e, ok = w.effect.(E)
+	}
+	return e, ok
+}
+
 // names reports whether w gives a shard to an incarnation.
 func (w *write) names(id Incarnation) bool {
-	if w == nil {
-		return false
-	}
-	e, ok := w.effect.(WriteShard)
+	e, ok := effectOf[WriteShard](w)
 	return ok && e.Shard.Holder == id
 }
 
 // creates reports whether the write makes a record.
 func (w *write) creates() bool {
-	if w == nil {
-		return false
-	}
-	_, ok := w.effect.(CreateShard)
+	_, ok := effectOf[CreateShard](w)
 	return ok
 }
 
 // plans reports whether w is a change of plan that is in flight.
 func (w *write) plans() bool {
-	if w == nil || w.waits {
-		return false
-	}
-	_, ok := w.effect.(WriteAssignee)
-	return ok
+	_, ok := effectOf[WriteAssignee](w)
+	return ok && !w.waits
 }
 
 // forget drops a settled write. A late answer to it is ignored.

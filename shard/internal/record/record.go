@@ -45,7 +45,9 @@ func (s *Store) Create(ctx context.Context, c ownership.CreateShard) (ownership.
 
 // WriteAssignee changes the assignee of a shard.
 func (s *Store) WriteAssignee(ctx context.Context, w ownership.WriteAssignee) (ownership.Version, error) {
-	return s.patch(ctx, w.ID, w.Base, "", map[string]any{"spec": map[string]any{"assignee": w.Assignee}})
+	shard, spec := s.object(w.ID), map[string]any{"assignee": w.Assignee}
+	err := s.client.Patch(ctx, shard, cas.Merge(w.Base, map[string]any{"spec": spec}))
+	return written(shard, w.ID, err)
 }
 
 // WriteStatus writes holder, epoch, warm, phase, size and load. ended is when the old tenure's last work ended, for the
@@ -66,7 +68,9 @@ func (s *Store) WriteStatus(ctx context.Context, w ownership.WriteShard, ended t
 			Kind: string(kind), From: string(w.From), To: string(sh.Holder), Time: metav1.NewMicroTime(ended),
 		}
 	}
-	return s.patch(ctx, sh.ID, sh.Version, "status", map[string]any{"status": status})
+	shard := s.object(sh.ID)
+	err := s.client.Status().Patch(ctx, shard, cas.Merge(sh.Version, map[string]any{"status": status}))
+	return written(shard, sh.ID, err)
 }
 
 func phase(s ownership.Shard) tenurev1alpha1.ShardPhase {
@@ -258,16 +262,8 @@ func (s *Store) named(name string) *tenurev1alpha1.Shard {
 	return shard
 }
 
-// patch merges fields into one version of a record or of its subresource.
-func (s *Store) patch(ctx context.Context, id keyspace.ShardID, base ownership.Version, subresource string,
-	fields map[string]any) (ownership.Version, error) {
-	shard, patch := s.object(id), cas.Merge(base, fields)
-	var err error
-	if subresource == "" {
-		err = s.client.Patch(ctx, shard, patch)
-	} else {
-		err = s.client.SubResource(subresource).Patch(ctx, shard, patch)
-	}
+// written returns the version that a write of a record made.
+func written(shard *tenurev1alpha1.Shard, id keyspace.ShardID, err error) (ownership.Version, error) {
 	if err != nil {
 		return 0, fmt.Errorf("writing the record of shard %s: %w", id, err)
 	}

@@ -12,8 +12,8 @@ import (
 const (
 	// never is the end of faults that last for ever.
 	never = time.Duration(1 << 61)
-	// probeTimeout is how long a probe of an unreachable API server takes. A process probes a cluster whose shards it holds
-	// each lookEvery, or each quietEvery while all probes are answered.
+	// probeTimeout is how long a probe of an unreachable API server takes. A process probes a cluster whose shards it
+	// holds each lookEvery, or each quietEvery while all probes are answered.
 	probeTimeout = 3 * time.Second
 	lookEvery    = leaseDuration / 2
 	quietEvery   = 2 * lookEvery
