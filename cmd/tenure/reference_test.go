@@ -112,7 +112,10 @@ func writeMetrics(page io.Writer) error {
 			return fmt.Errorf("%s is used by config/monitoring: register it here, as the program does", name)
 		}
 	}
-	fmt.Fprint(page, "\n## The metrics\n\n| metric | labels | meaning |\n|---|---|---|\n")
+	fmt.Fprint(page, "\n## The metrics\n\nA replica that has had nothing to do with a cluster has no "+
+		"`tenure_watch_mode`, `tenure_cluster_state`, `tenure_cluster_writes`,\n`tenure_fenced_writes_total`, "+
+		"`tenure_unanswered_writes_total` and `tenure_abandoned_reconciles` of it.\n\n"+
+		"| metric | labels | meaning |\n|---|---|---|\n")
 	for _, name := range slices.Sorted(maps.Keys(rows)) {
 		gen.Row(page, rows[name]...)
 	}

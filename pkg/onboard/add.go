@@ -125,9 +125,9 @@ func (o Onboarder) planAdd(ctx context.Context, home, there client.Client, a Add
 	atHome, err := uidOf(ctx, home)
 	switch {
 	case apierrors.IsForbidden(err), apierrors.IsNotFound(err): // home can't be told from others then
-	case err != nil && !a.AllowHome:
+	case err != nil:
 		return p, fmt.Errorf("home cluster: %w", err)
-	case err == nil && atHome == p.target.UID && !a.AllowHome:
+	case atHome == p.target.UID && !a.AllowHome:
 		return p, fmt.Errorf("--context: the cluster at %s is the home cluster itself: name the context of cluster %s, or, "+
 			"if Ats of home are meant, "+
 			"give --context all the same", p.target.Server, o.Name)

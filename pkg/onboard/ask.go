@@ -3,6 +3,7 @@ package onboard
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -38,8 +39,8 @@ func (p *probe) ask(ctx context.Context, config *rest.Config, elsewhere bool) er
 	}
 	p.Missing, p.Unasked = denied(ctx, config, p.Asked)
 	if elsewhere && p.Unasked == nil {
-		lacks, err := denied(ctx, config, []Right{writesRecords})
-		p.OthersHome = err == nil && len(lacks) == 0 // without an answer, nothing says that it is a home
+		lacks, err := denied(ctx, config, []Right{writesRecords, writesAnything})
+		p.OthersHome = err == nil && slices.Equal(lacks, []Right{writesAnything}) // else nothing says that it is a home
 	}
 	return nil
 }

@@ -305,7 +305,7 @@ func examine(p probe) Examination {
 		}
 		if p.OthersHome {
 			add("home", false, "the cluster is another fleet's home, and its token is of that fleet's service account: tenure "+
-				"cluster remove %s, without --kubeconfig", p.Name)
+				"cluster remove %s, without --kubeconfig; %s", p.Name, fleetIsGone)
 		}
 	}
 	if p.Limits != "" || p.BadLimits != nil {

@@ -275,6 +275,8 @@ func TestAClusterThatIsServedElsewhereIsNotCleanedUp(t *testing.T) {
 		"by another fleet":           {"ns", "blue", "east", west.UID, "r0-a", own, nil, true, as + "east"},
 		"by a fleet that is gone":    {"ns", "gone", "east", west.UID, "r0-a", own, nil, false, ""},
 		"by one whose clock is late": {"ns", "late", "east", west.UID, "r0-a", own, nil, false, as + "east"},
+		"by one that died ahead":     {"ns", "ahead", "east", west.UID, "r0-a", own, nil, false, ""},
+		"by one that seldom renews":  {"ns", "seldom", "east", west.UID, "r0-a", own, nil, false, as + "east"},
 		"from another namespace":     {"prod", "", "west", west.UID, "r0-a", own, nil, false, "prod " + as + "west"},
 		"from where none may look":   {"prod", "", "west", west.UID, "r0-a", own, nil, true, ""},
 		"elsewhere before":           {"prod", "", "west", west.UID, "", own, nil, false, ""},
@@ -287,8 +289,13 @@ func TestAClusterThatIsServedElsewhereIsNotCleanedUp(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) { // a fleet whose Leases look old is watched
 			labels := map[string]string{tenurev1alpha1.FleetLabel: c.fleet}
 			layout, record, lease := layoutOf(c.name, c.uid), recordOf(c.holder), leaseOf("1h", time.Now())
-			if c.fleet == "gone" || c.fleet == "late" {
-				lease = leaseOf("1h", time.Now().Add(-30*24*time.Hour))
+			switch month := 30 * 24 * time.Hour; c.fleet {
+			case "gone", "late":
+				lease = leaseOf("1h", time.Now().Add(-month))
+			case "ahead":
+				lease = leaseOf("10s", time.Now().Add(month))
+			case "seldom":
+				lease = leaseOf("1h", time.Now().Add(month))
 			}
 			id := keyspace.ShardID{Cluster: keyspace.ClusterName(c.name), Prefix: keyspace.Partition(0)[0]}
 			layout.Name, record.Name, record.Spec.Cluster = "layout", id.RecordName(keyspace.Fleet(c.fleet)), c.name

@@ -18,6 +18,10 @@ const homeRole = "tenure-home"
 var writesRecords = Right{Verb: "patch", Group: "tenure.dev", Resource: "shards", Subresource: "status",
 	Namespace: accountNamespace, Role: homeRole}
 
+// writesAnything is the same right where no fleet needs it. Who has it may do everything.
+var writesAnything = Right{Verb: "patch", Group: "tenure.dev", Resource: "shards", Subresource: "status",
+	Namespace: metav1.NamespaceSystem}
+
 // isHome reports whether a cluster is the home of a fleet, this one or another. Replicas in home run with a service
 // account of the name that the fleet's account has in workload clusters. So in another fleet's home it is that fleet's.
 func isHome(ctx context.Context, there client.Client) (bool, error) {
@@ -36,10 +40,13 @@ func isHome(ctx context.Context, there client.Client) (bool, error) {
 	return false, nil
 }
 
+// fleetIsGone says what to do if a cluster looks like the home of a fleet that is gone.
+var fleetIsGone = fmt.Sprintf("if that fleet is gone, delete what it left there: kubectl -n %s delete "+
+	"role,rolebinding %s", accountNamespace, homeRole)
+
 // othersHome says that a cluster is another fleet's home, and what to do if that fleet is gone.
 func (o Onboarder) othersHome() string {
-	return fmt.Sprintf("the cluster at %s is another fleet's home (if that fleet is gone, delete what it left there: "+
-		"kubectl -n %s delete role,rolebinding %s)", o.Workload.Host, accountNamespace, homeRole)
+	return fmt.Sprintf("the cluster at %s is another fleet's home (%s)", o.Workload.Host, fleetIsGone)
 }
 
 // elsewhere reports whether the cluster isn't this fleet's home, and the credentials in its Secret are of the service

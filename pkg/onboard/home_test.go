@@ -126,22 +126,25 @@ func TestAnotherFleetsHomeIsNotAdded(t *testing.T) {
 }
 
 func TestACheckFindsAnotherFleetsHomeByTheRightsOfItsAccount(t *testing.T) {
-	for _, writes := range []bool{false, true} {
+	for account, namespaces := range map[string]string{ // in which it may write records
+		"a workload cluster's": "", "a home's": accountNamespace, "one that may do all": accountNamespace + "kube-system",
+	} {
 		server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.Method != http.MethodPost {
 				w.WriteHeader(http.StatusNotFound)
 				return
 			}
 			review, _ := sent[*authorizationv1.SelfSubjectAccessReview](t, r)
-			review.Status.Allowed = writes || review.Spec.ResourceAttributes.Resource != "shards"
+			a := review.Spec.ResourceAttributes
+			review.Status.Allowed = a.Resource != "shards" || strings.Contains(namespaces, a.Namespace)
 			answer(w, http.StatusCreated, review)
 		}))
 		defer server.Close()
 		for _, elsewhere := range []bool{false, true} {
 			p := probe{Access: everywhere}
 			must.Succeed(t, p.ask(t.Context(), access(t, server), elsewhere))
-			if p.Unasked != nil || len(p.Missing) > 0 || p.OthersHome != (writes && elsewhere) {
-				t.Errorf("writes records: %v, elsewhere: %v: another's home: %v, %v", writes, elsewhere, p.OthersHome, p.Unasked)
+			if p.Unasked != nil || len(p.Missing) > 0 || p.OthersHome != (account == "a home's" && elsewhere) {
+				t.Errorf("%s, elsewhere: %v: another's home: %v, %v", account, elsewhere, p.OthersHome, p.Unasked)
 			}
 		}
 	}

@@ -164,20 +164,20 @@ func (o Onboarder) fleets(ctx context.Context, home client.Client) ([]keyspace.F
 	return all, nil
 }
 
-// alive reports whether any replica of the fleet may still work. Those that look quiet are watched for as long as their
-// Leases last, within a bound: this machine's clock may be ahead.
+// alive reports whether any replica of the fleet may still work. Those that look quiet, or whose Leases' times are far
+// ahead, are watched for as long as their Leases last, within a bound: a clock may be off.
 func (o Onboarder) alive(ctx context.Context, home client.Reader, within time.Duration) (bool, error) {
 	seen, began := &console.Renewals{}, time.Now()
 	for {
 		_, f, err := o.records(ctx, home, seen)
-		if err != nil || slices.ContainsFunc(f.Replicas, console.Replica.Acts) {
+		if err != nil || slices.ContainsFunc(f.Replicas, func(r console.Replica) bool { return r.Acts() && !r.Doubtful }) {
 			return err == nil, err
 		}
 		watched := time.Since(began)
 		if watched >= within || !slices.ContainsFunc(f.Replicas, func(r console.Replica) bool {
-			return r.State == console.Quiet && watched < r.LeaseDuration.Duration()
-		}) {
-			return false, nil
+			return (r.State == console.Quiet || r.Doubtful) && watched < r.LeaseDuration.Duration()
+		}) { // it isn't known whether those live whose Leases' times are still to come
+			return slices.ContainsFunc(f.Replicas, console.Replica.Acts), nil
 		}
 		select {
 		case <-time.After(pollMost):
@@ -244,27 +244,37 @@ func (o Onboarder) servedElsewhere(ctx context.Context, home client.Client, uid 
 	if err != nil {
 		return fmt.Errorf("listing the Shard records of the home cluster: %w: %s", err, letsGo)
 	}
+	type fleet struct {
+		namespace string
+		name      keyspace.Fleet
+	}
+	dead := map[fleet]bool{}
 	for _, s := range records.Items {
-		if s.Spec.Layout == nil || s.Spec.Layout.ClusterUID != uid {
+		its := fleet{s.Namespace, keyspace.Fleet(s.Labels[tenurev1alpha1.FleetLabel])}
+		if s.Spec.Layout == nil || s.Spec.Layout.ClusterUID != uid || dead[its] {
 			continue
 		}
 		of, name := o, o.Name
-		of.Namespace, of.Fleet = s.Namespace, keyspace.Fleet(s.Labels[tenurev1alpha1.FleetLabel])
+		of.Namespace, of.Fleet = its.namespace, its.name
 		if of.Namespace != o.Namespace {
 			name = "" // no name is the right one there
 		}
-		snapshot, fleet, err := of.records(ctx, home, nil)
+		snapshot, f, err := of.records(ctx, home, nil)
 		if err != nil {
 			return fmt.Errorf("%w: %s", err, letsGo)
 		}
-		other := servedAs(fleet, snapshot.Records.Layouts, name, uid)
+		other := servedAs(f, snapshot.Records.Layouts, name, uid)
 		if other == "" {
 			continue
 		}
+		o.tell("waiting up to %s to see whether replicas in namespace %s live, which serve the cluster as %s",
+			span(aliveWithin), its.namespace, other)
 		switch alive, err := of.alive(ctx, home, aliveWithin); {
 		case err != nil:
 			return fmt.Errorf("%w: %s", err, letsGo)
-		case alive: // otherwise no replica of it renews its Lease, so what it holds isn't served
+		case !alive: // no replica of it renews its Lease, so what it holds isn't served
+			dead[its] = true
+		default:
 			return fmt.Errorf("--kubeconfig: replicas in namespace %s serve this cluster as %s, by its layout in home, and may "+
 				"use the service account that would be deleted, so nothing was done. Leave out --kubeconfig and --context to take "+
 				"away %s in namespace %s alone; if you have just taken the other away, try again when its shards are let go of "+
