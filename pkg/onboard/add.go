@@ -132,9 +132,6 @@ func (o Onboarder) planAdd(ctx context.Context, home, there client.Client, a Add
 			"if Ats of home are meant, "+
 			"give --context all the same", p.target.Server, o.Name)
 	}
-	if p.doubt, err = o.mayServe(ctx, there, p.target.UID, atHome, p.known.Own != nil); err != nil {
-		return p, err
-	}
 	if a.Server == "" {
 		if p.target, err = p.target.asBefore(p.known, unfit); err != nil {
 			return p, err
@@ -152,6 +149,9 @@ func (o Onboarder) planAdd(ctx context.Context, home, there client.Client, a Add
 		if err := clash(fleet, snapshot.Records.Layouts, o.Name, p.target.UID, p.known.Own != nil); err != nil {
 			return p, err
 		}
+	}
+	if p.doubt, err = o.mayServe(ctx, there, p.target.UID, atHome, p.known.Own != nil); err != nil {
+		return p, err
 	}
 	if err = a.namespacesExist(ctx, there, p.access.Namespaces, p.known.Own); err != nil {
 		return p, err
