@@ -5,7 +5,6 @@ module github.com/tenure-dev/tenure/test/apiserver
 go 1.26.3
 
 require (
-	github.com/google/go-cmp v0.7.0 // differences
 	github.com/tenure-dev/tenure v0.0.0 // what is tested
 	k8s.io/apimachinery v0.37.2 // the selector's requirements
 	k8s.io/apiserver v0.37.2 // the other party
@@ -18,6 +17,7 @@ require (
 	github.com/fxamacker/cbor/v2 v2.9.1 // indirect
 	github.com/go-logr/logr v1.4.4 // indirect
 	github.com/google/cel-go v0.29.2 // indirect
+	github.com/google/go-cmp v0.7.0 // indirect
 	github.com/json-iterator/go v1.1.12 // indirect
 	github.com/modern-go/concurrent v0.0.0-20180306012644-bacd9c7ef1dd // indirect
 	github.com/modern-go/reflect2 v1.0.3-0.20250322232337-35a7c28c31ee // indirect

@@ -12,7 +12,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/tenure-dev/tenure/bench/audit"
 )
@@ -63,7 +62,7 @@ var roleIn = regexp.MustCompile(`of (?:Cluster)?Role "(tenure-[^"]+)"`)
 
 // Read reads one audit log.
 func Read(path string) (Use, error) {
-	seen := use{used: map[Grant]bool{}, allowed: map[place]bool{}, refused: map[place]refusal{}}
+	seen := use{used: map[Grant]bool{}, allowed: map[place]bool{}, refused: map[place]Refusal{}}
 	for e, err := range audit.Events(path) {
 		if errors.Is(err, audit.ErrTruncated) {
 			break // the last line of a killed server
@@ -71,42 +70,20 @@ func Read(path string) (Use, error) {
 		if err != nil {
 			return Use{}, fmt.Errorf("reading who used which right: %w", err)
 		}
-		switch {
-		case e.User == User:
+		if e.User == User {
 			seen.count(&e)
-		case e.User == "system:apiserver" && e.What() == "delete leases":
-			seen.began(e.Received)
 		}
 	}
-	all := Use{Used: slices.Collect(maps.Keys(seen.used))}
-	for _, r := range seen.refused {
-		all.Refused = append(all.Refused, r.Refusal)
-	}
-	return all, nil
+	// An API server that has just started refuses what its roles allow until it has read them.
+	maps.DeleteFunc(seen.refused, func(where place, _ Refusal) bool { return seen.allowed[where] })
+	return Use{Used: slices.Collect(maps.Keys(seen.used)), Refused: slices.Collect(maps.Values(seen.refused))}, nil
 }
 
-// use is what one log shows. An API server that has just begun refuses what its roles allow until it has read them. So
-// a refusal is excused if the same is allowed afterwards, and wasn't before by the same server.
+// use is what one log shows.
 type use struct {
 	used    map[Grant]bool
-	allowed map[place]bool    // since the API server began
-	refused map[place]refusal // the first of each, once it can't be excused
-}
-
-type refusal struct {
-	Refusal
-	at    int64 // microseconds since 1970
-	early bool  // its API server had allowed none yet
-}
-
-// began notes that an API server began: it deletes the Lease of its life before. It may have answered some requests by
-// then.
-func (u *use) began(at int64) {
-	clear(u.allowed)
-	for where, r := range u.refused {
-		r.early = r.early || r.at > at-5*time.Second.Microseconds()
-		u.refused[where] = r
-	}
+	allowed map[place]bool
+	refused map[place]Refusal // the first of each
 }
 
 // place is where a right was asked for.
@@ -127,16 +104,12 @@ func (u *use) count(e *audit.Event) {
 	switch role := roleIn.FindStringSubmatch(e.Reason); {
 	case e.Decision == "forbid" && where.namespace == Unbound:
 	case e.Decision == "forbid":
-		if r, there := u.refused[where]; !there || r.early {
-			u.refused[where] = refusal{Refusal: Refusal{Right: right, Namespace: where.namespace, URI: e.URI},
-				at: e.Received, early: !u.allowed[where]}
+		if _, there := u.refused[where]; !there {
+			u.refused[where] = Refusal{Right: right, Namespace: where.namespace, URI: e.URI}
 		}
 	case e.Decision == "allow" && role != nil:
 		u.used[Grant{Role: role[1], Right: right}] = true
 		u.allowed[where] = true
-		if u.refused[where].early {
-			delete(u.refused, where)
-		}
 	}
 }
 
