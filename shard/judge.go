@@ -38,7 +38,7 @@ const (
 	// have missed it, and wait for an answer to its question.
 	heardOf = 2 * time.Second
 	// idleFactor is how many intervals (clusterJudge.every) pass between probes of a cluster that answers them, while
-	// nothing else has requests for it. They are most of what an idle replica does.
+	// nothing else has requests for it. Such probes are a quarter of an idle replica's processor time.
 	idleFactor = 2
 	// probesPerSecond bounds how often this process probes all clusters together. With more clusters than that allows,
 	// each is probed less often.

@@ -206,10 +206,10 @@ func (o Onboarder) mayClean(ctx context.Context, home, there client.Client, atHo
 	if err := o.servedElsewhere(ctx, home, this.UID); err != nil {
 		return err
 	}
-	switch others, err := isHome(ctx, there); {
+	switch isOne, err := isHome(ctx, there); {
 	case err != nil:
 		return fmt.Errorf("cluster %s: %w: %s", o.Name, err, letsGo)
-	case others && this.UID != atHome:
+	case isOne && this.UID != atHome:
 		return fmt.Errorf("--kubeconfig: %s, whose replicas run with the service account that would be deleted, %s",
 			o.othersHome(), letsGo)
 	}
