@@ -36,6 +36,7 @@ type tally struct {
 	writes  int             // since the last change of holder, without reports
 	plans   int             // of these, changes of the plan
 	upsets  int             // of these, those that withdraw or replace a warm successor
+	taken   int             // moves and claims since the fleet had settled
 }
 
 // settle begins to count anew.
@@ -327,8 +328,10 @@ func (w *world) countWrite(req *request, old, next ownership.Shard) {
 		if t.plans <= 1 && t.upsets == 0 && t.writes > 3 {
 			w.fail(&w.nodes[req.node], "I5: moving %s to %s took %d writes", next.ID, next.Holder, t.writes)
 		}
+		t.taken++
 	} else if next.Holder != "" {
 		w.Claims++
+		t.taken++
 	}
 	t.settle()
 }
