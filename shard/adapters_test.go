@@ -191,6 +191,27 @@ func TestWhoCannotReadHomeTakesNoPartAgain(t *testing.T) {
 	}
 }
 
+func TestTakingPartAgainTakesNoLongerThanTheDriverSays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
+			List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+				time.Sleep(time.Second)
+				return nil
+			},
+			Create: func(ctx context.Context, _ client.WithWatch, _ client.Object, _ ...client.CreateOption) error {
+				<-ctx.Done()
+				return ctx.Err()
+			},
+		})
+		h := homeOn(t.Context(), slow, func(f func()) { f() })
+		h.records, h.again = record.NewStore(h.client, "n", ""), true
+		begun := time.Now()
+		h.write(driver.Write{Number: 1, Patience: 3 * time.Second,
+			Effect: ownership.WriteLease{Lease: ownership.Lease{ID: "a"}}})
+		expect.Equal(t, "answered after", 3*time.Second, time.Since(begun))
+	})
+}
+
 func TestWhenAnIncarnationStopsItsRequestsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := homeOn(t.Context(), hangs(), func(f func()) { go f() })

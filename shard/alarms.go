@@ -13,9 +13,9 @@ import (
 	"github.com/tenure-dev/tenure/shard/internal/informer"
 )
 
-// lead is how long before its due time, at the latest, a key is handed to the workqueue, which holds it for the rest.
+// ahead is how long before its due time, at the latest, a key is handed to the workqueue, which holds it for the rest.
 // So keys become ready exactly on time and in order, however many there are.
-const lead = time.Second
+const ahead = time.Second
 
 // longestWait bounds how long one timer runs. It thereby bounds how late a key is after the wall clock was set
 // forward or the machine slept, which timers don't notice.
@@ -26,10 +26,10 @@ const longestWait = time.Minute
 // entries of objects that have changed or gone may stay, until they outnumber the others. It is safe for concurrent
 // use.
 type alarms struct {
-	ctx   context.Context                // once it has ended, no alarm is set
-	store func() *informer.Store         // returns the objects; nil while there are no caches
-	due   func(client.Object) time.Time  // an object's due time; zero if it waits for none
-	ring  func(client.Object, time.Time) // called for an object when its due time is near
+	ctx     context.Context                // once it has ended, no alarm is set
+	store   func() *informer.Store         // returns the objects; nil while there are no caches
+	due     func(client.Object) time.Time  // an object's due time; zero if it waits for none
+	enqueue func(client.Object, time.Time) // called for an object when its due time is near
 
 	mu    sync.Mutex // guards all below
 	times alarmHeap
@@ -43,7 +43,7 @@ type alarm struct {
 }
 
 // far reports whether a time is too far off for the queue.
-func far(due time.Time) bool { return time.Until(due) > 2*lead }
+func far(due time.Time) bool { return time.Until(due) > 2*ahead }
 
 // nanos converts a due time for an alarm. Times after the year 2261 become the largest value.
 func nanos(due time.Time) int64 {
@@ -64,7 +64,7 @@ func (a *alarms) set(more ...alarm) {
 		return
 	}
 	if store := a.store(); store != nil && len(a.times)+len(more) > 2*store.Len()+64 {
-		more = a.anew(store, append(a.times, more...))
+		more = a.compact(store, append(a.times, more...))
 		a.times = make(alarmHeap, 0, len(more)+len(more)/8)
 	}
 	if len(more) == 1 {
@@ -73,14 +73,14 @@ func (a *alarms) set(more ...alarm) {
 		a.times = append(a.times, more...)
 		heap.Init(&a.times)
 	}
-	a.wind()
+	a.setTimer()
 }
 
-// anew rebuilds the alarms without the outdated ones. It keeps all that are near, since their keys aren't in the
+// compact rebuilds the alarms without the outdated ones. It keeps all that are near, since their keys aren't in the
 // workqueue yet, and one alarm for each object whose due time is far. An object without an alarm gets none, whatever
 // its due time: the source's predicate refused it.
-func (a *alarms) anew(store *informer.Store, old []alarm) (all []alarm) {
-	until := time.Now().Add(2 * lead)
+func (a *alarms) compact(store *informer.Store, old []alarm) (all []alarm) {
+	until := time.Now().Add(2 * ahead)
 	seen := make(map[types.NamespacedName]struct{}, store.Len())
 	for _, o := range old {
 		if o.at <= until.UnixNano() {
@@ -109,27 +109,27 @@ func (a *alarms) clear() {
 	}
 }
 
-// wind sets the timer to the first alarm. Call it with the lock held.
-func (a *alarms) wind() {
+// setTimer sets the timer to the first alarm. Call it with the lock held.
+func (a *alarms) setTimer() {
 	if len(a.times) == 0 {
 		return
 	}
-	wait := min(time.Until(time.Unix(0, a.times[0].at))-lead, longestWait)
+	wait := min(time.Until(time.Unix(0, a.times[0].at))-ahead, longestWait)
 	if a.timer == nil {
-		a.timer = time.AfterFunc(wait, a.rung)
+		a.timer = time.AfterFunc(wait, a.fire)
 	} else {
 		a.timer.Reset(wait)
 	}
 }
 
-// rung handles the timer: it calls ring for all objects whose due time is near.
-func (a *alarms) rung() {
+// fire handles the timer: it enqueues all objects whose due time is near.
+func (a *alarms) fire() {
 	a.mu.Lock()
 	var near []alarm
-	for until := time.Now().Add(2 * lead).UnixNano(); len(a.times) > 0 && a.times[0].at <= until; {
+	for until := time.Now().Add(2 * ahead).UnixNano(); len(a.times) > 0 && a.times[0].at <= until; {
 		near = append(near, heap.Pop(&a.times).(alarm))
 	}
-	a.wind()
+	a.setTimer()
 	a.mu.Unlock()
 	store := a.store()
 	if store == nil {
@@ -141,7 +141,7 @@ func (a *alarms) rung() {
 			continue
 		}
 		if due := a.due(o); nanos(due) == r.at { // otherwise it has another alarm, or waits for no time
-			a.ring(o, due)
+			a.enqueue(o, due)
 		}
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
@@ -128,85 +127,58 @@ func (c Config) withDefaults() Config {
 func (c Config) Validate() error {
 	c = c.withDefaults()
 	var errs []error
+	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if msgs := validation.IsDNS1123Subdomain(c.Replica); len(msgs) > 0 {
-		errs = append(errs, fmt.Errorf("Replica %q: %s", c.Replica, strings.Join(msgs, "; ")))
+		fail("Replica %q: %s", c.Replica, strings.Join(msgs, "; "))
 	} else if len(c.Replica) > validation.LabelValueMaxLength {
-		errs = append(errs, fmt.Errorf("Replica %q: must be at most %d characters, since it is a label's value", c.Replica,
-			validation.LabelValueMaxLength))
+		fail("Replica %q: must be at most %d characters, since it is a label's value", c.Replica,
+			validation.LabelValueMaxLength)
 	}
 	if msgs := validation.IsDNS1123Label(c.Namespace); len(msgs) > 0 {
-		errs = append(errs, fmt.Errorf("Namespace %q: %s", c.Namespace, strings.Join(msgs, "; ")))
+		fail("Namespace %q: %s", c.Namespace, strings.Join(msgs, "; "))
 	}
 	if msgs := validation.IsDNS1123Label(string(c.Fleet)); c.Fleet != "" && len(msgs) > 0 {
-		errs = append(errs, fmt.Errorf("Fleet %q: %s", c.Fleet, strings.Join(msgs, "; ")))
+		fail("Fleet %q: %s", c.Fleet, strings.Join(msgs, "; "))
 	}
-	switch primary := func(k Kind) bool { return !k.owned }; {
-	case len(c.Kinds) == 0:
-		errs = append(errs, errors.New("Kinds is empty: name at least the kind that your controller is For"))
-	case !slices.ContainsFunc(c.Kinds, primary):
-		errs = append(errs, errors.New("Kinds: none is primary, and only clusters that have such a kind are divided: "+
-			"declare the kind that your controller is For with Primary"))
-	}
-	for i, k := range c.Kinds {
-		same := func(other Kind) bool {
-			return other.Object != nil && other.remote == k.remote && sameKind(other.Object, k.Object)
-		}
-		switch {
-		case k.Object == nil:
-			errs = append(errs, fmt.Errorf("Kinds[%d]: Object is nil: give Primary, Owned or Copies an empty object of the kind",
-				i))
-			continue
-		case slices.ContainsFunc(c.Kinds[:i], same):
-			errs = append(errs, fmt.Errorf("Kinds[%d]: %T is declared before: a shard has one cache of a kind, for primary or "+
-				"for owned objects",
-				i, k.Object))
-		}
-		if _, err := fields.ParseSelector(k.Fields); err != nil {
-			errs = append(errs, fmt.Errorf("Kinds: Fields %q of %T: %w", k.Fields, k.Object, err))
-		}
-	}
+	checkKinds(c.Kinds, fail)
 	if strings.ContainsFunc(c.Version, func(r rune) bool { return r < ' ' || r > '~' }) { // as from a file with a newline
-		errs = append(errs, fmt.Errorf("Version %q: must be printable ASCII, since every request's User-Agent has it",
-			c.Version))
+		fail("Version %q: must be printable ASCII, since every request's User-Agent has it", c.Version)
 	}
 	if c.ShardBits < 0 || c.ShardBits > keyspace.MaxBits {
-		errs = append(errs, fmt.Errorf("ShardBits %d: must be 0 to %d", c.ShardBits, keyspace.MaxBits))
+		fail("ShardBits %d: must be 0 to %d", c.ShardBits, keyspace.MaxBits)
 	}
 	if c.ObjectsPerShard < 0 {
-		errs = append(errs, fmt.Errorf("ObjectsPerShard %d: must not be negative; 0 gives each new cluster all its shards",
-			c.ObjectsPerShard))
+		fail("ObjectsPerShard %d: must not be negative; 0 gives each new cluster all its shards", c.ObjectsPerShard)
 	}
 	if c.LeaseDuration < time.Second {
-		errs = append(errs, fmt.Errorf("LeaseDuration %v: must be at least 1s, or renewals alone would load the home cluster",
-			c.LeaseDuration))
+		fail("LeaseDuration %v: must be at least 1s, or renewals alone would load the home cluster", c.LeaseDuration)
 	}
 	if c.LeaseDuration > member.MaxDuration {
-		errs = append(errs, fmt.Errorf("LeaseDuration %v: must be at most 24h: a crash leaves keys unserved for that long",
-			c.LeaseDuration))
+		fail("LeaseDuration %v: must be at most 24h: a crash leaves keys unserved for that long", c.LeaseDuration)
 	}
 	for _, wait := range []struct {
 		name string
 		is   time.Duration
 	}{{"DrainTimeout", c.DrainTimeout}, {"RemovalGrace", c.RemovalGrace}} {
 		if wait.is < time.Millisecond || wait.is > member.MaxDuration { // a bare number counts nanoseconds
-			errs = append(errs, fmt.Errorf("%s %v: must be from 1ms to %v", wait.name, wait.is, member.MaxDuration))
+			fail("%s %v: must be from 1ms to %v", wait.name, wait.is, member.MaxDuration)
 		}
 	}
 	if c.Pod.Container != "" && !isContainer(c.Pod.Container) {
-		errs = append(errs, fmt.Errorf("Pod.Container %q: must be NAMESPACE/POD/UID/CONTAINER", c.Pod.Container))
+		fail("Pod.Container %q: must be NAMESPACE/POD/UID/CONTAINER", c.Pod.Container)
 	}
 	if _, err := labels.Parse(c.Pod.Peers); err != nil {
-		errs = append(errs, fmt.Errorf("Pod.Peers %q: %w", c.Pod.Peers, err))
+		fail("Pod.Peers %q: %w", c.Pod.Peers, err)
 	}
 	if err := checkName(c.HomeCluster); c.HomeCluster != "" && err != nil {
-		errs = append(errs, fmt.Errorf("HomeCluster %q: %w", c.HomeCluster, err))
+		fail("HomeCluster %q: %w", c.HomeCluster, err)
 	}
 	if err := c.Limits.Validate(); err != nil {
-		errs = append(errs, fmt.Errorf("Limits: %w", err))
+		fail("Limits: %w", err)
 	}
 	if c.Weight < 0 || c.Weight > plan.MaxWeight { // a larger weight would count as MaxWeight, and be equal to it
-		errs = append(errs, fmt.Errorf("Weight %d: must be from 1 to %d; divide the weights of all replicas by the same "+
-			"number", c.Weight, plan.MaxWeight))
+		fail("Weight %d: must be from 1 to %d; divide the weights of all replicas by the same number",
+			c.Weight, plan.MaxWeight)
 	}
 	return errors.Join(errs...)
 }

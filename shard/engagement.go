@@ -29,8 +29,8 @@ type engagement struct {
 	busy   atomic.Int64 // nanoseconds spent in reconciles, for the load
 	// traffic is that of the shard's own cluster.
 	traffic *engage.Traffic
-	putOff  putOff // its keys that wait for its cluster
-	own     view   // over the shard's own cluster
+	putOff  putOff       // its keys that wait for its cluster
+	own     shardCluster // over the shard's own cluster
 
 	// Only the loop touches it.
 	sample   loadSample
@@ -42,12 +42,12 @@ type engagement struct {
 	waiting  map[*kindSource]*alarms
 }
 
-// outpost is the engagement's view over another cluster, which holds objects that the shard's objects own.
+// outpost is the shard's cluster over another real cluster, which holds objects that the shard's objects own.
 type outpost struct {
-	view   view
-	synced bool            // it may be read; guarded by the engagement's lock
-	ctx    context.Context // ends when the cluster is given up
-	cancel context.CancelFunc
+	cluster shardCluster
+	synced  bool            // it may be read; guarded by the engagement's lock
+	ctx     context.Context // ends when the cluster is given up
+	cancel  context.CancelFunc
 }
 
 func (e *engagement) name() multicluster.ClusterName { return clusterName(e.id) }
@@ -58,7 +58,7 @@ func clusterName(id keyspace.ShardID) multicluster.ClusterName {
 }
 
 // cluster returns the shard's cluster, nil before it is open.
-func (e *engagement) cluster() *engage.Cluster { return e.own.cluster() }
+func (e *engagement) cluster() *engage.Cluster { return e.own.opened() }
 
 // isClusterScoped reports whether objects of a kind have no namespaces. For a kind without a cache, it asks the
 // cluster once.
@@ -83,15 +83,15 @@ func (e *engagement) remote(name keyspace.ClusterName) (cluster.Cluster, error) 
 		return nil, fmt.Errorf("cluster %s as seen by shard %s: not there or not synced: %w", name, e.id,
 			multicluster.ErrClusterNotFound)
 	}
-	return o.view.cluster(), nil
+	return o.cluster.opened(), nil
 }
 
-// unreach drops the views over clusters that are gone, or that were replaced by another cluster of the same name.
+// unreach drops the outposts in clusters that are gone, or that were replaced by another cluster of the same name.
 func (e *engagement) unreach(all map[keyspace.ClusterName]realCluster) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for name, o := range e.reaching {
-		over := o.view.over()
+		over := o.cluster.openedOver()
 		if now, there := all[name]; there && (over == 0 || over == now.clusterNo) {
 			continue
 		}
@@ -124,20 +124,20 @@ func (e *engagement) reached(name keyspace.ClusterName, o *outpost) bool {
 	return e.reaching[name] == o
 }
 
-// views returns the views that hold the shard's objects of a kind: that of its own cluster or, for a remote kind, the
-// synced ones of all other clusters.
-func (e *engagement) views(k Kind) (all []*view) {
+// clustersOf returns what holds the shard's objects of a kind: its own cluster or, for a remote kind, the synced
+// outposts in all other clusters.
+func (e *engagement) clustersOf(k Kind) (all []*shardCluster) {
 	if !k.in(e.id.Cluster) {
 		return nil
 	}
 	if !k.remote {
-		return []*view{&e.own}
+		return []*shardCluster{&e.own}
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, o := range e.reaching {
 		if o.synced {
-			all = append(all, &o.view)
+			all = append(all, &o.cluster)
 		}
 	}
 	return all
@@ -147,8 +147,8 @@ func (e *engagement) views(k Kind) (all []*view) {
 // longer the more objects there are. Events are dropped until the gate is open.
 func (e *engagement) attach(sources []*kindSource, log logr.Logger) {
 	for _, s := range sources {
-		for _, v := range e.views(s.kind) {
-			if err := v.attach(e, s); err != nil && e.ctx.Err() == nil {
+		for _, c := range e.clustersOf(s.kind) {
+			if err := c.attach(e, s); err != nil && e.ctx.Err() == nil {
 				log.Error(err, "shard's events can't be had", "shard", e.id.String(), "kind", fmt.Sprintf("%T", s.obj))
 			}
 		}
@@ -159,8 +159,8 @@ func (e *engagement) attach(sources []*kindSource, log logr.Logger) {
 // was opened are in the caches by then. Later changes come as events.
 func (e *engagement) backfill(sources []*kindSource) {
 	for _, s := range sources {
-		for _, v := range e.views(s.kind) {
-			if informer, err := v.cluster().Informer(s.obj); err == nil {
+		for _, c := range e.clustersOf(s.kind) {
+			if informer, err := c.opened().Informer(s.obj); err == nil {
 				s.backfill(e, informer.All())
 			}
 		}
@@ -209,7 +209,7 @@ func (e *engagement) alarms(s *kindSource) *alarms {
 		}
 		return nil
 	}
-	a.ring = func(o client.Object, due time.Time) {
+	a.enqueue = func(o client.Object, due time.Time) {
 		if e.gate.IsOpen() {
 			s.enqueueFor(e, o, due)
 		}

@@ -15,7 +15,6 @@ import (
 	"github.com/tenure-dev/tenure/shard/internal/driver"
 	"github.com/tenure-dev/tenure/shard/internal/engage"
 	"github.com/tenure-dev/tenure/shard/internal/memory"
-	"github.com/tenure-dev/tenure/shard/internal/ownership"
 	"github.com/tenure-dev/tenure/shard/internal/turnstile"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/shard/protocol"
@@ -34,7 +33,7 @@ const (
 
 // engager carries out the driver's requests at the workload clusters, for one incarnation. Its methods change gates
 // before they return. Everything else runs concurrently, and its result is put as an event. Only the loop calls them,
-// except for changed and engageAwares, which views also call from goroutines of their own.
+// except for changed and engageAwares, which clusters of shards also call from goroutines of their own.
 type engager struct {
 	cfg      Config
 	id       protocol.Incarnation
@@ -43,7 +42,7 @@ type engager struct {
 	clusters *clusterSet
 	roster   *roster
 	judge    *clusterJudge
-	lease    *lease
+	validity *validity
 	put      func(driver.Event)
 	spawn    func(func())
 	room     *memory.Room
@@ -61,7 +60,7 @@ func (g *engager) warm(w driver.Warm) {
 	e := &engagement{id: w.ID}
 	_, e.traffic = g.clusters.get(w.ID.Cluster)
 	e.ctx, e.cancel = context.WithCancel(g.ctx)
-	e.gate = engage.NewGate(e.ctx, w.ID, g.cfg.agent(), string(g.id), g.lease.valid)
+	e.gate = engage.NewGate(e.ctx, w.ID, g.cfg.agent(), string(g.id), g.validity.holds)
 	g.roster.put(e.name(), e)
 	step := g.step(StepWarm, w.ID, w.Record)
 	o := g.opening(e, w.ID.Cluster, false)
@@ -107,11 +106,11 @@ func (g *engager) reach(e *engagement) {
 		}
 		post, begun := e.reach(name)
 		if begun {
-			post.view.follow(post.ctx, o)
+			post.cluster.follow(post.ctx, o)
 			continue
 		}
 		g.spawn(func() {
-			if post.view.warm(post.ctx, o) && e.reached(name, post) {
+			if post.cluster.warm(post.ctx, o) && e.reached(name, post) {
 				g.changed(e, true)
 			}
 		})
@@ -326,13 +325,4 @@ func (g *engager) stuck(s ShardStatus, e *engagement, now time.Time) time.Time {
 		return now.Add(-inspect.LongStuck)
 	}
 	return time.Time{}
-}
-
-// statusOf describes what is warm or held here. The engagement is nil where there is none.
-func statusOf(h ownership.Holding, e *engagement) ShardStatus {
-	s := ShardStatus{ID: h.ID, Epoch: h.Epoch, Phase: h.Phase}
-	if e != nil {
-		s.Objects, s.Load = e.sample.objects, e.sample.load
-	}
-	return s
 }

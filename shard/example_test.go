@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,6 +24,7 @@ import (
 // A controller of ConfigMaps, each of which owns a Secret, in all clusters whose kubeconfigs are Secrets of the home
 // cluster.
 func Example() {
+	ctrl.SetLogger(klog.Background()) // says also what is refused
 	ctx := ctrl.SetupSignalHandler()
 	provider := kubeconfig.New(kubeconfig.Options{Namespace: shard.DefaultNamespace})
 	opts := manager.Options{Scheme: scheme.Scheme, Cache: cache.Options{ // of home: more may not be read there

@@ -67,8 +67,8 @@ func newRecordCache(cfg Config, rc *rest.Config, scheme *runtime.Scheme, log log
 	return c, nil
 }
 
-// lean drops the managed fields of a record, a third of what it takes in memory. While the record moves, it keeps those
-// that show when its assignee was written, which package console shows.
+// lean drops the managed fields of a record, a large part of what it takes in memory. While the record moves, it keeps
+// those that show when its assignee was written, which package console shows.
 func lean(object any) (any, error) {
 	if s, ok := object.(*tenurev1alpha1.Shard); ok {
 		moves := s.Spec.Assignee != "" && s.Spec.Assignee != s.Status.Holder

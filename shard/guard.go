@@ -85,27 +85,14 @@ type guard struct {
 }
 
 func (g *guard) Reconcile(ctx context.Context, req mcreconcile.Request) (reconcile.Result, error) {
-	e := g.roster.get(req.ClusterName)
-	switch {
-	case e == nil && req.ClusterName == mcmanager.LocalCluster:
-		return reconcile.Result{}, reconcile.TerminalError(fmt.Errorf("key %s of the manager's own cluster, which isn't "+
-			"sharded under that name: leave out WithEngageWithLocalCluster, and name the cluster by shard.Config.HomeCluster",
-			req.NamespacedName))
-	case e == nil:
-		if _, err := keyspace.ParseShardID(string(req.ClusterName)); err != nil {
-			return reconcile.Result{}, reconcile.TerminalError(fmt.Errorf("key %s of %q, which isn't a shard, so no replica "+
-				"holds it: enqueue keys by the sources of shard.Manager: %w", req.NamespacedName, req.ClusterName, err))
-		}
-		return reconcile.Result{}, nil
+	e, err := g.engaged(req)
+	if e == nil {
+		return reconcile.Result{}, err
 	}
 	key := putOffKey{g, req.NamespacedName}
-	wait, trial := e.traffic.Breaker.PutOff(req.Namespace, e.putOff.waits(key))
-	if wait > 0 && e.gate.IsOpen() {
-		e.putOff.note(key)
-		return reconcile.Result{RequeueAfter: spread(min(wait, engage.LastPause))}, nil
-	}
-	if !trial && e.gate.IsOpen() && !e.putOff.admits(key) {
-		return reconcile.Result{RequeueAfter: spread(engage.LastPause)}, nil
+	wait, trial := e.wait(key)
+	if wait > 0 {
+		return reconcile.Result{RequeueAfter: spread(wait)}, nil
 	}
 	start := time.Now()
 	var ended struct { // read only once the reconcile has returned
@@ -115,7 +102,7 @@ func (g *guard) Reconcile(ctx context.Context, req mcreconcile.Request) (reconci
 	panics := true
 	defer func() {
 		if panics { // what that means is up to the worker; the key isn't one that its cluster can't serve
-			e.over(start, trial)
+			e.reconciled(start, trial)
 			e.putOff.forget(key)
 			panic(fmt.Sprintf("%s %s: %v", e.id, req.NamespacedName, recover()))
 		}
@@ -125,29 +112,69 @@ func (g *guard) Reconcile(ctx context.Context, req mcreconcile.Request) (reconci
 		ended.result, ended.err = g.inner.Reconcile(context.WithValue(ctx, engagementKey{}, e), req)
 	})
 	panics = false
-	e.over(start, trial && ran != engage.Abandoned)
-	if ran == engage.Refused {
-		e.putOff.forget(key)
-		return reconcile.Result{}, nil
+	e.reconciled(start, trial && ran != engage.Abandoned)
+	if ran == engage.Returned && e.gate.IsOpen() {
+		return g.conclude(e, key, ended.result, ended.err, asked)
 	}
+	e.putOff.forget(key)
 	if ran == engage.Abandoned {
-		g.log.Error(nil, "a reconcile doesn't return although its context has ended; going on without it, writes with its "+
-			"context are refused",
-			"shard", e.id.String(), "key", req.NamespacedName.String(), "began", start.Format(time.RFC3339), "running",
-			e.traffic.Abandoned.Load())
-		e.putOff.forget(key)
-		if e.gate.IsOpen() { // its own timeout ended it, and no other replica will serve its key
-			return reconcile.Result{}, errAbandoned
+		return reconcile.Result{}, g.abandoned(e, key, start)
+	}
+	// The tenure has ended, perhaps meanwhile. What is left to do, or failed because of that, is up to the next holder,
+	// which looks at every key of the shard anew.
+	return reconcile.Result{}, nil
+}
+
+// engaged returns the engagement of a key's shard. It is nil if the key is to be dropped, with an error if it is of no
+// shard.
+func (g *guard) engaged(req mcreconcile.Request) (*engagement, error) {
+	e := g.roster.get(req.ClusterName)
+	switch {
+	case e == nil && req.ClusterName == mcmanager.LocalCluster:
+		return nil, reconcile.TerminalError(fmt.Errorf("key %s of the manager's own cluster, which isn't sharded under that "+
+			"name: leave out WithEngageWithLocalCluster, and name the cluster by shard.Config.HomeCluster",
+			req.NamespacedName))
+	case e == nil:
+		if _, err := keyspace.ParseShardID(string(req.ClusterName)); err != nil {
+			return nil, reconcile.TerminalError(fmt.Errorf("key %s of %q, which isn't a shard, so no replica holds it: "+
+				"enqueue keys by the sources of shard.Manager: %w", req.NamespacedName, req.ClusterName, err))
 		}
-		return reconcile.Result{}, nil
 	}
-	result, err := ended.result, ended.err
-	if !e.gate.IsOpen() {
-		// The tenure ended meanwhile. What is left to do, or failed because of that, is up to the next holder, which
-		// looks at every key of the shard anew.
-		e.putOff.forget(key)
-		return reconcile.Result{}, nil
+	return e, nil
+}
+
+// wait returns for how long to put a key off before its reconcile, since its cluster can't serve it now; 0 for not at
+// all. If trial is true, the reconcile shows whether the cluster can.
+func (e *engagement) wait(key putOffKey) (wait time.Duration, trial bool) {
+	wait, trial = e.traffic.Breaker.PutOff(key.Namespace, e.putOff.waits(key))
+	switch {
+	case !e.gate.IsOpen(): // the gate refuses it
+		return 0, trial
+	case wait > 0:
+		e.putOff.note(key)
+		return min(wait, engage.LastPause), false
+	case !trial && !e.putOff.admits(key):
+		return engage.LastPause, false
 	}
+	return 0, trial
+}
+
+// abandoned returns the error for a key whose reconcile doesn't return.
+func (g *guard) abandoned(e *engagement, key putOffKey, start time.Time) error {
+	g.log.Error(nil, "a reconcile doesn't return although its context has ended; going on without it, writes with its "+
+		"context are refused",
+		"shard", e.id.String(), "key", key.String(), "began", start.Format(time.RFC3339), "running",
+		e.traffic.Abandoned.Load())
+	if e.gate.IsOpen() { // its own timeout ended it, and no other replica will serve its key
+		return errAbandoned
+	}
+	return nil
+}
+
+// conclude returns what a controller gets for a key whose reconcile returned while its shard is held. It records
+// whether the key waits for its cluster.
+func (g *guard) conclude(e *engagement, key putOffKey, result reconcile.Result, err error,
+	asked *engage.Asked) (reconcile.Result, error) {
 	if err == nil || errors.Is(err, reconcile.TerminalError(nil)) {
 		e.putOff.serve(key)
 	} else if after := g.failed(e, key, err, asked); after > 0 {
@@ -158,13 +185,13 @@ func (g *guard) Reconcile(ctx context.Context, req mcreconcile.Request) (reconci
 		result.Priority = &normal
 	}
 	if err != nil { // multicluster-runtime's log line about it doesn't say which key it was
-		err = fmt.Errorf("%s %s: %w", e.id, req.NamespacedName, err)
+		err = fmt.Errorf("%s %s: %w", e.id, key.NamespacedName, err)
 	}
 	return result, err
 }
 
-// over counts a reconcile that is over, and ends the trial that it was, if it was one.
-func (e *engagement) over(start time.Time, trial bool) {
+// reconciled counts a reconcile that is over, and ends the trial that it was, if it was one.
+func (e *engagement) reconciled(start time.Time, trial bool) {
 	if trial {
 		e.traffic.Breaker.Untried() // no effect if the cluster's answers have ended the trial
 	}

@@ -68,7 +68,7 @@ func newClient(rc *rest.Config, scheme *runtime.Scheme,
 // newHomeClient returns an incarnation's client of the home cluster. It sends nothing.
 func (l *loop) newHomeClient(id protocol.Incarnation, log logr.Logger) (*homeClient, error) {
 	rc := coordinating(l.homeConfig, l.cfg, "; incarnation="+string(id))
-	rc.Wrap(func(next http.RoundTripper) http.RoundTripper { return engage.Obedient(next) })
+	rc.Wrap(engage.Obedient)
 	// A renewal mustn't wait for a dead server. Nor must a new incarnation wait for the server that its predecessor
 	// waited for.
 	c, err := newClient(rc, l.scheme, engage.Redialing)
@@ -102,11 +102,11 @@ func (h *homeClient) write(w driver.Write) {
 	}
 	bound := h.ctx
 	h.spawn(func() {
-		var version ownership.Version
-		err := h.readable(bound, w)
 		ctx, cancel := context.WithTimeout(bound, w.Patience)
 		defer cancel()
 		ctx, asked := engage.Obeying(ctx)
+		var version ownership.Version
+		err := h.readable(ctx, w)
 		if err == nil {
 			version, err = do(ctx)
 		}
@@ -140,8 +140,6 @@ func (h *homeClient) readable(ctx context.Context, w driver.Write) error {
 	if e, ok := w.Effect.(ownership.WriteLease); !ok || e.Base != 0 || !h.again {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, w.Patience)
-	defer cancel()
 	if err := h.records.Readable(ctx); err != nil {
 		return fmt.Errorf("taking part again: %w", err)
 	}

@@ -38,7 +38,7 @@ const (
 	// have missed it, and wait for an answer to its question.
 	heardOf = 2 * time.Second
 	// idleFactor is how many intervals (clusterJudge.every) pass between probes of a cluster that answers them, while
-	// nothing else has requests for it. Such probes are a quarter of an idle replica's processor time.
+	// nothing else has requests for it. Such probes are a large part of an idle replica's processor time.
 	idleFactor = 2
 	// probesPerSecond bounds how often this process probes all clusters together. With more clusters than that allows,
 	// each is probed less often.
@@ -64,13 +64,13 @@ type clusterJudge struct {
 
 // clusterVerdict is what is known of one cluster.
 type clusterVerdict struct {
-	probing bool
-	probed  time.Time // when it was last probed, zero if it wasn't
-	over    uint64    // the connection that was probed last, 0 for none
-	next    time.Time // when it is probed next over that, unless it answers something before
-	rested  time.Time // when connections that aren't in use were last closed
-	there   time.Time // when the cluster was last there
-	trouble error     // why it can't be used, nil if it can
+	probing    bool
+	probed     time.Time // when it was last probed, zero if it wasn't
+	connection uint64    // the connection that was probed last, 0 for none
+	next       time.Time // when it is probed next over that, unless it answers something before
+	rested     time.Time // when connections that aren't in use were last closed
+	there      time.Time // when the cluster was last there
+	trouble    error     // why it can't be used, nil if it can
 }
 
 func newJudge(clusters *clusterSet, roster *roster, lease time.Duration, log logr.Logger, put func(driver.Event),
@@ -118,7 +118,7 @@ func (j *clusterJudge) due(now time.Time) (names []keyspace.ClusterName) {
 			return
 		}
 		heard := traffic.Breaker.LastUsable()
-		due := now.After(v.next) || v.over != c.connection
+		due := now.After(v.next) || v.connection != c.connection
 		fails := v.trouble == nil && unexplained(&traffic.Breaker, due)
 		if fails || (due && now.Sub(heard) >= j.every) || (v.trouble != nil && heard.After(v.probed)) {
 			names = append(names, name)
@@ -199,7 +199,7 @@ func (j *clusterJudge) conclude(name keyspace.ClusterName, connection uint64, tr
 		return false
 	}
 	was := v.trouble
-	v.probing, v.trouble, v.over, v.probed = false, trouble, connection, now
+	v.probing, v.trouble, v.connection, v.probed = false, trouble, connection, now
 	pause := j.every
 	if trouble == nil {
 		pause *= idleFactor
@@ -207,12 +207,12 @@ func (j *clusterJudge) conclude(name keyspace.ClusterName, connection uint64, tr
 	pause = max(pause, time.Duration(j.watched)*time.Second/probesPerSecond)
 	v.next = now.Add(pause - pause/8 + rand.N(pause/4)) // so that replicas don't probe all at once
 	j.mu.Unlock()
-	switch {
+	switch { // what watches over all clusters, such as package clusterhealth, logs the same at level Info
 	case trouble != nil && was == nil:
-		j.log.Info("cluster can't be used from here; its shards go to replicas that can use it", "cluster", string(name),
+		j.log.V(1).Info("cluster can't be used from here; its shards go to replicas that can use it", "cluster", string(name),
 			"error", trouble.Error())
 	case trouble == nil && was != nil:
-		j.log.Info("cluster can be used from here again", "cluster", string(name))
+		j.log.V(1).Info("cluster can be used from here again", "cluster", string(name))
 	}
 	j.put(driver.Health{Cluster: name, Usable: trouble == nil})
 	return true
@@ -224,7 +224,7 @@ func (j *clusterJudge) trouble(name keyspace.ClusterName) error {
 	c, _ := j.clusters.known(name)
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if v := j.verdicts[name]; v != nil && (c.Cluster == nil || c.connection == v.over) {
+	if v := j.verdicts[name]; v != nil && (c.Cluster == nil || c.connection == v.connection) {
 		return v.trouble
 	}
 	return nil
@@ -268,7 +268,7 @@ func (j *clusterJudge) answered(name keyspace.ClusterName, connection uint64, br
 	v := j.verdicts[name]
 	lately := (idleFactor + 1) * j.every
 	return time.Since(breaker.LastUsable()) < lately ||
-		v != nil && v.over == connection && time.Since(v.probed) < lately
+		v != nil && v.connection == connection && time.Since(v.probed) < lately
 }
 
 // verdictOn adds to a cluster's status what probes found. A cluster that can't be used counts as open even if no

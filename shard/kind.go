@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -87,6 +88,33 @@ func Copies(obj client.Object) Kind { return Kind{Object: obj, owned: true, remo
 
 // in reports whether shards of the cluster have the kind.
 func (k Kind) in(cluster keyspace.ClusterName) bool { return k.In == nil || k.In(cluster) }
+
+// checkKinds reports what can't work in Config.Kinds.
+func checkKinds(kinds []Kind, fail func(format string, args ...any)) {
+	switch primary := func(k Kind) bool { return !k.owned }; {
+	case len(kinds) == 0:
+		fail("Kinds is empty: name at least the kind that your controller is For")
+	case !slices.ContainsFunc(kinds, primary):
+		fail("Kinds: none is primary, and only clusters that have such a kind are divided: declare the " +
+			"kind that your controller is For with Primary")
+	}
+	for i, k := range kinds {
+		same := func(other Kind) bool {
+			return other.Object != nil && other.remote == k.remote && sameKind(other.Object, k.Object)
+		}
+		switch {
+		case k.Object == nil:
+			fail("Kinds[%d]: Object is nil: give Primary, Owned or Copies an empty object of the kind", i)
+			continue
+		case slices.ContainsFunc(kinds[:i], same):
+			fail("Kinds[%d]: %T is declared before: a shard has one cache of a kind, for primary or "+
+				"for owned objects", i, k.Object)
+		}
+		if _, err := fields.ParseSelector(k.Fields); err != nil {
+			fail("Kinds: Fields %q of %T: %w", k.Fields, k.Object, err)
+		}
+	}
+}
 
 // ofKind returns those of the kinds that are an object's, in whichever form: typed, untyped or metadata only.
 func ofKind(kinds []Kind, obj client.Object, scheme *runtime.Scheme) (same []Kind, _ error) {

@@ -45,13 +45,13 @@ type loop struct {
 	judge      *clusterJudge
 	report     *report
 	surveyor   surveyor
-	entrance   *entrance
+	entrance   *entrance       // uses the warner until it puts Start; the loop does after that
 	known      driver.Clusters // of which the driver was told last
 	changes    changes         // of clusters that the driver hasn't been told yet
 	turned     *atomic.Int64   // when the loop last turned, on the monotonic clock
 
 	// The present incarnation, or the last.
-	lease      *lease
+	validity   *validity
 	homeClient *homeClient
 	shards     *engager
 	unfollow   func()
@@ -112,7 +112,7 @@ func (l *loop) run(ctx context.Context, leaving <-chan struct{}) error {
 			l.handle(driver.Quit{}) // bounded: by stopGrace, and by the sealing of the Lease
 		}
 		l.followChanges(l.changes.wait(time.Now()))
-		l.report.publish(l.driver, l.lease, l.shards, &l.surveyor)
+		l.report.publish(l.driver, l.validity, l.shards, &l.surveyor)
 	}
 	return l.failure
 }
@@ -164,7 +164,7 @@ func (l *loop) handle(e driver.Event) {
 		return
 	}
 	requests := l.driver.Handle(l.clock.now(), e)
-	l.lease.set(l.driver.ValidUntil())
+	l.validity.set(l.driver.ValidUntil())
 	if listed, ok := e.(driver.Listed); ok {
 		l.listed = l.listed || listed.By == l.driver.ID()
 	}
@@ -244,11 +244,11 @@ func (l *loop) fail(err error) {
 // begin starts another incarnation.
 func (l *loop) begin(b driver.Begin) {
 	log := l.log.WithValues("incarnation", string(b.ID))
-	l.lease = &lease{clock: l.clock}
+	l.validity = &validity{clock: l.clock}
 	l.shards = &engager{
-		cfg: l.cfg, id: b.ID, log: log, ctx: l.ctx, clusters: l.clusters, roster: l.roster, judge: l.judge, lease: l.lease,
-		put: l.mail.put, spawn: l.beside.Go, room: memory.NewRoom(memory.Now, log), turns: &turnstile.Turnstile{},
-		failures: budget.OnceAMinute(),
+		cfg: l.cfg, id: b.ID, log: log, ctx: l.ctx, clusters: l.clusters, roster: l.roster, judge: l.judge,
+		validity: l.validity, put: l.mail.put, spawn: l.beside.Go, room: memory.NewRoom(memory.Now, log),
+		turns: &turnstile.Turnstile{}, failures: budget.OnceAMinute(),
 	}
 	if l.homeClient != nil {
 		l.homeClient.cancel()
@@ -308,9 +308,9 @@ func (l *loop) end() {
 	if l.shards != nil {
 		l.shards.shutAll()()
 	}
-	l.lease.set(ownership.Instant{})
+	l.validity.set(ownership.Instant{})
 	l.done, l.report.published = true, time.Time{} // the end is always published
-	l.report.publish(l.driver, l.lease, l.shards, &l.surveyor)
+	l.report.publish(l.driver, l.validity, l.shards, &l.surveyor)
 }
 
 // knownClusters returns the clusters that the driver should know now. A cluster that isn't identified yet is left

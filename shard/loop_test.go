@@ -54,7 +54,7 @@ func TestTheLoopDoesNotWaitForTheFirstListOfRecords(t *testing.T) {
 
 	protocol := driver.Config{Protocol: ownership.DefaultConfig("", "a", cfg.LeaseDuration)}
 	l := &loop{
-		cfg: cfg, ctx: t.Context(), records: records, driver: driver.New(protocol), lease: &lease{},
+		cfg: cfg, ctx: t.Context(), records: records, driver: driver.New(protocol), validity: &validity{},
 		report: &report{}, shards: &engager{roster: newRoster(cfg)},
 		clusters: newClusterSet(logr.Discard(), 0, kubeconfig.Limits{}),
 	}

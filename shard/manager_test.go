@@ -46,7 +46,8 @@ func TestAClusterThatNoShardFencesIsToBeAskedForByName(t *testing.T) {
 	must.Succeed(t, err)
 	must.Succeed(t, provider.Add(t.Context(), "west", west, m))
 	asSeen, held := &engage.Cluster{}, &engage.Cluster{}
-	e := &engagement{reaching: map[keyspace.ClusterName]*outpost{"west": {view: view{virtual: asSeen}, synced: true}}}
+	post := &outpost{cluster: shardCluster{virtual: asSeen}, synced: true}
+	e := &engagement{reaching: map[keyspace.ClusterName]*outpost{"west": post}}
 	e.own.virtual = held
 	m.node.roster.put("east/0", e)
 	reconcile := context.WithValue(t.Context(), engagementKey{}, e)

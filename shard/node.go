@@ -64,7 +64,7 @@ func newNode(cfg Config, kinds string, home *rest.Config, log logr.Logger, failu
 		leaving: make(chan struct{}), finished: make(chan struct{}),
 	}
 	n.clusters.primary = n.roster.primary
-	n.status.Store(&Status{Replica: cfg.Replica, lease: &lease{clock: n.clock}})
+	n.status.Store(&Status{Replica: cfg.Replica, validity: &validity{clock: n.clock}})
 	return n
 }
 
@@ -126,17 +126,6 @@ func (n *node) Start(ctx context.Context) error {
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), tenurev1alpha1.AddToScheme(scheme)); err != nil {
 		return fmt.Errorf("building the scheme of the records: %w", err)
 	}
-	cfg := driver.Config{
-		Protocol: ownership.DefaultConfig("", n.cfg.Replica, n.cfg.LeaseDuration), DrainTimeout: n.cfg.DrainTimeout,
-		Name: n.newIncarnation,
-	}
-	cfg.Protocol.Random = rand.Float64
-	cfg.Protocol.Build, cfg.Protocol.Weight = n.cfg.Version, n.cfg.Weight
-	cfg.Protocol.Container, cfg.Protocol.Kinds = n.cfg.Pod.Container, n.kinds
-	cfg.Protocol.ObjectsPerShard = n.cfg.ObjectsPerShard
-	if err := cfg.Validate(); err != nil {
-		return fmt.Errorf("timings of the protocol: %w", err)
-	}
 	mail := newMailbox[driver.Event]()
 	cacheCtx, stopCaches := context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -164,9 +153,9 @@ func (n *node) Start(ctx context.Context) error {
 	}
 	l := &loop{
 		cfg: n.cfg, homeConfig: n.home, scheme: scheme, log: n.log, failures: n.failures, clock: n.clock,
-		driver: driver.New(cfg), mail: mail, list: list, pods: peers, clusters: n.clusters, roster: n.roster,
+		driver: driver.New(n.protocolConfig()), mail: mail, list: list, pods: peers, clusters: n.clusters, roster: n.roster,
 		report: &report{replica: n.cfg.Replica, status: &n.status}, turned: &n.turned,
-		lease: &lease{clock: n.clock},
+		validity: &validity{clock: n.clock},
 	}
 	if l.entrance, err = newEntrance(n.cfg, n.kinds, n.home, scheme, n.log, l.beside.Go); err != nil {
 		return err
@@ -184,6 +173,19 @@ func (n *node) Start(ctx context.Context) error {
 
 // tellLeave asks the process to leave in order.
 func (n *node) tellLeave() { n.leave.Do(func() { close(n.leaving) }) }
+
+// protocolConfig returns the driver's configuration.
+func (n *node) protocolConfig() driver.Config {
+	cfg := driver.Config{
+		Protocol: ownership.DefaultConfig("", n.cfg.Replica, n.cfg.LeaseDuration), DrainTimeout: n.cfg.DrainTimeout,
+		Name: n.newIncarnation,
+	}
+	cfg.Protocol.Random = rand.Float64
+	cfg.Protocol.Build, cfg.Protocol.Weight = n.cfg.Version, n.cfg.Weight
+	cfg.Protocol.Container, cfg.Protocol.Kinds = n.cfg.Pod.Container, n.kinds
+	cfg.Protocol.ObjectsPerShard = n.cfg.ObjectsPerShard
+	return cfg
+}
 
 // newIncarnation makes a name that was never used before.
 func (n *node) newIncarnation() protocol.Incarnation {

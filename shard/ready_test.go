@@ -17,8 +17,8 @@ func TestAReplicaWhoseLeaseHasEndedIsNotReadyThoughNothingSaysSo(t *testing.T) {
 	if got := says(); got != "false false false" {
 		t.Errorf("before the first lease: ready, a member, coordinator: %s", got)
 	}
-	l := &lease{clock: m.node.clock}
-	m.node.status.Store(&Status{Coordinator: true, lease: l})
+	l := &validity{clock: m.node.clock}
+	m.node.status.Store(&Status{Coordinator: true, validity: l})
 	for _, c := range []struct {
 		left time.Duration
 		want string

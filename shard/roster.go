@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
+	"github.com/tenure-dev/tenure/pkg/fairqueue"
 	"github.com/tenure-dev/tenure/shard/internal/engage"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
@@ -208,4 +209,14 @@ func (r *roster) primary(cluster keyspace.ClusterName) (kinds []client.Object) {
 // sharded reports whether the cluster has any kind to divide into shards.
 func (r *roster) sharded(cluster keyspace.ClusterName) bool {
 	return slices.ContainsFunc(r.kinds, func(k Kind) bool { return !k.owned && k.in(cluster) })
+}
+
+// putOff returns the keys of a controller that are put off, for each shard that has any; nil for all controllers.
+func (r *roster) putOff(of *guard) (all []fairqueue.Backlog) {
+	for _, e := range r.all() {
+		if b := e.putOff.backlog(string(e.id.Cluster), of); b.Ready > 0 {
+			all = append(all, b)
+		}
+	}
+	return all
 }

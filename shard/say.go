@@ -33,16 +33,6 @@ func (n *node) say() string {
 	return inspect.EncodeViews(viewsOf(n.clusterStatus(), n.status.Load().Stuck, backlogs, time.Now()))
 }
 
-// putOff returns the keys of a controller that are put off, for each shard that has any; nil for all controllers.
-func (r *roster) putOff(of *guard) (all []fairqueue.Backlog) {
-	for _, e := range r.all() {
-		if b := e.putOff.backlog(string(e.id.Cluster), of); b.Ready > 0 {
-			all = append(all, b)
-		}
-	}
-	return all
-}
-
 // viewsOf combines how clusters answer with the shards of them that are stuck, and since when, and with the keys that
 // wait for them. There is a backlog for each queue and cluster, and for each shard whose keys are put off.
 func viewsOf(clusters map[keyspace.ClusterName]ClusterStatus, stuck map[keyspace.ShardID]time.Time,

@@ -30,20 +30,20 @@ type queue = workqueue.TypedRateLimitingInterface[mcreconcile.Request]
 // kindSource feeds one controller's queue with the events of one kind, from every shard that is active. It is started
 // once and attaches to shards as they come and go, so an engagement leaves nothing behind in the controller.
 type kindSource struct {
-	roster  *roster
-	log     logr.Logger
-	obj     client.Object
-	kind    Kind // as declared in the configuration; set by Start
-	keys    func(client.Object) []types.NamespacedName
-	due     func(client.Object) time.Time // see For; may be nil
-	filter  predicate.Predicate           // events that are acted on
-	remote  bool                          // the kind is declared by Copies
-	own     bool                          // the keys are those of the objects themselves
-	owner   schema.GroupVersionKind       // the kind of the owners that Owns enqueues; empty with other sources
-	leads   bool                          // the kind must be primary, so that what its objects own is in their shards
-	follows bool                          // the kind must be owned, so that its objects are in their owners' shards
-	err     error                         // why it can't be started
-	queue   queue                         // set when the source is added to the roster
+	roster       *roster
+	log          logr.Logger
+	obj          client.Object
+	kind         Kind // as declared in the configuration; set by Start
+	keys         func(client.Object) []types.NamespacedName
+	due          func(client.Object) time.Time // see For; may be nil
+	filter       predicate.Predicate           // events that are acted on
+	remote       bool                          // the kind is declared by Copies
+	ownKeys      bool                          // the keys are those of the objects themselves
+	owner        schema.GroupVersionKind       // the kind of the owners that Owns enqueues; empty with other sources
+	needsPrimary bool                          // the kind must be primary, so that what its objects own is in their shards
+	needsOwned   bool                          // the kind must be owned, so that its objects are in their owners' shards
+	err          error                         // why it can't be started
+	queue        queue                         // set when the source is added to the roster
 }
 
 // For returns the source of a controller's own kind.
@@ -57,12 +57,18 @@ type kindSource struct {
 // depend on nothing but the object, and may be called from several goroutines.
 //
 // Events that a predicate refuses are dropped, as with controller-runtime's own sources. Predicates are called from
-// several goroutines. One thing remains of them:
-// if the predicate would let the object in as new, and the change moved its due time, the new time counts.
+// several goroutines. A refused update still counts in one case: the predicate would accept the object as new, and the
+// update moved its due time. Then the new time counts.
 func (m *Manager) For(obj client.Object, due func(client.Object) time.Time,
 	only ...predicate.Predicate) source.TypedSource[mcreconcile.Request] {
-	return &kindSource{roster: m.node.roster, log: m.node.log, obj: obj, due: due, keys: ownKey, own: true,
-		leads: m.node.cfg.divides(), filter: predicate.And(only...)}
+	s := m.source(obj, only...)
+	s.due, s.keys, s.ownKeys, s.needsPrimary = due, ownKey, true, m.node.cfg.divides()
+	return s
+}
+
+// source returns the source of a kind, to which the caller adds the rest.
+func (m *Manager) source(obj client.Object, only ...predicate.Predicate) *kindSource {
+	return &kindSource{roster: m.node.roster, log: m.node.log, obj: obj, filter: predicate.And(only...)}
 }
 
 func ownKey(o client.Object) []types.NamespacedName {
@@ -73,10 +79,8 @@ func ownKey(o client.Object) []types.NamespacedName {
 // owner if that is of the owner's kind, unless a predicate refuses the event. Declare the kind with [Owned].
 func (m *Manager) Owns(obj, owner client.Object, only ...predicate.Predicate) source.TypedSource[mcreconcile.Request] {
 	kind, err := apiutil.GVKForObject(owner, m.GetLocalManager().GetScheme())
-	s := &kindSource{
-		roster: m.node.roster, log: m.node.log, obj: obj, err: err, filter: predicate.And(only...),
-		owner: kind, follows: m.node.cfg.divides(),
-	}
+	s := m.source(obj, only...)
+	s.err, s.owner, s.needsOwned = err, kind, m.node.cfg.divides()
 	s.keys = func(o client.Object) []types.NamespacedName {
 		ref := metav1.GetControllerOf(o)
 		if ref == nil || ref.Kind != kind.Kind {
@@ -96,15 +100,17 @@ func (m *Manager) Owns(obj, owner client.Object, only ...predicate.Predicate) so
 // be of another shard, and would be reconciled here as if it didn't exist. keys may be called from several goroutines.
 func (m *Manager) Watches(obj client.Object, keys func(
 	client.Object) []types.NamespacedName) source.TypedSource[mcreconcile.Request] {
-	return &kindSource{roster: m.node.roster, log: m.node.log, obj: obj, keys: keys,
-		filter: predicate.And[client.Object](), follows: m.node.cfg.divides()}
+	s := m.source(obj)
+	s.keys, s.needsOwned = keys, m.node.cfg.divides()
+	return s
 }
 
 // WatchesCopies is [Manager.Watches] for a kind that was declared with [Copies].
 func (m *Manager) WatchesCopies(obj client.Object,
 	keys func(client.Object) []types.NamespacedName) source.TypedSource[mcreconcile.Request] {
-	return &kindSource{roster: m.node.roster, log: m.node.log, obj: obj, keys: keys,
-		filter: predicate.And[client.Object](), remote: true}
+	s := m.source(obj)
+	s.keys, s.remote = keys, true
+	return s
 }
 
 // Sweep returns a source that enqueues all objects of a primary kind that this replica holds, as backfill, whenever a
@@ -112,8 +118,8 @@ func (m *Manager) WatchesCopies(obj client.Object,
 // It fails to start for an owned kind, whose objects have no keys of their own.
 func (m *Manager) Sweep(obj client.Object, when <-chan struct{}) source.TypedSource[mcreconcile.Request] {
 	return source.TypedFunc[mcreconcile.Request](func(ctx context.Context, q queue) error {
-		s := &kindSource{roster: m.node.roster, log: m.node.log, obj: obj, queue: q, keys: ownKey,
-			filter: predicate.And[client.Object]()}
+		s := m.source(obj)
+		s.queue, s.keys = q, ownKey
 		if err := s.declared(); err != nil {
 			return err
 		}
@@ -176,12 +182,12 @@ func (s *kindSource) declared() error {
 		return fmt.Errorf("source of %T: declare the kind in shard.Config.Kinds, with %s", s.obj, how)
 	}
 	s.kind = s.roster.kinds[i]
-	if s.leads && s.kind.owned {
+	if s.needsPrimary && s.kind.owned {
 		return fmt.Errorf("source of %T: the kind is declared with Owned, so its objects are in their owners' shards, and "+
 			"what they own themselves is in others: declare it with Primary, or set shard.Config.WholeClusters before any "+
 			"cluster is divided (one that is stays so)", s.obj)
 	}
-	if s.follows && !s.kind.owned {
+	if s.needsOwned && !s.kind.owned {
 		return fmt.Errorf("source of %T: the kind is declared with Primary, so that an object may be in another shard than "+
 			"what it enqueues, which wouldn't hear of it: declare it with Owned if what it enqueues owns it; what is only "+
 			"referred to can't be watched where clusters are divided: come back by RequeueAfter, or set "+
@@ -279,7 +285,7 @@ func (s *kindSource) updated(e *engagement, before, o client.Object) {
 		if version := o.GetResourceVersion(); version != "" && version == before.GetResourceVersion() {
 			how = behind // it was listed anew, as the whole kind was
 		}
-		if !s.own && !slices.Equal(s.keys(before), s.keys(o)) {
+		if !s.ownKeys && !slices.Equal(s.keys(before), s.keys(o)) {
 			s.enqueue(e, before, how) // the key of an owner that has lost the object, for one
 		}
 		s.changed(e, o, how)

@@ -238,7 +238,7 @@ func TestWhatNewCachesHoldIsEnqueuedOnce(t *testing.T) {
 	m, e := holding(t, Primary(&corev1.ConfigMap{}), Copies(&corev1.ConfigMap{}))
 	filled(t, e, *waits("one", ""))
 	e.reaching = map[keyspace.ClusterName]*outpost{"north": {synced: true}}
-	e.reaching["north"].view.virtual = e.own.virtual
+	e.reaching["north"].cluster.virtual = e.own.virtual
 	primaries, copies := 0, 0
 	counts := func(n *int) predicate.Predicate {
 		return predicate.Funcs{CreateFunc: func(event.CreateEvent) bool { *n++; return true }}
@@ -252,12 +252,12 @@ func TestWhatNewCachesHoldIsEnqueuedOnce(t *testing.T) {
 	g := &engager{roster: m.node.roster, log: logr.Discard()}
 	for _, c := range []struct {
 		name              string
-		attached          *view // whose caches are new
+		attached          *shardCluster // whose caches are new
 		remote            bool
 		primaries, copies int
 	}{
 		{"its own cluster", &e.own, false, 1, 1},
-		{"another cluster", &e.reaching["north"].view, true, 1, 1},
+		{"another cluster", &e.reaching["north"].cluster, true, 1, 1},
 	} {
 		primaries, copies, c.attached.attached = 0, 0, nil
 		g.changed(e, c.remote)

@@ -7,6 +7,7 @@ import (
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 	"github.com/tenure-dev/tenure/shard/inspect"
 	"github.com/tenure-dev/tenure/shard/internal/driver"
+	"github.com/tenure-dev/tenure/shard/internal/ownership"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/shard/protocol"
 )
@@ -39,7 +40,7 @@ type Status struct {
 	// Clusters that the provider knows, and a few that it removed, with their traffic.
 	Clusters map[keyspace.ClusterName]ClusterStatus
 
-	lease *lease // of the incarnation
+	validity *validity // of the incarnation
 }
 
 // ShardStatus is one shard at one replica.
@@ -102,14 +103,14 @@ type report struct {
 
 // publish publishes the present state after requests were carried out, and once a second for what changes otherwise.
 // Traffic can be read at any time.
-func (r *report) publish(d *driver.Driver, l *lease, g *engager, found *surveyor) {
+func (r *report) publish(d *driver.Driver, l *validity, g *engager, found *surveyor) {
 	began := time.Now()
 	if r.wait(began) > 0 {
 		return
 	}
 	st := &Status{
 		Replica: r.replica, Incarnation: d.ID(), Coordinator: d.Leads(), Leaving: d.Leaving(),
-		Unserved: found.unserved, Moving: found.moving, Odd: found.odd, Lost: found.lost, Aliases: d.Aliases(), lease: l,
+		Unserved: found.unserved, Moving: found.moving, Odd: found.odd, Lost: found.lost, Aliases: d.Aliases(), validity: l,
 	}
 	before, judge := r.stuck, began.Sub(r.judged) >= time.Second
 	r.stuck = map[keyspace.ShardID]time.Time{}
@@ -144,4 +145,13 @@ func (r *report) wait(now time.Time) time.Duration {
 		least = pauseAfter(r.took)
 	}
 	return least - now.Sub(r.published)
+}
+
+// statusOf describes what is warm or held here. The engagement is nil where there is none.
+func statusOf(h ownership.Holding, e *engagement) ShardStatus {
+	s := ShardStatus{ID: h.ID, Epoch: h.Epoch, Phase: h.Phase}
+	if e != nil {
+		s.Objects, s.Load = e.sample.objects, e.sample.load
+	}
+	return s
 }

@@ -10,6 +10,7 @@ import (
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
+	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/shard/protocol"
 	"github.com/tenure-dev/tenure/test/lab"
 )
@@ -90,7 +91,7 @@ type board struct {
 	headline    string
 	replicas    []*lab.Replica
 	figures     map[string]figures
-	phases      map[atID]cnatv1alpha1.AtPhase
+	seen        map[atID]*cnatv1alpha1.At
 	shards      map[string]*tenurev1alpha1.Shard
 	handoffs    []handoff
 	activations map[tenureID]lab.Line
@@ -102,7 +103,7 @@ type board struct {
 func newBoard(ats, deployments int) *board {
 	return &board{
 		began: time.Now(), ats: ats, deployments: deployments,
-		figures: map[string]figures{}, phases: map[atID]cnatv1alpha1.AtPhase{}, shards: map[string]*tenurev1alpha1.Shard{},
+		figures: map[string]figures{}, seen: map[atID]*cnatv1alpha1.At{}, shards: map[string]*tenurev1alpha1.Shard{},
 		activations: map[tenureID]lab.Line{}, lapses: map[string]time.Time{}, kept: map[deploymentID]*appsv1.Deployment{},
 	}
 }
@@ -146,7 +147,7 @@ func (b *board) lapsed(incarnation string, at time.Time) {
 func (b *board) setAt(cluster string, at *cnatv1alpha1.At) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.phases[atID{cluster, at.Namespace, at.Name}] = at.Status.Phase
+	b.seen[atID{cluster, at.Namespace, at.Name}] = at
 }
 
 // setShard takes a new version of a record, and notes it if the holder changed.
@@ -162,10 +163,27 @@ func (b *board) setShard(s *tenurev1alpha1.Shard) {
 	if protocol.MoveKind(move.Kind) == protocol.Join && move.From == "" {
 		return // the shard had no holder before, so nothing was handed off
 	}
-	b.handoffs = append(b.handoffs, handoff{
+	h := handoff{
 		Shard: s.Spec.Cluster + "/" + s.Spec.Prefix, Kind: protocol.MoveKind(move.Kind), From: move.From, To: move.To,
 		Epoch: s.Status.Epoch, time: move.Time.Time,
-	})
+	}
+	h.waiting = b.waiting(h.Shard)
+	b.handoffs = append(b.handoffs, h)
+}
+
+// waiting counts the Ats of a shard whose run isn't claimed yet; the lock is held.
+func (b *board) waiting(shard string) (n int) {
+	id, err := keyspace.ParseShardID(shard)
+	if err != nil {
+		return 0
+	}
+	for of, at := range b.seen {
+		over := at.Status.Phase == cnatv1alpha1.AtRunning || at.Status.Phase == cnatv1alpha1.AtDone
+		if !over && of.cluster == string(id.Cluster) && id.Contains(string(at.UID)) {
+			n++
+		}
+	}
+	return n
 }
 
 // snapshot computes what there is to see.
@@ -235,9 +253,9 @@ func (b *board) clusterViews() []clusterView {
 	for i, name := range workloadClusters {
 		views[i].name = name
 	}
-	for id, phase := range b.phases {
+	for id, at := range b.seen {
 		v := &views[slices.Index(workloadClusters, id.cluster)]
-		switch phase {
+		switch at.Status.Phase {
 		case cnatv1alpha1.AtDone:
 			v.done++
 		case cnatv1alpha1.AtRunning:

@@ -89,7 +89,8 @@ func play(ctx context.Context, s *settings, f *lab.Fleet, b *board) error {
 		return err
 	}
 	if s.stay {
-		fmt.Println("Everything stays up: look around. Ctrl-C ends it.")
+		// On a small terminal the summary has scrolled away by now.
+		fmt.Println(outcome(checks) + " It all stays up: look around. Ctrl-C ends it.")
 		<-ctx.Done()
 		if cause := context.Cause(ctx); !errors.Is(cause, errInterrupted) {
 			return cause

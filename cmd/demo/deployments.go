@@ -44,13 +44,11 @@ func planDeployments(count int) []*appsv1.Deployment {
 
 // conditionOf returns a source's condition Replicated, nil unless the condition is about the present generation.
 func conditionOf(source *appsv1.Deployment) *appsv1.DeploymentCondition {
-	for i, c := range source.Status.Conditions {
-		if c.Type == replication.ConditionReplicated &&
-			strings.HasPrefix(c.Message, fmt.Sprintf("generation %d: ", source.Generation)) {
-			return &source.Status.Conditions[i]
-		}
+	c := replication.Condition(source)
+	if c == nil || !strings.HasPrefix(c.Message, fmt.Sprintf("generation %d: ", source.Generation)) {
+		return nil
 	}
-	return nil
+	return c
 }
 
 func isReplicated(source *appsv1.Deployment) bool {

@@ -67,15 +67,18 @@ func draw(ctx context.Context, b *board) {
 	}
 }
 
-// redraw replaces the lines that were drawn before.
+// redraw replaces the lines that were drawn before. Each line is erased by itself, and what is below the table at the
+// end: tmux takes an erasure of the whole screen for a new screen, and moves the old one into the scrollback. A line is
+// erased before it is written, since afterwards the cursor may stand on its last character.
 func redraw(lines []string, drawn int) string {
 	var out strings.Builder
 	if drawn > 0 {
 		fmt.Fprintf(&out, "\x1b[%dA", drawn)
 	}
-	out.WriteString("\r\x1b[J")
+	out.WriteString("\r")
 	for _, line := range lines {
-		out.WriteString(line + "\n")
+		out.WriteString("\x1b[K" + line + "\n")
 	}
+	out.WriteString("\x1b[J")
 	return out.String()
 }

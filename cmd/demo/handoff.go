@@ -23,7 +23,8 @@ type handoff struct {
 	Epoch int64             `json:"epoch"`
 	GapMS *float64          `json:"gapMs"`
 
-	time time.Time // when the record changed hands, on its writer's clock
+	time    time.Time // when the record changed hands, on its writer's clock
+	waiting int       // Ats of the shard whose run wasn't claimed yet when we saw this
 }
 
 // gap returns how long no replica served the shard, in milliseconds; nil while that isn't known. began is the first

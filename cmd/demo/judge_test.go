@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -252,5 +253,28 @@ Everything holds. 6 Ats in 40s, the latest 10.0 ms after its time.
 	if got := summary(o, judge(o)); !strings.HasPrefix(got, "Something does NOT hold.") ||
 		!strings.Contains(got, "FAIL  second Pods") {
 		t.Errorf("a fault isn't told:\n%s", got)
+	}
+}
+
+func TestTracesAreShownByCommandsThatAShellUnderstands(t *testing.T) {
+	s := &settings{tenure: "/x y/tenure", stay: true}
+	got := sights(s, "http://127.0.0.1:16686", []traceFacts{
+		{what: "an At's life", about: "job-6", path: "/api/traces?service=tenure&tag=a:b", arguments: []string{"at/job-6"}},
+		{what: "a handoff", about: "there was none"},
+	})
+	want := strings.TrimPrefix(`
+Worth seeing in Jaeger (built without its web pages, so by these commands):
+  an At's life (job-6)
+    '/x y/tenure' trace at/job-6
+    curl 'http://127.0.0.1:16686/api/traces?service=tenure&tag=a:b'
+`, "\n")
+	expect.Equal(t, "sights", want, got)
+	for _, word := range []string{"/tmp/tenure-planes-1", "/my folder/x", `/it's "$HOME"`, "/a*b", "~/x", "/größe"} {
+		out, err := exec.Command("sh", "-c", "printf %s "+quote(word)).Output()
+		must.Succeed(t, err)
+		expect.Equal(t, "what the shell makes of it", word, string(out))
+	}
+	if quote("/tmp/tenure-planes-1") != "/tmp/tenure-planes-1" {
+		t.Error("a usual path needs no quotes")
 	}
 }

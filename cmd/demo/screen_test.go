@@ -93,10 +93,10 @@ func TestPlainLineTellsOrphansAndQueues(t *testing.T) {
 }
 
 func TestRedrawGoesBackOverWhatWasDrawn(t *testing.T) {
-	if got, want := redraw([]string{"a", "b"}, 0), "\r\x1b[Ja\nb\n"; got != want {
+	if got, want := redraw([]string{"a", "b"}, 0), "\r\x1b[Ka\n\x1b[Kb\n\x1b[J"; got != want {
 		t.Errorf("first drawing %q, want %q", got, want)
 	}
-	if got, want := redraw([]string{"c"}, 2), "\x1b[2A\r\x1b[Jc\n"; got != want {
+	if got, want := redraw([]string{"c"}, 2), "\x1b[2A\r\x1b[Kc\n\x1b[J"; got != want {
 		t.Errorf("second drawing %q, want %q", got, want)
 	}
 }

@@ -1,14 +1,18 @@
 package main
 
 import (
+	"slices"
 	"testing"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tenure-dev/tenure/bench/audit"
 	"github.com/tenure-dev/tenure/bench/audit/audittest"
+	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/pkg/replication"
 	"github.com/tenure-dev/tenure/pkg/telemetry/jaeger"
 	"github.com/tenure-dev/tenure/shard/protocol"
@@ -128,7 +132,7 @@ func reconcileTrace(calls ...string) jaeger.Trace {
 func TestTracesLackWhatIsMissing(t *testing.T) {
 	move := func(without string) jaeger.Trace {
 		t := jaeger.Trace{Spans: []jaeger.Span{{ID: "root", Name: "handoff west/01"}}}
-		for _, name := range steps {
+		for _, name := range append(slices.Clone(steps), firstReconcile) {
 			if name != without {
 				t.Spans = append(t.Spans, jaeger.Span{ID: name, Parent: "root", Name: name})
 			}
@@ -150,12 +154,15 @@ func TestTracesLackWhatIsMissing(t *testing.T) {
 		{"a life with a hole", lifeLacks([]jaeger.Trace{reconcileTrace("create pods"), torn}), "not whole"},
 		{"a life without the API server", lifeLacks([]jaeger.Trace{deaf}), `no span of the API server below "create pods"`},
 		{"no life", lifeLacks(nil), "no trace"},
-		{"a move", handoffLacks([]jaeger.Trace{move("")}), ""},
-		{"a move without a step", handoffLacks([]jaeger.Trace{move("drain")}), `no span "drain"`},
-		{"no move", handoffLacks(nil), "0 traces, want 1"},
+		{"a move", handoffLacks([]jaeger.Trace{move("")}, true), ""},
+		{"a move without a step", handoffLacks([]jaeger.Trace{move("drain")}, false), `no span "drain"`},
+		{"a move whose work nobody did", handoffLacks([]jaeger.Trace{move(firstReconcile)}, true),
+			`no span "first reconcile"`},
+		{"a move without work", handoffLacks([]jaeger.Trace{move(firstReconcile)}, false), ""},
+		{"no move", handoffLacks(nil, false), "0 traces, want 1"},
 		{"a reconcile", reconcileLacks([]jaeger.Trace{reconcileTrace()}), ""},
-		{"two roots", handoffLacks([]jaeger.Trace{{Spans: []jaeger.Span{{ID: "a"}, {ID: "b"}}}}), "not whole"},
-		{"no root", handoffLacks([]jaeger.Trace{{}}), "not whole"},
+		{"two roots", handoffLacks([]jaeger.Trace{{Spans: []jaeger.Span{{ID: "a"}, {ID: "b"}}}}, false), "not whole"},
+		{"no root", handoffLacks([]jaeger.Trace{{}}, false), "not whole"},
 		{"something else", reconcileLacks([]jaeger.Trace{move("")}), "no reconcile"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -164,20 +171,55 @@ func TestTracesLackWhatIsMissing(t *testing.T) {
 	}
 }
 
-func TestTheHandoffWorthSeeingIsThePlannedOneWithTheLongestGap(t *testing.T) {
+func TestTheHandoffWorthSeeingIsThePlannedOneWithTheLongestGapButOneWithWorkComesFirst(t *testing.T) {
 	loaded := time.Now()
 	later := loaded.Add(time.Second)
-	got := longestPlanned([]handoff{
+	idle := []handoff{
 		{Shard: "west/0", Kind: protocol.Planned, GapMS: new(5.0), time: later},
 		{Shard: "west/1", Kind: protocol.Planned, GapMS: new(9.0), time: later},
-		{Shard: "west/2", Kind: protocol.Crash, GapMS: new(4000.0), time: later},
-		{Shard: "west/3", Kind: protocol.Planned, time: later},
+		{Shard: "west/2", Kind: protocol.Crash, GapMS: new(4000.0), time: later, waiting: 1},
+		{Shard: "west/3", Kind: protocol.Planned, time: later, waiting: 1},
 		{Shard: "west/4", Kind: protocol.Planned, GapMS: new(20.0), time: loaded.Add(-time.Second)}, // of an empty shard
-	}, loaded)
-	if got == nil || got.Shard != "west/1" {
-		t.Errorf("got %+v, want west/1", got)
 	}
-	if got := longestPlanned(nil, loaded); got != nil {
+	busy := []handoff{
+		{Shard: "east/0", Kind: protocol.Planned, GapMS: new(1.0), time: later, waiting: 9},
+		{Shard: "east/1", Kind: protocol.Planned, GapMS: new(2.0), time: later, waiting: 1},
+	}
+	for want, handoffs := range map[string][]handoff{
+		"west/1": idle, "east/1": slices.Concat(busy, idle), "east/0": slices.Concat(idle, busy[:1]),
+	} {
+		if got := worthSeeing(handoffs, loaded); got == nil || got.Shard != want {
+			t.Errorf("got %+v, want %s", got, want)
+		}
+	}
+	if got := worthSeeing(nil, loaded); got != nil {
 		t.Errorf("got %+v of none", got)
 	}
+}
+
+func TestAHandoffKnowsTheAtsThatWaitInItsShard(t *testing.T) {
+	b := newBoard(5, 2)
+	at := func(cluster, uid string, phase cnatv1alpha1.AtPhase) {
+		at := &cnatv1alpha1.At{}
+		at.Name, at.UID, at.Status.Phase = cluster+uid+string(phase), types.UID(uid), phase
+		b.setAt(cluster, at)
+	}
+	const lower, upper = "two", "uid-1" // UIDs whose hashes begin with 0 and with 1
+	at("west", upper, "")
+	at("west", upper, cnatv1alpha1.AtPending)
+	at("west", upper, cnatv1alpha1.AtRunning)
+	at("west", upper, cnatv1alpha1.AtDone)
+	at("west", lower, cnatv1alpha1.AtPending)
+	at("east", upper, cnatv1alpha1.AtPending)
+	for _, prefix := range []string{"0", "1"} {
+		s := &tenurev1alpha1.Shard{Spec: tenurev1alpha1.ShardSpec{Cluster: "west", Prefix: prefix}}
+		s.Name = prefix
+		s.Status.LastMove = &tenurev1alpha1.ShardMove{Kind: string(protocol.Planned), From: "r1-a", To: "r2-b"}
+		b.setShard(s)
+	}
+	var waiting []int
+	for _, h := range b.snapshot().handoffs {
+		waiting = append(waiting, h.waiting)
+	}
+	expect.Equal(t, "waiting", []int{1, 2}, waiting)
 }

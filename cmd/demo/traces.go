@@ -120,14 +120,17 @@ func (st *story) traceAt(ctx context.Context, client *jaeger.Client) (traceFacts
 	return facts, err
 }
 
-// traceHandoff finds the planned move with the longest gap, of the shards of workload clusters, once they had Ats.
+// traceHandoff finds the planned move that [worthSeeing] picks.
 func (st *story) traceHandoff(ctx context.Context, client *jaeger.Client) (traceFacts, error) {
 	facts := traceFacts{what: "a handoff", about: "a planned move", missing: "there was none"}
-	moved := longestPlanned(st.board.snapshot().handoffs, st.loaded)
+	moved := worthSeeing(st.board.snapshot().handoffs, st.loaded)
 	if moved == nil {
 		return facts, nil
 	}
 	facts.about = fmt.Sprintf("%s to %s", moved.Shard, lab.ReplicaOf(moved.To))
+	if moved.waiting == 0 {
+		facts.about += " with no At left to run"
+	}
 	q := st.query()
 	q.Operation = "handoff " + moved.Shard
 	traces, err := client.Find(ctx, q)
@@ -135,23 +138,26 @@ func (st *story) traceHandoff(ctx context.Context, client *jaeger.Client) (trace
 		return len(t.Spans) == 0 || t.Spans[0].Tags["tenure.epoch"] != strconv.FormatInt(moved.Epoch, 10)
 	})
 	facts.count(traces)
-	facts.missing = handoffLacks(traces)
+	facts.missing = handoffLacks(traces, moved.waiting > 0)
 	facts.single(traces)
 	return facts, err
 }
 
-func longestPlanned(handoffs []handoff, since time.Time) *handoff {
-	var longest *handoff
+// worthSeeing picks the planned move with the longest gap, of the shards of workload clusters, once they had Ats. Moves
+// of shards with Ats that waited come first: only their traces are sure to have a first reconcile.
+func worthSeeing(handoffs []handoff, since time.Time) *handoff {
+	var best *handoff
 	for i, h := range handoffs {
 		atHome := strings.HasPrefix(h.Shard, homeCluster+"/") // home had no objects when its shards moved
 		if h.Kind != protocol.Planned || h.GapMS == nil || atHome || !h.time.After(since) {
 			continue
 		}
-		if longest == nil || *h.GapMS > *longest.GapMS {
-			longest = &handoffs[i]
+		works, worked := h.waiting > 0, best != nil && best.waiting > 0
+		if best == nil || works && !worked || works == worked && *h.GapMS > *best.GapMS {
+			best = &handoffs[i]
 		}
 	}
-	return longest
+	return best
 }
 
 // traceSlowest finds the slowest reconcile of all.
@@ -222,8 +228,10 @@ func serversLack(t jaeger.Trace) string {
 	return ""
 }
 
-// steps are what a planned move consists of.
-var steps = []string{"plan", "warm", "drain", "hand off", "activate", "first reconcile"}
+// steps are what a planned move consists of. firstReconcile follows if the shard has work left.
+var steps = []string{"plan", "warm", "drain", "hand off", "activate"}
+
+const firstReconcile = "first reconcile"
 
 // partial says why traces aren't a single one with exactly one root and no orphans, "" if they are.
 func partial(traces []jaeger.Trace) string {
@@ -242,11 +250,16 @@ func partial(traces []jaeger.Trace) string {
 	return ""
 }
 
-func handoffLacks(traces []jaeger.Trace) string {
+// handoffLacks says what the trace of a planned move lacks, "" if nothing. hadWork says that the shard had work left.
+func handoffLacks(traces []jaeger.Trace, hadWork bool) string {
 	if lacks := partial(traces); lacks != "" {
 		return lacks
 	}
-	for _, step := range steps {
+	wanted := slices.Clone(steps)
+	if hadWork {
+		wanted = append(wanted, firstReconcile)
+	}
+	for _, step := range wanted {
 		if !slices.ContainsFunc(traces[0].Spans, func(s jaeger.Span) bool { return s.Name == step }) {
 			return fmt.Sprintf("no span %q", step)
 		}

@@ -1,25 +1,14 @@
 package main
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
-	"fmt"
-	"io"
-	"maps"
-	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/tenure-dev/tenure/pkg/console"
-	"github.com/tenure-dev/tenure/pkg/text"
 	"github.com/tenure-dev/tenure/shard"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
@@ -86,19 +75,6 @@ func (q *homeFlags) declareHome(cmd *cobra.Command, contextFlag string, lookup f
 		fromEnvironment(fs.Lookup(name), envName(name), lookup)
 	}
 	refuseEmpty(cmd, "home-kubeconfig", contextFlag)
-}
-
-// columns returns how wide a terminal is, and 0 for what isn't one. One that doesn't say its width counts as narrow.
-func columns(w io.Writer) int {
-	f, ok := w.(*os.File)
-	if !ok || !term.IsTerminal(int(f.Fd())) {
-		return 0
-	}
-	wide, _, err := term.GetSize(int(f.Fd()))
-	if err != nil {
-		return 1
-	}
-	return max(wide, 1)
 }
 
 func newStatus(lookup func(string) (string, bool)) *cobra.Command {
@@ -229,113 +205,4 @@ func (q *question) gatherer(askClusters bool) (console.Gatherer, error) {
 	}
 	home.Timeout = askTimeout
 	return console.Gatherer{Home: home, Namespace: q.homeNamespace, Fleet: keyspace.Fleet(q.fleet), Ask: askClusters}, nil
-}
-
-// connection returns the connection that kubectl would make. But a file that is given, also by $KUBECONFIG, and leads
-// nowhere is an error: kubectl would take the cluster that it runs in. contextFlag is the flag that names a context; ""
-// if there is none.
-func connection(kubeconfig, context, contextFlag string) (*rest.Config, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = kubeconfig
-	if err := readable(rules); err != nil {
-		return nil, err
-	}
-	all, err := rules.Load()
-	if err != nil {
-		return nil, err
-	}
-	named := os.Getenv(clientcmd.RecommendedConfigPathEnvVar)
-	file, wayOut := clientcmd.RecommendedHomeFile, "correct it there"
-	switch {
-	case kubeconfig != "":
-		file = kubeconfig
-	case named != "":
-		file = fmt.Sprintf("$%s=%s", clientcmd.RecommendedConfigPathEnvVar, named)
-	}
-	if contextFlag != "" {
-		wayOut += ", or name another context by --" + contextFlag
-	}
-	nothing := kubeconfig == "" && len(all.Contexts) == 0
-	if chosen := cmp.Or(context, all.CurrentContext); chosen != "" && all.Contexts[chosen] == nil && !nothing {
-		what := "its current-context"
-		if context != "" {
-			what = "the one of --" + contextFlag
-		}
-		there := strings.Join(slices.Sorted(maps.Keys(all.Contexts)), ", ")
-		return nil, fmt.Errorf("file %s has no context %q, %s; there are: %s: %s", file, chosen, what,
-			cmp.Or(there, "none"), wayOut)
-	}
-	overrides := &clientcmd.ConfigOverrides{CurrentContext: context}
-	loading := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)
-	if kubeconfig != "" || named != "" {
-		loading = clientcmd.NewNonInteractiveClientConfig(*all, context, overrides, rules)
-	}
-	config, err := loading.ClientConfig()
-	switch {
-	case err == nil, !clientcmd.IsEmptyConfig(err) && !nothing:
-	case kubeconfig != "":
-		return nil, fmt.Errorf("file %s has no current-context, or it leads to no cluster: %s", kubeconfig, wayOut)
-	case named != "":
-		return nil, fmt.Errorf("$%s is %q: there is no such file, or it has no current-context: correct it, or give the "+
-			"file by the flag", clientcmd.RecommendedConfigPathEnvVar, named)
-	default:
-		return nil, fmt.Errorf("$%s isn't set, %s doesn't exist or has no current-context, and this isn't a Pod: give the "+
-			"file by the flag", clientcmd.RecommendedConfigPathEnvVar, clientcmd.RecommendedHomeFile)
-	}
-	if err == nil {
-		err = usable(config)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("file %s: %w", file, err)
-	}
-	config.UserAgent = "tenure/" + version + " (console)"
-	return config, nil
-}
-
-// usable refuses a configuration with which no request could ever be sent. client-go would say so with each request,
-// and not name the field.
-func usable(config *rest.Config) error {
-	to, _, err := rest.DefaultServerURL(config.Host, "", schema.GroupVersion{}, true)
-	if err != nil || to.Scheme != "https" && to.Scheme != "http" {
-		return fmt.Errorf("server %q: must be a URL such as https://10.0.0.1:6443: correct it in the kubeconfig",
-			config.Host)
-	}
-	for _, c := range []struct {
-		fields string
-		tls    rest.TLSClientConfig
-	}{
-		{"certificate-authority-data", rest.TLSClientConfig{CAData: config.CAData, CAFile: config.CAFile}},
-		{"client-certificate-data, client-key-data or insecure-skip-tls-verify", config.TLSClientConfig},
-	} {
-		if _, err := rest.TLSConfigFor(&rest.Config{Host: config.Host, TLSClientConfig: c.tls}); err != nil {
-			return fmt.Errorf("%s can't be used: %w: correct it in the kubeconfig", c.fields, err)
-		}
-	}
-	return nil
-}
-
-// screen returns the screen for a command's answer.
-func screen(cmd *cobra.Command, lookup func(string) (string, bool)) *console.Screen {
-	to := cmd.OutOrStdout()
-	wide := columns(to)
-	plain, _ := lookup("NO_COLOR")
-	terminal, _ := lookup("TERM")
-	return &console.Screen{To: to, Columns: wide, Colour: wide > 0 && plain == "" && terminal != "dumb"}
-}
-
-// show writes an answer in the format that was asked for.
-func (q *question) show(answer any, healthy bool, show func(*console.Screen) error) error {
-	var err error
-	if q.output == "json" {
-		var encoded []byte
-		if encoded, err = json.MarshalIndent(answer, "", "  "); err == nil {
-			_, err = fmt.Fprintf(q.screen.To, "%s\n", text.JSON(encoded))
-		}
-	} else {
-		err = show(q.screen)
-	}
-	if err == nil && !healthy {
-		err = errUnhealthy
-	}
-	return err
 }

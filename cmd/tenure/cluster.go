@@ -15,6 +15,7 @@ import (
 
 	"github.com/tenure-dev/tenure/pkg/console"
 	"github.com/tenure-dev/tenure/pkg/onboard"
+	"github.com/tenure-dev/tenure/pkg/text"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
@@ -115,7 +116,7 @@ func (a *accessFlags) wish() (w onboard.Wish, err error) {
 	if a.namespaces == nil {
 		return w, nil
 	}
-	if w.Namespaces = onboard.Sorted(a.namespaces); len(w.Namespaces) == 0 { // as with a variable that isn't set
+	if w.Namespaces = text.Sorted(a.namespaces); len(w.Namespaces) == 0 { // as with a variable that isn't set
 		return w, usage(fmt.Errorf("--namespaces: names none: name some, or %s if the fleet may write in all",
 			onboard.AllNamespaces))
 	}

@@ -45,7 +45,10 @@ func fromEnvironment(f *pflag.Flag, variable string, lookup func(string) (string
 	if value, set := lookup(variable); set {
 		about = append(about, value)
 	}
-	f.Annotations = map[string][]string{environment: about}
+	if f.Annotations == nil {
+		f.Annotations = map[string][]string{}
+	}
+	f.Annotations[environment] = about // beside what complete and refuseEmpty put there
 }
 
 // readEnvironment sets the flags that weren't given.

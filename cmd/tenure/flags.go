@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -222,9 +221,11 @@ func nameProblem(name string) string {
 // mostWorkers bounds the workers of a cluster. Each controller has eight times as many goroutines.
 const mostWorkers = 1000
 
-// validate reports what shard.Config can't see. There a zero value means the default; on a command line it is a
-// mistake.
+// validate reports the flags that are wrong. It looks first for what shard.Config can't see: there a zero value means
+// the default; on a command line it is a mistake. shard.Config is asked only if nothing is found, since it would report
+// some of it again.
 func (o *options) validate() error {
+	var errs []error
 	problem := nameProblem(o.namespace)
 	for _, c := range []struct {
 		wrong bool
@@ -250,24 +251,22 @@ func (o *options) validate() error {
 		{o.traceSlow < 0, fmt.Sprintf("--trace-slow %v: must not be negative", o.traceSlow)},
 	} {
 		if c.wrong {
-			return errors.New(c.says)
+			errs = append(errs, errors.New(c.says))
 		}
 	}
 	_, pods := o.pods.defaults()
 	_, policy := o.kubeconfigs.policy()
-	if err := cmp.Or(pods, o.copying.validate(), o.hooks.Validate(), policy, o.kubeconfigs.validate(),
-		o.validateAddresses()); err != nil {
-		return err
-	}
+	errs = append(errs, pods, o.copying.validate(), o.hooks.Validate(), policy, o.kubeconfigs.validate(),
+		o.validateAddresses())
 	if o.homeKubeconfig != "" {
 		if _, err := os.Stat(o.homeKubeconfig); err != nil {
-			return fmt.Errorf("--home-kubeconfig: %w", err)
+			errs = append(errs, fmt.Errorf("--home-kubeconfig: %w", err))
 		}
 	}
-	if o.sharding {
-		return flagNames(o.shardConfig().Validate())
+	if err := errors.Join(errs...); err != nil || !o.sharding {
+		return err
 	}
-	return nil
+	return flagNames(o.shardConfig().Validate())
 }
 
 // validateAddresses reports addresses at which this process can't listen, as far as that can be seen beforehand.
@@ -300,22 +299,19 @@ func (o *options) validateAddresses() error {
 // shardBits is the number of prefix bits of a new cluster.
 func (o *options) shardBits() int { return bits.TrailingZeros(uint(o.shards)) }
 
-// flagNames replaces fields of shard.Config in an error by the flags that set them.
+// inFlags replaces fields of shard.Config in the text of an error by the flags that set them.
+var inFlags = strings.NewReplacer(
+	"Fleet ", "--fleet ", "Replica ", "--replica ", "Namespace ", "--namespace ", "LeaseDuration ", "--lease-duration ",
+	"DrainTimeout ", "--drain-timeout ", "RemovalGrace ", "--cluster-removal-grace ", "Weight ", "--weight ",
+	"ObjectsPerShard ", "--objects-per-shard ", "Pod.Container ", "--pod ", "Pod.Peers ", "--pod-selector ",
+	"Limits: ", "", "QPS ", "--cluster-qps ", "Burst ", "--cluster-burst ", "Writes ", "--cluster-concurrent-writes ")
+
+// flagNames returns an error of shard.Config as one about flags.
 func flagNames(err error) error {
 	if err == nil {
 		return nil
 	}
-	text := err.Error()
-	for field, name := range map[string]string{
-		"Fleet ": "--fleet ", "Replica ": "--replica ", "Namespace ": "--namespace ", "LeaseDuration ": "--lease-duration ",
-		"DrainTimeout ": "--drain-timeout ", "RemovalGrace ": "--cluster-removal-grace ", "Weight ": "--weight ",
-		"ObjectsPerShard ": "--objects-per-shard ",
-		"Pod.Container ":   "--pod ", "Pod.Peers ": "--pod-selector ",
-		"Limits: ": "", "QPS ": "--cluster-qps ", "Burst ": "--cluster-burst ", "Writes ": "--cluster-concurrent-writes ",
-	} {
-		text = strings.ReplaceAll(text, field, name)
-	}
-	return errors.New(strings.ReplaceAll(text, "\n", "; "))
+	return errors.New(inFlags.Replace(err.Error()))
 }
 
 // choice is a flag value of two words: yes sets what it points to, no clears it.

@@ -8,7 +8,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
-	"k8s.io/client-go/tools/clientcmd"
 	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
 
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
@@ -68,21 +67,4 @@ func (k *kubeconfigFlags) join(mgr mcmanager.Manager, namespace string, log logr
 
 func (k *kubeconfigFlags) policy() (kubeconfig.Policy, error) {
 	return kubeconfig.ParsePolicy(k.allow, k.servers)
-}
-
-// mostKubeconfig bounds the kubeconfig files of the command line, in bytes. Those of thousands of clusters have less.
-const mostKubeconfig = 64 << 20
-
-// readable refuses files that client-go would read until the memory is full.
-func readable(rules *clientcmd.ClientConfigLoadingRules) error {
-	for _, path := range rules.GetLoadingPrecedence() {
-		info, err := os.Stat(path)
-		if err != nil || path == os.DevNull {
-			continue // client-go says what is wrong, or does without the file
-		}
-		if info.Mode()&os.ModeDevice != 0 || info.Size() > mostKubeconfig {
-			return fmt.Errorf("file %s is no kubeconfig: it is a device, or has more than %d MiB", path, mostKubeconfig>>20)
-		}
-	}
-	return nil
 }

@@ -79,17 +79,29 @@ func causeOf(r slog.Record) string {
 	return text.Cause(said)
 }
 
+// providerLog is the name of the logger of multicluster-runtime's kubeconfig provider.
+const providerLog = "kubeconfig-provider"
+
 // quietened lowers errors about something that was cancelled to level Info. client-go logs an error when a list is
 // cut short that isn't needed any more, for instance when a plan is called off while caches are being filled.
+//
+// It also lowers what the kubeconfig provider logs at level Info below that level. These are five lines for each
+// cluster that starts, which say less than the one of package clusterhealth.
 type quietened struct{ slog.Handler }
 
 func (h quietened) Handle(ctx context.Context, r slog.Record) error {
+	lowered := r.Level
 	r.Attrs(func(a slog.Attr) bool {
-		if err, ok := a.Value.Any().(error); ok && r.Level == slog.LevelError && errors.Is(err, context.Canceled) {
-			r.Level = slog.LevelInfo
+		err, failed := a.Value.Any().(error)
+		switch {
+		case r.Level == slog.LevelError && failed && errors.Is(err, context.Canceled):
+			lowered = slog.LevelInfo
+		case r.Level == slog.LevelInfo && a.Key == "logger" && a.Value.String() == providerLog:
+			lowered = slog.LevelInfo - 1 // as V(1) has it
 		}
-		return r.Level == slog.LevelError
+		return lowered == r.Level
 	})
+	r.Level = lowered
 	if !h.Enabled(ctx, r.Level) {
 		return nil
 	}

@@ -35,6 +35,21 @@ func TestWhatWasCancelledIsNoErrorInTheLog(t *testing.T) {
 	}
 }
 
+func TestTheProvidersStepsWithEachClusterAreNotLoggedUnlessTheyFail(t *testing.T) {
+	const name = "kubeconfig-provider" // that of multicluster-runtime's provider
+	for level, want := range map[slog.Level]int{slog.LevelInfo: 2, slog.LevelDebug: 3} {
+		var out bytes.Buffer
+		log := logr.FromSlogHandler(newLog(&out, level)).WithValues("replica", "r1")
+		for _, said := range []logr.Logger{log.WithName(name), log.WithName("clusterhealth")} {
+			said.WithValues("cluster", "west").Info("Successfully engaged manager")
+		}
+		log.WithName(name).Error(errors.New("refused"), "Failed to start cluster")
+		if n := strings.Count(out.String(), "\n"); n != want || !strings.Contains(out.String(), "Failed to start") {
+			t.Errorf("at level %v: %d lines, want %d:\n%s", level, n, want, &out)
+		}
+	}
+}
+
 // logged are the lines that a replica's log gets of what write says.
 func logged(write func(logr.Logger)) []string {
 	var out bytes.Buffer

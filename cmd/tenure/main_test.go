@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-logr/logr/funcr"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/spf13/cobra"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -69,6 +70,10 @@ func TestABadCommandLineIsOneClearLineAndExitCodeTwo(t *testing.T) {
 			args: []string{"--cluster-qps=0.01", "--cluster-burst=-1", "--cluster-concurrent-writes=-2"},
 			want: "--cluster-qps 0.01: must be 0 (no limit), or from 0.1 to 1000000 requests a second; " +
 				"--cluster-burst -1: must be from 0 to 1000000; --cluster-concurrent-writes -2: must be"},
+		"several flags": {
+			args: []string{"--workers=0", "--trace-slow=-1s", "--metrics-bind-address=x"},
+			want: "--workers 0: must be from 1 to 1000; --trace-slow -1s: must not be negative; " +
+				`--metrics-bind-address "x": must be host:port, :port or 0`},
 		"fewer than no objects":   {args: []string{"--objects-per-shard=-1"}, want: "--objects-per-shard -1"},
 		"sharding neither on/off": {args: []string{"--sharding=maybe"}, want: "must be on or off"},
 		"lease too short":         {args: []string{"--lease-duration=10ms"}, want: "--lease-duration 10ms"},
@@ -193,6 +198,21 @@ func TestAFlagIsTakenFromTheCommandLineElseFromTheEnvironment(t *testing.T) {
 		if got := optionsOf(t, c.env, "--replica=r1").pod.Peers; got != c.want {
 			t.Errorf("TENURE_POD_SELECTOR %s: Pods with labels %q are watched, want %q", about, got, c.want)
 		}
+	}
+}
+
+// A flag has annotations for its values and for what it refuses; its variable adds one, in whichever order they come.
+func TestAVariableLeavesTheOtherAnnotationsOfItsFlag(t *testing.T) {
+	cmd := &cobra.Command{}
+	cmd.Flags().String("colour", "", "")
+	complete(cmd, "colour", "red", "blue")
+	refuseEmpty(cmd, "colour")
+	fromEnvironment(cmd.Flags().Lookup("colour"), "TENURE_COLOUR", environ(map[string]string{"TENURE_COLOUR": ""}))
+	if says := oneOf(cmd.Flags().Lookup("colour")); says != ": must be red or blue" {
+		t.Errorf("its values: %q", says)
+	}
+	if checkEmpty(cmd.Flags()) == nil {
+		t.Error("the variable may be empty")
 	}
 }
 

@@ -15,13 +15,13 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	clientmetrics "k8s.io/client-go/tools/metrics"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	mcbuilder "sigs.k8s.io/multicluster-runtime/pkg/builder"
@@ -41,18 +41,21 @@ import (
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
+// replica is a manager, and what belongs to it.
+type replica struct {
+	mcmanager.Manager
+	provider    *mckubeconfig.Provider
+	health      *clusterhealth.Health
+	live, ready healthz.Checker
+	owner       func() bool // whether this replica renews tokens first; nil leaves that to the manager's leader election
+}
+
 // runManager runs one replica until the context ends.
 func runManager(ctx context.Context, o *options, logTo io.Writer) error {
 	log := logr.FromSlogHandler(o.hooks.Handler(newLog(logTo, o.logLevel))).WithValues("replica", o.replica)
 	ctrl.SetLogger(log)
 	klog.SetLogger(log)
-	for _, v := range o.overridden {
-		log.Info("an environment variable has no effect, since its flag is given", "flag", v.Flag, "value", v.Value,
-			"variable", v.Variable, "ignored", v.Ignored)
-	}
-	for _, name := range o.unknown {
-		log.Info("an environment variable has no effect, since there is no flag of that name", "variable", name)
-	}
+	o.logEnvironment(log)
 	clientmetrics.RequestResult = newFewHosts(clientmetrics.RequestResult)
 
 	home, err := homeConfig(o)
@@ -73,19 +76,49 @@ func runManager(ctx context.Context, o *options, logTo io.Writer) error {
 	go spareProcessors(ctx)
 	limitMemory(ctx, log)
 	_ = obs.wrap(home) // never fails
-	scheme, err := console.Scheme()
-	if err != nil {
-		return err
-	}
 	policy, err := o.kubeconfigs.policy()
 	if err != nil {
 		return err
+	}
+	r, err := o.newReplica(home, policy, obs)
+	if err != nil {
+		return err
+	}
+	if err := o.setUpClusters(ctx, r, policy, log); err != nil {
+		return err
+	}
+	if err := errors.Join(r.AddHealthzCheck("loop", r.live), r.AddReadyzCheck("member", r.ready)); err != nil {
+		return fmt.Errorf("setting up probes: %w", err)
+	}
+	log.Info("starting", "version", version, "sharding", o.sharding, "workers", o.workers)
+	if err := r.Start(ctx); err != nil {
+		return fmt.Errorf("running: %w", err)
+	}
+	return o.hooks.Close()
+}
+
+// logEnvironment logs the environment variables that look like those of flags and have no effect.
+func (o *options) logEnvironment(log logr.Logger) {
+	for _, v := range o.overridden {
+		log.Info("an environment variable has no effect, since its flag is given", "flag", v.Flag, "value", v.Value,
+			"variable", v.Variable, "ignored", v.Ignored)
+	}
+	for _, name := range o.unknown {
+		log.Info("an environment variable has no effect, since there is no flag of that name", "variable", name)
+	}
+}
+
+// newReplica builds the manager with its controllers, with or without sharding.
+func (o *options) newReplica(home *rest.Config, policy kubeconfig.Policy, obs *observability) (*replica, error) {
+	scheme, err := console.Scheme()
+	if err != nil {
+		return nil, err
 	}
 	breakers, connected := &shard.Breakers{}, []func(*rest.Config) error{kubeconfig.Pin, tune, obs.wrap}
 	if !o.sharding && o.replicates() {
 		connected = append(connected, breakers.Watch)
 	}
-	provider := mckubeconfig.New(mckubeconfig.Options{
+	r := &replica{live: alive, ready: alive, provider: mckubeconfig.New(mckubeconfig.Options{
 		Namespace: o.namespace,
 		ClusterOptions: []cluster.Option{func(co *cluster.Options) {
 			co.Scheme, co.Cache.DefaultTransform = scheme, at.Trim
@@ -94,49 +127,39 @@ func runManager(ctx context.Context, o *options, logTo io.Writer) error {
 			}
 		}},
 		RESTOptions: connected,
-	})
+	})}
 	watched := clusterhealth.Config{Namespace: o.namespace, Replica: o.replica, Policy: policy}
-	renewal := onboard.RenewerConfig{Namespace: o.namespace, Replica: o.replica, Policy: policy}
-	var mgr mcmanager.Manager
-	var health *clusterhealth.Health
-	live, ready := alive, alive
-	if o.sharding {
-		sharded, err := newSharded(home, provider, managerOptions(o, scheme), o, obs)
-		if err != nil {
-			return err
+	if !o.sharding {
+		if r.Manager, err = newStock(home, r.provider, managerOptions(o, scheme), o, obs); err != nil {
+			return nil, err
 		}
-		o.watchThrough(sharded, &watched)
-		health = clusterhealth.New(watched)
-		if err := errors.Join(o.addStatusPage(sharded), o.addReplication(sharded, health, obs)); err != nil {
-			return err
-		}
-		mgr, live, ready, renewal.Owner = sharded, sharded.Alive, sharded.Ready, sharded.Coordinates
-	} else {
-		if mgr, err = newStock(home, provider, managerOptions(o, scheme), o, obs); err != nil {
-			return err
-		}
-		health = clusterhealth.New(watched)
-		if err := o.addStockReplication(mgr, provider, breakers, health, obs); err != nil {
-			return err
-		}
+		r.health = clusterhealth.New(watched)
+		return r, o.addStockReplication(r.Manager, r.provider, breakers, r.health, obs)
 	}
-	from, err := o.kubeconfigs.join(mgr, o.namespace, log)
+	sharded, err := newSharded(home, r.provider, managerOptions(o, scheme), o, obs)
+	if err != nil {
+		return nil, err
+	}
+	o.watchThrough(sharded, &watched)
+	r.Manager, r.health = sharded, clusterhealth.New(watched)
+	r.live, r.ready, r.owner = sharded.Alive, sharded.Ready, sharded.Coordinates
+	return r, errors.Join(o.addStatusPage(sharded), o.addReplication(sharded, r.health, obs))
+}
+
+// setUpClusters makes the workload clusters those of Secrets and files, watches them, and renews their tokens.
+func (o *options) setUpClusters(ctx context.Context, r *replica, policy kubeconfig.Policy, log logr.Logger) error {
+	from, err := o.kubeconfigs.join(r.Manager, o.namespace, log)
 	if err != nil {
 		return err
 	}
 	fenced := kubeconfig.Fence(from, policy, o.removalGrace)
-	if err := errors.Join(provider.SetupWithManager(ctx, health.Noting(fenced)), health.SetupWithManager(from),
-		onboard.NewRenewer(renewal).SetupWithManager(mgr)); err != nil {
+	renewer := onboard.NewRenewer(onboard.RenewerConfig{Namespace: o.namespace, Replica: o.replica, Policy: policy,
+		Owner: r.owner})
+	if err := errors.Join(r.provider.SetupWithManager(ctx, r.health.Noting(fenced)), r.health.SetupWithManager(from),
+		renewer.SetupWithManager(r.Manager)); err != nil {
 		return fmt.Errorf("setting up the workload clusters: %w", err)
 	}
-	if err := errors.Join(mgr.AddHealthzCheck("loop", live), mgr.AddReadyzCheck("member", ready)); err != nil {
-		return fmt.Errorf("setting up probes: %w", err)
-	}
-	log.Info("starting", "version", version, "sharding", o.sharding, "workers", o.workers)
-	if err := mgr.Start(ctx); err != nil {
-		return fmt.Errorf("running: %w", err)
-	}
-	return o.hooks.Close()
+	return nil
 }
 
 // watchThrough has clusters watched over the connections that their shards use, and passes on the limits in their
@@ -171,31 +194,6 @@ func (o *options) addStatusPage(mgr *shard.Manager) error {
 }
 
 func alive(*http.Request) error { return nil }
-
-// homeConfig finds the home cluster: by the flag, by $KUBECONFIG, or, as controller-runtime does, the cluster that this
-// process runs in, or that of kubectl if it runs in none. (controller-runtime's own function logs an error before it
-// returns one.)
-func homeConfig(o *options) (*rest.Config, error) {
-	var home *rest.Config
-	var err error
-	if o.namesHome() {
-		home, err = connection(o.homeKubeconfig, "", "")
-	} else if home, err = rest.InClusterConfig(); errors.Is(err, rest.ErrNotInCluster) {
-		home, err = connection("", "", "")
-	} else if err == nil && home.CAFile == "" { // otherwise the system's authorities would be taken for good
-		return nil, fmt.Errorf("configuration of the home cluster: ca.crt beside %s holds no certificate (yet): it is the "+
-			"kubelet's", home.BearerTokenFile)
-	}
-	if err != nil {
-		return nil, usagef("configuration of the home cluster (see --home-kubeconfig): %v", err)
-	}
-	return home, tune(home)
-}
-
-// namesHome reports whether a kubeconfig is named that leads to home.
-func (o *options) namesHome() bool {
-	return o.homeKubeconfig != "" || os.Getenv(clientcmd.RecommendedConfigPathEnvVar) != ""
-}
 
 // tune sets what all our connections have in common.
 func tune(c *rest.Config) error {

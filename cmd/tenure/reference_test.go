@@ -81,7 +81,7 @@ func writeMetrics(page io.Writer) error {
 	all := prometheus.NewRegistry()
 	telemetry.New(telemetry.Config{Registerer: all, Exporter: tracetest.NewNoopExporter()})
 	status := func() shard.Status { return shard.Status{} }
-	all.MustRegister(homeCredentials{}, handoff.NewWatcher(), handoff.NewCollector(status),
+	all.MustRegister(homeCredentials{}, handoff.NewWatcher(nil), handoff.NewCollector(status),
 		metrics.Registry.(prometheus.Collector)) // to which packages add theirs when they are loaded
 	descriptions := make(chan *prometheus.Desc)
 	go func() {

@@ -250,9 +250,9 @@ func (t targets) PutOff(name multicluster.ClusterName, namespace string) (time.D
 	return t.putOff(name, namespace)
 }
 
-func (t targets) Asked(ctx context.Context, name multicluster.ClusterName) time.Duration {
+func (t targets) RetryAfter(ctx context.Context, name multicluster.ClusterName) time.Duration {
 	if t.mgr == nil {
 		return 0 // the client has waited by itself
 	}
-	return t.mgr.Asked(ctx, name)
+	return t.mgr.RetryAfter(ctx, name)
 }

@@ -36,7 +36,12 @@ func newObservability(ctx context.Context, o *options, log logr.Logger) (*observ
 	if err != nil {
 		return nil, err
 	}
-	s := &observability{moves: handoff.NewWatcher(), hooks: &o.hooks}
+	s := &observability{hooks: &o.hooks}
+	var send func(...telemetry.Span)
+	if exporter != nil {
+		send = func(spans ...telemetry.Span) { s.Send(spans...) }
+	}
+	s.moves = handoff.NewWatcher(send)
 	if err := o.hooks.Open(); err != nil {
 		return nil, err
 	}
@@ -45,7 +50,6 @@ func newObservability(ctx context.Context, o *options, log logr.Logger) (*observ
 		Registerer: metrics.Registry, Epoch: epochOf, Reconciled: s.reconciled,
 	})
 	if s.Tracing() {
-		s.moves.Tell(s.Telemetry.Tell)
 		log.Info("tracing reconciles", "ratio", settings.Ratio, "slow", o.traceSlow.String(), "service", settings.Service,
 			"endpoint", settings.Endpoint)
 	}

@@ -37,7 +37,35 @@ type traceOptions struct {
 	last      time.Duration
 	limit     int
 	links     bool
-	what      string
+}
+
+// subject is what traces are asked for: one by its ID, the slowest, or those of an object or a shard.
+type subject struct {
+	text    string // as it was given; an ID in lower case
+	isID    bool
+	slowest bool
+	object  console.Object   // its kind is "" for others
+	shard   keyspace.ShardID // its cluster is "" for others
+}
+
+func parseSubject(text string) (s subject, err error) {
+	s.text = text
+	if id, err := trace.TraceIDFromHex(strings.ToLower(text)); err == nil {
+		s.text, s.isID = id.String(), true
+		return s, nil
+	}
+	if text == slowest {
+		s.slowest = true
+		return s, nil
+	}
+	if s.object, err = console.ParseObject(text); err == nil {
+		return s, nil
+	}
+	if s.shard, err = keyspace.ParseShardID(text); err == nil {
+		return s, nil
+	}
+	return s, fmt.Errorf("%q: want the ID of a trace (32 hexadecimal digits), at/NAME, deployment/NAME, a shard such as "+
+		"west/01, or slowest", text)
 }
 
 func newTrace(lookup func(string) (string, bool)) *cobra.Command {
@@ -57,20 +85,20 @@ func newTrace(lookup func(string) (string, bool)) *cobra.Command {
 			case o.last <= 0:
 				return usagef("--since %v: must be above 0, such as 1h for the last hour", o.last)
 			}
-			o.what = args[0]
-			if id, err := trace.TraceIDFromHex(strings.ToLower(o.what)); err == nil {
-				o.what = id.String()
-			}
-			for _, name := range o.useless() {
-				if cmd.Flags().Changed(name) {
-					return usagef("--%s: has no effect on %s; leave it out", name, o.what)
-				}
-			}
-			q, err := o.query()
+			about, err := parseSubject(args[0])
 			if err != nil {
 				return usage(err)
 			}
-			return o.print(cmd.Context(), cmd.OutOrStdout(), q)
+			for _, name := range about.useless() {
+				if cmd.Flags().Changed(name) {
+					return usagef("--%s: has no effect on %s; leave it out", name, about.text)
+				}
+			}
+			q, err := o.query(about)
+			if err != nil {
+				return usage(err)
+			}
+			return o.print(cmd.Context(), cmd.OutOrStdout(), about, q)
 		},
 	}
 	fs := cmd.Flags()
@@ -87,23 +115,20 @@ func newTrace(lookup func(string) (string, bool)) *cobra.Command {
 }
 
 // useless names the flags that change nothing of the answer.
-func (o *traceOptions) useless() []string {
-	if _, err := trace.TraceIDFromHex(o.what); err == nil {
+func (s subject) useless() []string {
+	switch {
+	case s.isID:
 		return []string{"object-namespace", "cluster", "service", "since", "limit"}
-	}
-	if o.what == slowest {
+	case s.slowest:
 		return []string{"limit"}
-	}
-	if _, err := keyspace.ParseShardID(o.what); err == nil {
-		if _, err := console.ParseObject(o.what); err != nil {
-			return []string{"object-namespace", "cluster"}
-		}
+	case s.shard.Cluster != "":
+		return []string{"object-namespace", "cluster"}
 	}
 	return nil
 }
 
-// query returns the query for Jaeger, or an error if the arguments name nothing that could have a trace.
-func (o *traceOptions) query() (q jaeger.Query, err error) {
+// query returns the query for Jaeger, or an error if Jaeger can't be asked so.
+func (o *traceOptions) query(about subject) (q jaeger.Query, err error) {
 	if to, err := url.Parse(o.url); err != nil || to.Host == "" || to.Scheme != "http" && to.Scheme != "https" {
 		return q, fmt.Errorf("--jaeger %q: must be a URL such as http://127.0.0.1:16686", o.url)
 	}
@@ -111,25 +136,18 @@ func (o *traceOptions) query() (q jaeger.Query, err error) {
 		return q, errors.New("--service: must not be empty")
 	}
 	q = jaeger.Query{Service: o.service, Since: time.Now().Add(-o.last), Limit: o.limit, Tags: map[string]string{}}
-	_, notTrace := trace.TraceIDFromHex(o.what)
-	object, notObject := console.ParseObject(o.what)
-	shard, notShard := keyspace.ParseShardID(o.what)
 	switch {
-	case notTrace == nil:
-	case o.what == slowest:
+	case about.slowest:
 		q.Limit = slowestOf
-	case notObject == nil && object.Kind == "at":
+	case about.object.Kind == "at":
 		q.Operation = "reconcile At"
-	case notObject == nil:
+	case about.object.Kind != "":
 		q.Operation = "reconcile Deployment"
-	case notShard == nil:
-		q.Operation = "handoff " + shard.String()
-	default:
-		return q, fmt.Errorf("%q: want the ID of a trace (32 hexadecimal digits), at/NAME, deployment/NAME, a shard such as "+
-			"west/01, or slowest", o.what)
+	case about.shard.Cluster != "":
+		q.Operation = "handoff " + about.shard.String()
 	}
 	for tag, value := range map[string]string{
-		"k8s.object.name": object.Name, "k8s.namespace.name": o.namespace, "k8s.cluster.name": o.cluster,
+		"k8s.object.name": about.object.Name, "k8s.namespace.name": o.namespace, "k8s.cluster.name": o.cluster,
 	} {
 		if value != "" {
 			q.Tags[tag] = value
@@ -138,10 +156,10 @@ func (o *traceOptions) query() (q jaeger.Query, err error) {
 	return q, nil
 }
 
-func (o *traceOptions) print(ctx context.Context, out io.Writer, q jaeger.Query) error {
+func (o *traceOptions) print(ctx context.Context, out io.Writer, about subject, q jaeger.Query) error {
 	asking, cancel := context.WithTimeout(ctx, traceTimeout)
 	defer cancel()
-	traces, err := o.find(asking, &jaeger.Client{URL: o.url}, q)
+	traces, err := about.find(asking, &jaeger.Client{URL: o.url}, q)
 	if err != nil {
 		return err
 	}
@@ -156,20 +174,20 @@ func (o *traceOptions) print(ctx context.Context, out io.Writer, q jaeger.Query)
 	return nil
 }
 
-func (o *traceOptions) find(ctx context.Context, client *jaeger.Client, q jaeger.Query) ([]jaeger.Trace, error) {
-	if _, err := trace.TraceIDFromHex(o.what); err == nil {
-		t, err := client.Trace(ctx, o.what)
+func (s subject) find(ctx context.Context, client *jaeger.Client, q jaeger.Query) ([]jaeger.Trace, error) {
+	if s.isID {
+		t, err := client.Trace(ctx, s.text)
 		return []jaeger.Trace{t}, err
 	}
 	traces, err := client.Find(ctx, q)
 	if err != nil {
 		return nil, err
 	}
-	if o.what == slowest {
+	if s.slowest {
 		traces = jaeger.Slowest(traces)
 	}
 	if len(traces) == 0 {
-		return nil, fmt.Errorf("%s: %w", o.what, jaeger.ErrNotFound)
+		return nil, fmt.Errorf("%s: %w", s.text, jaeger.ErrNotFound)
 	}
 	return traces, nil
 }

@@ -2,6 +2,7 @@ package at
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -9,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -38,7 +38,7 @@ func (a *actor) act(ctx context.Context, at *cnatv1alpha1.At,
 		}
 	}
 	for _, event := range next.Events {
-		a.tell(at, event)
+		a.sendEvent(at, event)
 	}
 	if next.MakePod {
 		if next.Status == nil || isTrimmed(at) {
@@ -87,11 +87,11 @@ func (a *actor) writeStatus(ctx context.Context, at *cnatv1alpha1.At, status cna
 	case err == nil:
 		a.notes.wrote(at.UID, seen, a.clock.Now())
 		if begins && a.notes.begins(at.UID, a.clock.Now()) {
-			a.tell(at, warning{ReasonRestored, "Run", "it had been started before, and was PENDING again: its cluster was " +
-				"restored from a backup; the command runs again"})
+			a.sendEvent(at, warning{ReasonRestored, "Run", "it had been started before, and was PENDING again: its cluster " +
+				"was restored from a backup; the command runs again"})
 		}
 		return true, nil
-	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+	case apierrors.IsConflict(err), isGone(err, at.Name):
 		// Somebody else wrote first, and the event of that write is on its way.
 		if claims {
 			a.notes.unsure(at.UID, a.clock.Now())
@@ -100,6 +100,18 @@ func (a *actor) writeStatus(ctx context.Context, at *cnatv1alpha1.At, status cna
 	default:
 		return false, fmt.Errorf("writing status %s of At %s: %w", status.Phase, client.ObjectKeyFromObject(at), err)
 	}
+}
+
+// isGone reports whether an error is the API server's answer that there is no object of this name. An API server that
+// doesn't know the path answers 404 as well: the CRD is gone, or has no status subresource. No event ends that.
+func isGone(err error, name string) bool {
+	var status apierrors.APIStatus
+	if !apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) ||
+		!errors.As(err, &status) {
+		return false
+	}
+	details := status.Status().Details
+	return details != nil && details.Name == name
 }
 
 // unchanged reads the whole At and returns it if it is still as it was before its Pod was looked for, otherwise nil. It
@@ -131,11 +143,11 @@ func (a *actor) makePod(ctx context.Context, at *cnatv1alpha1.At) (ctrl.Result, 
 		// The Pod's end comes as an event. In case the cache never shows the Pod, look for it later; sooner if the
 		// condition Blocked must be removed.
 		after := recheckAfter
-		if meta.FindStatusCondition(at.Status.Conditions, cnatv1alpha1.ConditionBlocked) != nil {
+		if blockOf(at.Status.Conditions) != nil {
 			after = cacheGrace
 		}
 		return ctrl.Result{RequeueAfter: after}, false, nil
-	case apierrors.IsAlreadyExists(err):
+	case apierrors.IsAlreadyExists(err) && !isDenial(err):
 		// Nobody else ever had a claim. A look shows whether this request was carried out: then the Pod is ours, unless
 		// that is gone already and a stranger has taken its name.
 		if claim.restarts == 0 {
@@ -145,7 +157,7 @@ func (a *actor) makePod(ctx context.Context, at *cnatv1alpha1.At) (ctrl.Result, 
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		// The At is deleted with its namespace, which may be stuck. Nobody is told: such a namespace refuses events, too.
 		a.notes.claims(at.UID, claim, noteUnused, a.clock.Now())
-		return ctrl.Result{RequeueAfter: orDeadline(a.view(at, nil, false), longestBackoff)}, false, nil
+		return ctrl.Result{RequeueAfter: orDeadline(a.assemble(at, nil, false), longestBackoff)}, false, nil
 	}
 	var showErr error
 	switch {
@@ -159,9 +171,10 @@ func (a *actor) makePod(ctx context.Context, at *cnatv1alpha1.At) (ctrl.Result, 
 	if showErr != nil {
 		return ctrl.Result{}, false, showErr
 	}
-	refused := a.view(at, nil, false)
-	if deadline, has := startBy(refused); has && isRefusal(err) && isShown(err) && isRefused(at) &&
-		!apierrors.IsUnauthorized(err) && deadline.Sub(refused.Now) < longestBackoff {
+	refused := a.assemble(at, nil, false)
+	if deadline, has := startBy(refused); has && isRefusal(err) && isShown(err) &&
+		presentBlock(at, ReasonPodRefused) != nil && !apierrors.IsUnauthorized(err) &&
+		deadline.Sub(refused.Now) < longestBackoff {
 		// The delay after an error might outlast the deadline.
 		return ctrl.Result{RequeueAfter: orDeadline(refused, backoff(at.Status.Conditions, refused.Now))}, false, nil
 	}
@@ -172,12 +185,21 @@ func (a *actor) makePod(ctx context.Context, at *cnatv1alpha1.At) (ctrl.Result, 
 // leave that open. So does 500, unless a webhook couldn't be called: objects are admitted before they are stored.
 func isRefusal(err error) bool {
 	code := apierror.Code(err)
-	return code >= 400 && code < 500 && code != http.StatusRequestTimeout ||
+	return isDenial(err) || code >= 400 && code < 500 && code != http.StatusRequestTimeout ||
 		code == http.StatusInternalServerError && strings.Contains(err.Error(), "failed calling webhook ")
 }
 
+// isDenial reports whether a webhook has denied the request. It chooses the code of the answer itself, so the code says
+// nothing.
+func isDenial(err error) bool {
+	return apierror.Code(err) != 0 && strings.Contains(err.Error(), `admission webhook "`) &&
+		strings.Contains(err.Error(), "denied the request")
+}
+
 // isShown reports whether a refusal is shown. The others pass by themselves.
-func isShown(err error) bool { return !apierrors.IsTooManyRequests(err) && !apierrors.IsConflict(err) }
+func isShown(err error) bool {
+	return isDenial(err) || !apierrors.IsTooManyRequests(err) && !apierrors.IsConflict(err)
+}
 
 // showRefusal shows in the At's status that the API server doesn't take its Pod (a quota, a policy, a webhook that
 // fails).
@@ -187,7 +209,7 @@ func (a *actor) showRefusal(ctx context.Context, at *cnatv1alpha1.At, what strin
 	}
 	a.refusals.Take(at.Namespace, a.clock.Now())
 	message := text.Line(fmt.Sprintf("%s: %v", what, cause), text.Note)
-	if shown := shownBlock(at, ReasonPodRefused); shown != nil && !a.isNews(at, shown.Message, message) {
+	if shown := presentBlock(at, ReasonPodRefused); shown != nil && !a.isNews(at, shown.Message, message) {
 		return nil
 	}
 	next := editStatus(view{At: at, Now: a.clock.Now()}).block(ReasonPodRefused, "MakePod", message)
@@ -195,7 +217,7 @@ func (a *actor) showRefusal(ctx context.Context, at *cnatv1alpha1.At, what strin
 		return err
 	}
 	for _, event := range next.Events {
-		a.tell(at, event)
+		a.sendEvent(at, event)
 	}
 	return nil
 }
@@ -221,11 +243,6 @@ var refusalBudget = budget.Config{Burst: 100, Every: time.Second / 20, PerSecond
 // refusedPause is how long an At waits at least when that budget is spent, and at most twice as long.
 const refusedPause = 10 * time.Second
 
-// isRefused reports whether the API server refused an At's Pod at the last attempt.
-func isRefused(at *cnatv1alpha1.At) bool {
-	return shownBlock(at, ReasonPodRefused) != nil
-}
-
 // delete deletes an At whose time to live is over, unless it was changed or made again since it was read.
 func (a *actor) delete(ctx context.Context, at *cnatv1alpha1.At) (ctrl.Result, bool, error) {
 	err := a.cluster.GetClient().Delete(ctx, at,
@@ -248,7 +265,7 @@ const controllerName = "tenure-at"
 // eventBudget bounds the events of one reason in one namespace. The condition of each At says the same as its event.
 var eventBudget = budget.Config{Burst: 10, Every: time.Minute, PerSecond: 5}
 
-func (a *actor) tell(at *cnatv1alpha1.At, event warning) {
+func (a *actor) sendEvent(at *cnatv1alpha1.At, event warning) {
 	left, ok := a.events.Take(at.Namespace+" "+event.Reason, a.clock.Now())
 	if !ok {
 		return

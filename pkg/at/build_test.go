@@ -104,7 +104,7 @@ func ended(phase corev1.PodPhase, code int32, at time.Time) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
 		pod.Status.Phase = phase
 		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
-			Name: containerName,
+			Name: ContainerName,
 			State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
 				ExitCode: code, FinishedAt: metav1.NewTime(at), Reason: "Error",
 			}},

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
@@ -148,7 +147,7 @@ func orDeadline(view view, wait time.Duration) time.Duration {
 // backoff is how long a blocked At waits: as long again as it has been blocked, so that the waits double. The replica
 // that wrote the condition may have a clock that is ahead of ours.
 func backoff(conditions []metav1.Condition, now time.Time) time.Duration {
-	shown := meta.FindStatusCondition(conditions, cnatv1alpha1.ConditionBlocked)
+	shown := blockOf(conditions)
 	return min(max(now.Sub(shown.LastTransitionTime.Time).Abs(), shortestBackoff), longestBackoff)
 }
 
@@ -213,8 +212,8 @@ func (e *edit) waitForPod(view view) decision {
 // makePod makes the Pod of a RUNNING At that certainly has none.
 func (e *edit) makePod(view view) decision {
 	switch {
-	case view.At.Spec.Suspend && view.At.Spec.StartingDeadlineSeconds != nil && refusal(view.At) != nil &&
-		neverStarted(view):
+	case view.At.Spec.Suspend && view.At.Spec.StartingDeadlineSeconds != nil &&
+		blockWith(view.At, ReasonPodRefused) != nil && neverStarted(view):
 		return decision{} // the condition stays: once resumed, it tells any replica that the command never ran
 	case view.At.Spec.Suspend:
 		return e.suspended()
@@ -231,10 +230,14 @@ func (e *edit) makePod(view view) decision {
 	if view.Note == noteUnused {
 		return decision{MakePod: true}
 	}
-	e.claimAgain(neverStarted(view))
-	message := fmt.Sprintf("Pod %s isn't there: it was deleted before its end was seen, or never made; making it",
-		PodName(view.At))
-	return decision{Status: e.changed(), MakePod: true, Events: []warning{{ReasonPodGone, "MakePod", message}}}
+	never := neverStarted(view)
+	e.claimAgain(never)
+	next := decision{Status: e.changed(), MakePod: true}
+	if !never { // otherwise the condition says why there is no Pod
+		next.Events = []warning{{ReasonPodGone, "MakePod", fmt.Sprintf("Pod %s isn't there: it was deleted before its end "+
+			"was seen, or never made; making it", PodName(view.At))}}
+	}
+	return next
 }
 
 // neverStarted reports whether a RUNNING At without a Pod never had one, and none will come: it was refused, its name
@@ -244,7 +247,7 @@ func (e *edit) makePod(view view) decision {
 // [edit.claimAgain] makes them begin anew.
 func neverStarted(view view) bool {
 	status := &view.At.Status
-	shown := refusal(view.At)
+	shown := blockWith(view.At, ReasonPodRefused)
 	switch {
 	case view.Note == noteUnused && status.Restarts == 0:
 		return true
@@ -257,15 +260,6 @@ func neverStarted(view view) bool {
 	return status.StartTime != nil && shown.LastTransitionTime.Time.Before(status.StartTime.Truncate(time.Second))
 }
 
-// refusal returns the condition that says that the Pod was refused; nil if there is none.
-func refusal(at *cnatv1alpha1.At) *metav1.Condition {
-	c := meta.FindStatusCondition(at.Status.Conditions, cnatv1alpha1.ConditionBlocked)
-	if c == nil || c.Reason != ReasonPodRefused {
-		return nil
-	}
-	return c
-}
-
 // suspended waits for an event. What else kept the At from its next step isn't looked at meanwhile, so it isn't shown
 // either.
 func (e *edit) suspended() decision {
@@ -274,10 +268,10 @@ func (e *edit) suspended() decision {
 }
 
 func (e *edit) foreign(view view) decision {
-	message := fmt.Sprintf("Pod %s exists and doesn't belong to this At: it is left alone, and the At waits until it is "+
-		"deleted", view.Pod.Name)
+	message := fmt.Sprintf("Pod %s exists and doesn't belong to this At: it is left alone, and the At's own is made only "+
+		"once it is deleted", view.Pod.Name)
 	if deadline, has := startBy(view); has {
-		message += ", or until the At's deadline at " + deadline.Format(time.RFC3339Nano)
+		message += ", by the At's deadline at " + deadline.Format(time.RFC3339Nano)
 	}
 	next := e.blocked(ReasonForeignPod, "MakePod", message)
 	wait := shortestBackoff // the condition may be as old as another cause
@@ -290,7 +284,7 @@ func (e *edit) foreign(view view) decision {
 
 // blocked shows what keeps the At from its next step, if that isn't shown yet.
 func (e *edit) blocked(reason, action, message string) decision {
-	if shownBlock(e.at, reason) != nil {
+	if presentBlock(e.at, reason) != nil {
 		return decision{}
 	}
 	return e.block(reason, action, message)

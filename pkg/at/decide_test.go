@@ -199,6 +199,9 @@ func TestDecideRunning(t *testing.T) {
 		{name: "after the deadline a Pod that was refused before the claim was renewed isn't made any more",
 			at:    anAt(restarted, startedAt(due.Add(time.Second)), deadline(60), blockedBy(ReasonPodRefused)),
 			fresh: true, late: time.Minute + 1, want: summary{Status: "DONE Missed restarts:1", Events: ReasonMissed}},
+		{name: "a Pod that an earlier holder was refused is tried again, and nobody is told that it is gone",
+			at: anAt(running, blockedBy(ReasonPodRefused)), fresh: true,
+			want: summary{Status: "RUNNING blocked:PodRefused restarts:1", MakePod: true}},
 		{name: "after the deadline a Pod that was refused after the claim was renewed is made again",
 			at: anAt(restarted, deadline(60), blockedBy(ReasonPodRefused)), fresh: true, late: time.Minute + 1,
 			want: summary{Status: "RUNNING blocked:PodRefused restarts:2", MakePod: true, Events: ReasonPodGone}},
@@ -269,21 +272,46 @@ func TestDecideRunning(t *testing.T) {
 }
 
 func TestTheMessageAboutAStrangersPodSaysHowLongTheAtWaits(t *testing.T) {
-	const until = "waits until it is deleted, or until the At's deadline at 2026-04-12T10:13:00Z"
+	const once = "is made only once it is deleted"
+	const until = once + ", by the At's deadline at 2026-04-12T10:13:00Z"
 	for name, c := range map[string]struct {
 		at   *cnatv1alpha1.At
 		note noteKind
 		want string
 	}{
-		"no deadline":            {at: anAt(), want: "waits until it is deleted"},
+		"no deadline":            {at: anAt(), want: once},
 		"a deadline":             {at: anAt(deadline(60)), want: until},
 		"the first claim":        {anAt(running, deadline(60)), noteUnused, until},
-		"it may have started":    {at: anAt(running, deadline(60)), want: "waits until it is deleted"},
-		"suspension outlasts it": {anAt(running, suspended, deadline(60)), noteUnused, "waits until it is deleted"},
+		"it may have started":    {at: anAt(running, deadline(60)), want: once},
+		"suspension outlasts it": {anAt(running, suspended, deadline(60)), noteUnused, once},
 	} {
 		next := decide(view{At: c.at, Pod: aPod(foreign), Fresh: true, Note: c.note, Now: due})
 		if got := next.Status.Conditions[0].Message; !strings.HasSuffix(got, c.want) {
 			t.Errorf("%s: %q, want it to end with %q", name, got, c.want)
+		}
+	}
+}
+
+func TestAMissedAtSaysWhatKeptItAndThatNothingStarted(t *testing.T) {
+	for name, c := range map[string]struct {
+		at   *cnatv1alpha1.At
+		note noteKind
+		pod  *corev1.Pod
+		want string
+	}{
+		"nothing":          {at: anAt(deadline(60)), want: "not started within 1m0s of 2026-04-12T10:12:00Z"},
+		"a stranger's Pod": {anAt(running, deadline(60), blockedBy(ReasonForeignPod)), noteUnused, aPod(foreign), ": shown"},
+		"a refusal":        {anAt(running, deadline(60), blockedBy(ReasonPodRefused)), noteUnused, nil, ": shown"},
+		"something before the last edit": {at: anAt(deadline(60), blockedBy(ReasonInvalidSchedule),
+			func(at *cnatv1alpha1.At) { at.Generation = 2 }), want: "10:12:00Z"},
+	} {
+		for i := range c.at.Status.Conditions {
+			c.at.Status.Conditions[i].Message = "shown"
+		}
+		got := decide(view{At: c.at, Pod: c.pod, Fresh: true, Note: c.note, Now: due.Add(time.Hour)}).Status
+		failed := meta.FindStatusCondition(got.Conditions, cnatv1alpha1.ConditionFailed)
+		if got.Result != cnatv1alpha1.AtMissed || got.StartTime != nil || !strings.HasSuffix(failed.Message, c.want) {
+			t.Errorf("%s: %+v, want Missed with %q, and no start time", name, got, c.want)
 		}
 	}
 }

@@ -90,8 +90,8 @@ func (d PodDefaults) Validate() error {
 	return errors.Join(wrong...)
 }
 
-// shared reports whether a node may have less of a resource than its Pods are limited to. The API server refuses a Pod
-// that requests another amount than its limit of any that it may not.
+// shared reports whether a Pod may request less of a resource than its limit. For hugepages and extended resources the
+// API server requires both to be equal.
 func shared(name corev1.ResourceName) bool {
 	return !strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) && !strings.Contains(string(name), "/")
 }

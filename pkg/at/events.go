@@ -2,7 +2,6 @@ package at
 
 import (
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -41,7 +40,7 @@ func (r *Reconciler) AtEvents() predicate.Predicate {
 			r.notes.forget(e.Object.GetUID())
 			at, ok := e.Object.(*cnatv1alpha1.At)
 			return !ok || at.Status.Phase != cnatv1alpha1.AtRunning ||
-				meta.FindStatusCondition(at.Status.Conditions, cnatv1alpha1.ConditionBlocked) != nil
+				blockOf(at.Status.Conditions) != nil
 		},
 	}
 }

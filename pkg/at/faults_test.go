@@ -444,6 +444,43 @@ func TestARefusalForAnotherCauseIsShownInItsTurn(t *testing.T) {
 	}
 }
 
+// A webhook chooses the code of its answer.
+func TestADenialByAWebhookIsShownWhateverItsCode(t *testing.T) {
+	for code, reason := range map[int32]metav1.StatusReason{
+		400: "", 403: metav1.StatusReasonForbidden, 408: metav1.StatusReasonTimeout, 409: metav1.StatusReasonConflict,
+		410: metav1.StatusReasonAlreadyExists, 429: metav1.StatusReasonTooManyRequests, 500: "", 503: "",
+	} {
+		b := newBench(t, anAt())
+		b.fault = refusePods(&apierrors.StatusError{ErrStatus: metav1.Status{Code: code, Reason: reason,
+			Message: `admission webhook "x" denied the request: the image isn't signed`}})
+		mustFail(t, b)
+		if got := b.blockedBy(t); got != ReasonPodRefused {
+			t.Errorf("code %d: blocked by %q", code, got)
+		}
+	}
+}
+
+// An API server that doesn't know the path of the status answers 404, too.
+func TestAStatusThatCannotBeWrittenIsAnErrorUnlessTheAtIsGone(t *testing.T) {
+	ats := schema.GroupResource{Group: cnatv1alpha1.GroupVersion.Group, Resource: "ats"}
+	name := testRequest.Name
+	for _, c := range []struct {
+		answer error
+		gone   bool
+	}{
+		{apierrors.NewNotFound(ats, name), true},
+		{apierrors.NewNotFound(ats, "another"), false},
+		{apierrors.NewGenericServerResponse(404, "put", ats, name, "404 page not found", 0, true), false},
+		{&apierrors.StatusError{ErrStatus: metav1.Status{Code: 404, Reason: metav1.StatusReasonNotFound}}, false},
+	} {
+		b := newBench(t, anAt())
+		b.fault = func(int, string, func() error) error { return c.answer }
+		if _, err := b.reconcile(); (err == nil) != c.gone {
+			t.Errorf("%v: %v", c.answer, err)
+		}
+	}
+}
+
 func TestAnErrorOfTheServersOwnIsShownOnceItRepeats(t *testing.T) {
 	b := newBench(t, anAt())
 	b.fault = refusePods(apierrors.NewInternalError(errors.New("etcd has no leader")))

@@ -208,13 +208,13 @@ func TestAnEventStandsForThoseThatWereLeftOut(t *testing.T) {
 	b := newBench(t, anAt())
 	a := &actor{cluster: b, budgets: b.subject.budgetsOf("west"), clock: b.clock}
 	for range 500 {
-		a.tell(anAt(), warning{Reason: ReasonPodRefused, Action: "MakePod", Message: nasty})
+		a.sendEvent(anAt(), warning{Reason: ReasonPodRefused, Action: "MakePod", Message: nasty})
 	}
 	b.clock.Step(eventBudget.Every)
 	for len(b.recorder.Events) > 0 {
 		<-b.recorder.Events
 	}
-	a.tell(anAt(), warning{Reason: ReasonPodRefused, Action: "MakePod", Message: nasty})
+	a.sendEvent(anAt(), warning{Reason: ReasonPodRefused, Action: "MakePod", Message: nasty})
 	last := noteOf(<-b.recorder.Events)
 	if !strings.Contains(last, "and 490 more") {
 		t.Errorf("the next event says %q", last[max(0, len(last)-100):])

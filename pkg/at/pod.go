@@ -21,8 +21,8 @@ const (
 	// CopiedPrefix is the prefix of those labels and annotations of an At that are copied to its Pod. They tell KWOK
 	// how to simulate the Pod and mean nothing elsewhere.
 	CopiedPrefix = "tenure.dev/kwok-"
-
-	containerName = "command"
+	// ContainerName is the name of the container that runs the command. Webhooks may add others.
+	ContainerName = "command"
 
 	// maxLabel is the length of a DNS label, and of a label's value.
 	maxLabel = 63
@@ -34,8 +34,8 @@ const (
 // PodName returns the name of an At's Pod. It is always the same for one At, so that the API server itself refuses a
 // second Pod. An At that was deleted and created again gets another name, so that it doesn't meet the old one's Pod.
 //
-// The name is a DNS label whatever the At's name is (up to 253 characters, with
-// dots), because it becomes the Pod's host name.
+// The name is a DNS label whatever the At's name is (up to 253 characters, with dots), because it becomes the Pod's
+// host name.
 func PodName(at *cnatv1alpha1.At) string {
 	digest := sha256.Sum256([]byte(at.UID))
 	base := strings.ReplaceAll(at.Name, ".", "-")
@@ -63,9 +63,8 @@ func newPod(at *cnatv1alpha1.At, defaults PodDefaults) *corev1.Pod {
 				Name:       at.Name,
 				UID:        at.UID,
 				Controller: new(true),
-				// Blocking the owner's deletion would need the right to update
-				// ats/finalizers and would gain nothing: a Pod may outlive its At
-				// for the moment that the garbage collector takes.
+				// Blocking the owner's deletion would need the right to update ats/finalizers and would gain nothing: a
+				// Pod may outlive its At for the moment that the garbage collector takes.
 				BlockOwnerDeletion: new(false),
 			}},
 		},
@@ -76,7 +75,7 @@ func newPod(at *cnatv1alpha1.At, defaults PodDefaults) *corev1.Pod {
 			AutomountServiceAccountToken: new(at.Spec.AutomountServiceAccountToken),
 			ActiveDeadlineSeconds:        defaults.activeDeadline(&at.Spec),
 			Containers: []corev1.Container{{
-				Name:            containerName,
+				Name:            ContainerName,
 				Image:           at.Spec.Image,
 				Command:         []string{"/bin/sh", "-c", unexpanded(at.Spec.Command)},
 				Resources:       defaults.resources(&at.Spec),
@@ -122,7 +121,7 @@ type ending struct {
 func endingOf(pod *corev1.Pod) (ending, bool) {
 	end := ending{}
 	for _, container := range pod.Status.ContainerStatuses {
-		if terminated := container.State.Terminated; container.Name == containerName && terminated != nil {
+		if terminated := container.State.Terminated; container.Name == ContainerName && terminated != nil {
 			end.exitCode = new(terminated.ExitCode)
 			end.at = terminated.FinishedAt.Time
 			end.message = terminated.Reason
@@ -144,6 +143,12 @@ func endingOf(pod *corev1.Pod) (ending, bool) {
 	default:
 		return ending{}, false
 	}
+}
+
+// Ended reports whether a Pod's end is that of its At.
+func Ended(pod *corev1.Pod) bool {
+	_, ended := endingOf(pod)
+	return ended
 }
 
 // lostItsNode reports whether the Pod garbage collector ended a Pod, which it deletes next.

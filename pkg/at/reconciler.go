@@ -16,7 +16,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
-	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
@@ -25,9 +24,7 @@ import (
 )
 
 // Clusters finds the cluster of a request. A multicluster-runtime manager is one.
-type Clusters interface {
-	GetCluster(ctx context.Context, name multicluster.ClusterName) (cluster.Cluster, error)
-}
+type Clusters = clustername.Clusters
 
 // Config says what a Reconciler works with.
 type Config struct {
@@ -67,8 +64,7 @@ func (c Config) Validate() error {
 	return errors.Join(wrong...)
 }
 
-// Reconciler brings Ats from PENDING through RUNNING to DONE. It is safe for
-// concurrent use.
+// Reconciler brings Ats from PENDING through RUNNING to DONE. It is safe for concurrent use.
 type Reconciler struct {
 	config Config
 	notes  notes
@@ -120,8 +116,8 @@ func NewRateLimiter() workqueue.TypedRateLimiter[mcreconcile.Request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[mcreconcile.Request](shortestBackoff, longestBackoff)
 }
 
-// maxLooks bounds how often one reconcile reads a fresh view, so that an At that
-// changes all the time doesn't hold a worker.
+// maxLooks bounds how often one reconcile reads a fresh view, so that an At that changes all the time doesn't hold a
+// worker.
 const maxLooks = 2
 
 // retryLater asks for another try after a delay that grows each time, without an error in the log.
@@ -174,8 +170,9 @@ func (a *actor) reconcile(ctx context.Context, at *cnatv1alpha1.At) (ctrl.Result
 	if at.Status.Phase == cnatv1alpha1.AtDone {
 		a.notes.forget(at.UID)
 	}
-	view := a.view(at, pod, false)
-	if pod == nil && isRefused(at) && !tooLate(view) && a.refusals.Spent(at.Namespace, view.Now) {
+	view := a.assemble(at, pod, false)
+	if pod == nil && presentBlock(at, ReasonPodRefused) != nil &&
+		!tooLate(view) && a.refusals.Spent(at.Namespace, view.Now) {
 		return ctrl.Result{RequeueAfter: orDeadline(view, wait.Jitter(refusedPause, 1))}, nil
 	}
 	for looks := 0; ; looks++ {
@@ -197,7 +194,8 @@ func (a *actor) reconcile(ctx context.Context, at *cnatv1alpha1.At) (ctrl.Result
 	}
 }
 
-func (a *actor) view(at *cnatv1alpha1.At, pod *corev1.Pod, fresh bool) view {
+// assemble returns the view. If the Pod shows how the claim went, it also corrects or renews the note about the claim.
+func (a *actor) assemble(at *cnatv1alpha1.At, pod *corev1.Pod, fresh bool) view {
 	now := a.clock.Now()
 	note := a.notes.recall(at, now)
 	claim := claimOf(&at.Status)
@@ -234,7 +232,7 @@ func (a *actor) look(ctx context.Context, seen *cnatv1alpha1.At) (*view, error) 
 	if err != nil {
 		return nil, err
 	}
-	view := a.view(at, pod, true)
+	view := a.assemble(at, pod, true)
 	return &view, nil
 }
 

@@ -68,14 +68,25 @@ func (e *edit) condition(kind, reason, message string) {
 	meta.SetStatusCondition(&e.next.Conditions, condition)
 }
 
-// shownBlock returns the condition that shows what keeps the At from its next step, if it has that reason and is about
-// this generation; otherwise nil.
-func shownBlock(at *cnatv1alpha1.At, reason string) *metav1.Condition {
-	shown := meta.FindStatusCondition(at.Status.Conditions, cnatv1alpha1.ConditionBlocked)
-	if shown == nil || shown.Reason != reason || shown.ObservedGeneration != at.Generation {
-		return nil
+// blockOf returns the condition that shows what keeps an At from its next step; nil if there is none.
+func blockOf(conditions []metav1.Condition) *metav1.Condition {
+	return meta.FindStatusCondition(conditions, cnatv1alpha1.ConditionBlocked)
+}
+
+// blockWith returns that condition if it has this reason, whichever generation of the At it is about; otherwise nil.
+func blockWith(at *cnatv1alpha1.At, reason string) *metav1.Condition {
+	if shown := blockOf(at.Status.Conditions); shown != nil && shown.Reason == reason {
+		return shown
 	}
-	return shown
+	return nil
+}
+
+// presentBlock is blockWith for conditions that are about the At's present generation.
+func presentBlock(at *cnatv1alpha1.At, reason string) *metav1.Condition {
+	if shown := blockWith(at, reason); shown != nil && shown.ObservedGeneration == at.Generation {
+		return shown
+	}
+	return nil
 }
 
 func (e *edit) unblock() {
@@ -99,7 +110,7 @@ func (e *edit) claim(due time.Time) {
 // needs a write. A refusal stays shown, since it may happen again; the condition goes when the Pod is there. Unless the
 // At has never started, the condition counts from this claim, so that [neverStarted] doesn't believe it.
 func (e *edit) claimAgain(neverStarted bool) {
-	shown := meta.FindStatusCondition(e.next.Conditions, cnatv1alpha1.ConditionBlocked)
+	shown := blockOf(e.next.Conditions)
 	switch {
 	case shown == nil || shown.Reason != ReasonPodRefused:
 		e.unblock()
@@ -124,11 +135,11 @@ func (e *edit) done(result cnatv1alpha1.AtResult) {
 func (e *edit) missed() decision {
 	due, deadline, _ := deadlineOf(e.at)
 	message := fmt.Sprintf("not started within %s of %s", deadline.Sub(due), due.Format(time.RFC3339Nano))
-	if refused := shownBlock(e.at, ReasonPodRefused); refused != nil {
-		message += ": " + refused.Message
+	if shown := blockOf(e.at.Status.Conditions); shown != nil && shown.ObservedGeneration == e.at.Generation {
+		message += ": " + shown.Message
 	}
 	e.done(cnatv1alpha1.AtMissed)
-	e.next.PodName, e.next.ScheduledTime = "", micro(due)
+	e.next.PodName, e.next.StartTime, e.next.ScheduledTime = "", nil, micro(due)
 	e.condition(cnatv1alpha1.ConditionFailed, ReasonMissed, message)
 	return decision{Status: e.changed(), Events: []warning{{ReasonMissed, "Miss", message}}}
 }

@@ -55,7 +55,7 @@ func trimPod(pod *corev1.Pod) {
 		}
 	}
 	for i := range status.ContainerStatuses {
-		if c := &status.ContainerStatuses[i]; c.Name == containerName {
+		if c := &status.ContainerStatuses[i]; c.Name == ContainerName {
 			pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: c.Name, State: endOf(c.State)}}
 		}
 	}

@@ -24,6 +24,9 @@ const (
 	// changeEvery is the same for changes of a cluster's state: a reader takes the latest event for the state. A replica
 	// needs two looks to see a change and the change back, so a cluster that comes and goes gets six events a minute.
 	changeEvery = lookEvery
+	// eventsPerSecond and eventsAtOnce bound what one replica writes about all clusters, and so what it asks of home when
+	// many clusters come and go.
+	eventsPerSecond, eventsAtOnce = 5, 50
 	// EventReporter is the reporting controller of the events.
 	EventReporter = "tenure"
 	// ActionKeep is the action of an event about a kubeconfig that doesn't work while the connection from before does. The

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -84,6 +85,7 @@ type Health struct {
 	log    logr.Logger
 
 	changed chan struct{} // holds a token after a change, until it is received
+	events  *rate.Limiter // bounds the events of this replica
 
 	mu         sync.Mutex // guards all below
 	states     map[string]state
@@ -104,6 +106,8 @@ type state struct {
 	// shared is the configuration in use if it is that of the Secret's version.
 	shared *rest.Config
 	told   time.Time // when it was last reported by an event, or when its Secret was found to be gone
+	owed   bool      // whether there is something to report that Health.events has put off
+	anew   bool      // whether what is to be reported, or was last, is a change
 	copies bool      // whether it keeps copies of Deployments
 }
 
@@ -112,7 +116,8 @@ func New(cfg Config) *Health {
 	if cfg.Replica == "" {
 		cfg.Replica = "tenure"
 	}
-	return &Health{cfg: cfg, rarely: 5 * time.Minute, changed: make(chan struct{}, 1), states: map[string]state{},
+	return &Health{cfg: cfg, rarely: 5 * time.Minute, changed: make(chan struct{}, 1),
+		events: rate.NewLimiter(eventsPerSecond, eventsAtOnce), states: map[string]state{},
 		complaints: map[string]complaint{}}
 }
 
@@ -133,7 +138,7 @@ func (h *Health) SetupWithManager(mgr mcmanager.Manager) error {
 }
 
 // wakeQuiet queues the quiet clusters that have something to report by now, every lookEvery until the context ends. To
-// reconcile all of them instead took a sixth of the processor time of an idle replica that knows 300 clusters.
+// reconcile all of them instead would cost an idle replica that knows hundreds of clusters much of its processor time.
 func (h *Health) wakeQuiet(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 	go wait.UntilWithContext(ctx, func(context.Context) {
 		for _, name := range h.noLongerQuiet(time.Now()) {
@@ -163,12 +168,12 @@ func (h *Health) noLongerQuiet(now time.Time) (names []string) {
 	return names
 }
 
-// quiet reports whether there is no trouble with a cluster, its Secret's connection is in use, and the Secret's limits
-// are sound. Call it with the lock held.
+// quiet reports whether there is no trouble with a cluster, nor anything to report, its Secret's connection is in use,
+// and the Secret's limits are sound. Call it with the lock held.
 func (h *Health) quiet(name string) bool {
 	s := h.states[name]
 	_, complained := h.complaints[name]
-	return s.reason == ReasonUsable && s.shared != nil && !complained
+	return s.reason == ReasonUsable && s.shared != nil && !complained && !s.owed
 }
 
 // Reconcile looks at one cluster. It asks for the next look, unless the cluster is quiet.
@@ -213,12 +218,13 @@ func (h *Health) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 	}
 	h.tell(ctx, secret, found)
 	h.mu.Lock()
-	quiet := h.quiet(secret.Name)
+	quiet, owed := h.quiet(secret.Name), h.states[secret.Name].owed
 	h.mu.Unlock()
 	switch {
 	case quiet:
 		return ctrl.Result{}, nil
-	case found.reason == ReasonBadConfig && use == nil && !found.passing: // only its event is repeated until it changes
+	case found.reason == ReasonBadConfig && use == nil && !found.passing && !owed:
+		// Only its event is repeated until it changes.
 		return ctrl.Result{RequeueAfter: eventEvery}, nil
 	}
 	return ctrl.Result{RequeueAfter: lookEvery}, nil
@@ -307,15 +313,30 @@ func (h *Health) signal() {
 
 // tell records a finding. It reports a change by metrics, log and event, and repeats the event of lasting trouble.
 func (h *Health) tell(ctx context.Context, secret *corev1.Secret, f finding) {
-	reason, note := f.reason, f.note
-	name, now := secret.Name, state{
-		reason: reason, usable: f.usable, since: time.Now(), told: time.Now(), looked: time.Now(),
+	now := state{
+		reason: f.reason, usable: f.usable, since: time.Now(), told: time.Now(), looked: time.Now(),
 		version: secret.ResourceVersion, shared: f.shared, copies: kubeconfig.KeepsCopies(secret),
 	}
-	if reason == ReasonBadConfig {
-		now.cause = note
+	if f.reason == ReasonBadConfig {
+		now.cause = f.note
 	}
+	known, changed, tells := h.record(secret.Name, &now)
+	if changed {
+		h.signal()
+		h.show(secret.Name, f, known)
+	}
+	if tells {
+		h.report(ctx, secret, f, now.anew)
+	}
+}
+
+// record completes the state of a cluster from the one before, and keeps it. It returns whether there was one before,
+// whether they differ, and whether to write an event. If there are too many events, that of a change is put off to the
+// next look: readers take the last event for the state. Repeated events need no bound, since they are as far apart as
+// those that they repeat.
+func (h *Health) record(name string, now *state) (known, changed, tells bool) {
 	h.mu.Lock()
+	defer h.mu.Unlock()
 	was, known := h.states[name]
 	if known && was.usable == now.usable && !was.since.IsZero() { // one that was forgotten is new
 		now.since = was.since
@@ -323,49 +344,55 @@ func (h *Health) tell(ctx context.Context, secret *corev1.Secret, f finding) {
 	if was.copies != now.copies {
 		h.signal()
 	}
-	edited := reason != ReasonUsable && was.version != now.version // whoever did it waits for an answer
-	if known && was.reason == now.reason && was.usable == now.usable && was.cause == now.cause && !edited {
-		again := reason != ReasonUsable && now.told.Sub(was.told) >= eventEvery
-		if !again {
-			now.told = was.told
-		}
-		h.states[name] = now
-		h.mu.Unlock()
-		if again {
-			h.report(ctx, secret, f, false)
-		}
-		return
+	edited := now.reason != ReasonUsable && was.version != now.version // whoever did it waits for an answer
+	changed = !known || was.reason != now.reason || was.usable != now.usable || was.cause != now.cause || edited
+	due := was.owed
+	switch {
+	case changed:
+		due, now.anew = known || now.reason != ReasonUsable, known
+	case was.owed:
+		now.anew = was.anew
+	default:
+		tells = now.reason != ReasonUsable && now.told.Sub(was.told) >= eventEvery
 	}
-	h.states[name] = now
-	h.mu.Unlock()
-	h.signal()
+	if due {
+		tells = h.events.Allow()
+		now.owed = !tells
+	}
+	if !tells {
+		now.told = was.told
+	}
+	h.states[name] = *now
+	return known, changed, tells
+}
+
+// show shows a changed finding in metrics and log.
+func (h *Health) show(name string, f finding, known bool) {
 	if known { // otherwise there are none, and looking for them means looking at those of all clusters
 		usable.DeletePartialMatch(prometheus.Labels{"cluster": name})
 		rejected.DeletePartialMatch(prometheus.Labels{"cluster": name})
 	}
 	switch {
-	case reason == ReasonUsable:
-		usable.WithLabelValues(name, reason).Set(1)
+	case f.reason == ReasonUsable:
+		usable.WithLabelValues(name, f.reason).Set(1)
 		h.log.Info("cluster can be used", "cluster", name)
 	case f.usable:
 		usable.WithLabelValues(name, ReasonUsable).Set(1)
-		rejected.WithLabelValues(name, reason).Set(1)
+		rejected.WithLabelValues(name, f.reason).Set(1)
 		h.log.Info("cluster's kubeconfig can't be used; the connection from before is used on", "cluster", name, "reason",
-			reason, "note", note)
+			f.reason, "note", f.note)
 	default:
-		usable.WithLabelValues(name, reason).Set(0)
-		h.log.Info("cluster can't be used; the others go on", "cluster", name, "reason", reason, "note", note)
-	}
-	if known || reason != ReasonUsable {
-		h.report(ctx, secret, f, known)
+		usable.WithLabelValues(name, f.reason).Set(0)
+		h.log.Info("cluster can't be used; the others go on", "cluster", name, "reason", f.reason, "note", f.note)
 	}
 }
 
 // forget drops what is known of a cluster that is gone. If there was trouble, its reason stays for as long as readers
-// heed the last event about it: if the next Secret of that name is good, another event must tell them so.
+// heed the last event about it: if the next Secret of that name is good, another event must tell them so. The same goes
+// for a cluster whose trouble is over and wasn't reported to be.
 func (h *Health) forget(name string) {
 	h.mu.Lock()
-	if s, known := h.states[name]; known && s.reason != ReasonUsable {
+	if s, known := h.states[name]; known && (s.reason != ReasonUsable || s.owed) {
 		h.states[name] = state{reason: s.reason, told: time.Now()}
 	} else {
 		delete(h.states, name)

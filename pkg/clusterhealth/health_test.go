@@ -17,6 +17,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -237,7 +238,7 @@ func TestWhatAnAnswerSaysOfACluster(t *testing.T) {
 		http.StatusServiceUnavailable: {ReasonUnreachable, ReasonUnreachable},
 	} {
 		api.code.Store(int64(status))
-		cluster, note := Look(t.Context(), secret, kubeconfig.Policy{Insecure: true}, time.Second)
+		cluster, note, _ := Look(t.Context(), secret, kubeconfig.Policy{Insecure: true}, time.Second)
 		credentials, _ := Prove(t.Context(), secret, kubeconfig.Policy{Insecure: true}, time.Second)
 		if got := [2]string{cluster, credentials}; got != want {
 			t.Errorf("%d: %q, want %q (%s)", status, got, want, note)
@@ -425,17 +426,6 @@ func TestTheConnectionInUseIsAskedWhereItIsTheSecrets(t *testing.T) {
 	}
 }
 
-func TestTheConnectionOfAQuestionForTheUIDIsClosed(t *testing.T) {
-	server, counts := connections(t)
-	secret, _ := insecure(t, server)
-	for range 3 {
-		UID(t.Context(), secret, kubeconfig.Policy{Insecure: true}, time.Minute)
-	}
-	if n := counts.Opened.Load(); n != 3 {
-		t.Errorf("%d connections for three questions, each to be closed", n)
-	}
-}
-
 // Such a Secret is refused, and home is in use without it.
 func TestASecretThatIsCalledHomeLimitsNothingAndIsForgotten(t *testing.T) {
 	secret := secretOf(kubeconfig.HomeName, "")
@@ -514,7 +504,7 @@ func TestLimitsThatCannotBeUsedAreToldOnceAndAgainAfterAWhile(t *testing.T) {
 func TestAQuestionLeavesNoConnectionOpen(t *testing.T) {
 	server, counts := connections(t)
 	secret := secretOf("west", kubeconfigOf(server))
-	reason, note := Look(t.Context(), secret, kubeconfig.Policy{Insecure: true}, time.Minute)
+	reason, note, _ := Look(t.Context(), secret, kubeconfig.Policy{Insecure: true}, time.Minute)
 	if reason != ReasonUsable {
 		t.Fatal(reason, note)
 	}
@@ -659,18 +649,29 @@ func TestAClusterThatIsAddedAgainInTroubleIsInTroubleSinceThen(t *testing.T) {
 }
 
 func TestAClusterIsKnownByTheUIDOfItsSystemNamespace(t *testing.T) {
-	answer, code := `{"apiVersion":"v1","kind":"Namespace","metadata":{"uid":"u-west"}}`, http.StatusOK
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/api/v1/namespaces/kube-system" {
+	answer, code, uids := `{"apiVersion":"v1","kind":"Namespace","metadata":{"uid":"u-west"}}`, http.StatusOK, 0
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/version" {
+			return
+		}
+		if uids++; r.URL.Path != "/api/v1/namespaces/kube-system" {
 			t.Errorf("it asks for %s", r.URL.Path)
 		}
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(code)
 		_, _ = io.WriteString(w, answer)
 	}))
+	counts := conns.Of(server)
+	server.Start()
 	defer server.Close()
 	secret := secretOf("west", kubeconfigOf(server.URL))
-	ask := func() string { return UID(t.Context(), secret, kubeconfig.Policy{Insecure: true}, time.Minute) }
+	ask := func() string {
+		reason, note, uid := Look(t.Context(), secret, kubeconfig.Policy{Insecure: true}, time.Minute)
+		if reason != ReasonUsable {
+			t.Error(reason, note)
+		}
+		return uid
+	}
 	if got := ask(); got != "u-west" {
 		t.Errorf("%q", got)
 	}
@@ -682,7 +683,105 @@ func TestAClusterIsKnownByTheUIDOfItsSystemNamespace(t *testing.T) {
 	if got := ask(); got != "" {
 		t.Errorf("who may not read it gets %q", got)
 	}
-	if got := UID(t.Context(), secret, kubeconfig.Policy{}, time.Minute); got != "" {
-		t.Errorf("by a kubeconfig that isn't allowed: %q", got)
+	// net/http doesn't use a connection again whose writer was 50 ms late.
+	if n := counts.Opened.Load(); uids != 3 || n < 3 || n > 4 {
+		t.Errorf("%d connections for %d looks, want one for each", n, uids)
+	}
+	reason, _, got := Look(t.Context(), secret, kubeconfig.Policy{}, time.Minute)
+	if reason != ReasonBadConfig || got != "" {
+		t.Errorf("by a kubeconfig that isn't allowed: %s, %q", reason, got)
+	}
+}
+
+// Each event is a write to the home cluster, which has other things to do when a network breaks.
+func TestManyClustersThatComeAndGoCauseAFewEventsASecondAndTheLastIsTheState(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		home := fake.NewClientBuilder().Build()
+		h := newHealth(t, home, Config{})
+		began := time.Now()
+		look := func(clusters int, found finding) (owed int) {
+			for i := range clusters {
+				name := fmt.Sprint("c", i)
+				h.tell(t.Context(), secretOf(name, ""), found)
+				if h.states[name].owed {
+					owed++
+				}
+			}
+			if n := len(eventsIn(t, home)); n > 50+5*int(time.Since(began)/time.Second) {
+				t.Fatalf("%d events in %v", n, time.Since(began))
+			}
+			time.Sleep(lookEvery)
+			return owed
+		}
+		away := finding{reason: ReasonUnreachable, note: "no route"}
+		back := finding{reason: ReasonUsable, usable: true, shared: &rest.Config{}}
+		for range 3 {
+			look(150, away)
+			look(150, back)
+		}
+		if owed := look(150, back); owed == 0 || h.quiet("c149") {
+			t.Errorf("%d events are put off; the next look at one is due: %v", owed, !h.quiet("c149"))
+		}
+		for look(150, back) > 0 {
+		}
+		last := map[string]eventsv1.Event{}
+		for _, e := range eventsIn(t, home) {
+			if l, ok := last[e.Regarding.Name]; !ok || l.EventTime.Time.Before(e.EventTime.Time) {
+				last[e.Regarding.Name] = e
+			}
+		}
+		for name, e := range last {
+			if e.Reason != ReasonUsable || !h.quiet(name) {
+				t.Errorf("the last event about %s says %s", name, e.Reason)
+			}
+		}
+		if before := len(eventsIn(t, home)); len(last) != 150 || look(150, back) > 0 || len(eventsIn(t, home)) != before {
+			t.Errorf("events about %d clusters, want 150; or there are more about what was reported", len(last))
+		}
+	})
+}
+
+// Who may not read Secrets goes by the last event.
+func TestARecoveryThatWasNotReportedYetIsNotForgottenWithItsSecret(t *testing.T) {
+	home := fake.NewClientBuilder().Build()
+	h := newHealth(t, home, Config{})
+	west, usable := secretOf("west", ""), finding{reason: ReasonUsable, usable: true}
+	h.tell(t.Context(), west, finding{reason: ReasonUnreachable})
+	h.events = rate.NewLimiter(0, 0)
+	h.tell(t.Context(), west, usable)
+	h.forget("west")
+	h.events = rate.NewLimiter(1, 1)
+	west.UID = "another"
+	h.tell(t.Context(), west, usable)
+	if all := eventsIn(t, home); len(all) != 2 {
+		t.Errorf("%d events, want one of the trouble, and one that it is over", len(all))
+	}
+}
+
+func TestAnEventThatIsPutOffIsWrittenAtTheNextLookWhichIsSoon(t *testing.T) {
+	bad, api := secretOf("bad", "["), newAPIServer(t)
+	limited := secretOf("limited", kubeconfigOf(api.Host))
+	home := fake.NewClientBuilder().WithObjects(bad, limited).Build()
+	h := newHealth(t, home, Config{Policy: kubeconfig.Policy{Insecure: true},
+		Limit: func(_ string, secret *corev1.Secret) error {
+			if secret != nil && secret.Name == "limited" {
+				return errors.New("qps must be above 0")
+			}
+			return nil
+		}})
+	for _, c := range []struct {
+		left, events int
+		again        time.Duration // of the bad one
+	}{{0, 0, lookEvery}, {2, 2, eventEvery}, {2, 2, eventEvery}} {
+		h.events = rate.NewLimiter(0, c.left)
+		if again := reconcile(t, h, "bad").RequeueAfter; again != c.again {
+			t.Errorf("%d events may be written: the next look is after %v, want %v", c.left, again, c.again)
+		}
+		if again := reconcile(t, h, "limited").RequeueAfter; again != lookEvery {
+			t.Errorf("%d events may be written: the next look is after %v, want %v", c.left, again, lookEvery)
+		}
+		if n := len(eventsIn(t, home)); n != c.events {
+			t.Errorf("%d events may be written: there are %d, want %d", c.left, n, c.events)
+		}
 	}
 }

@@ -33,6 +33,10 @@ func (h *Health) limit(ctx context.Context, secret *corev1.Secret) {
 	case was.text == err.Error() && now.Sub(was.told) < eventEvery:
 		h.mu.Unlock()
 		return
+	case !h.events.Allow():
+		h.complaints[secret.Name] = complaint{text: err.Error()} // the next look reports it
+		h.mu.Unlock()
+		return
 	}
 	h.complaints[secret.Name] = complaint{err.Error(), now}
 	h.mu.Unlock()

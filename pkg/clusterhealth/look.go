@@ -27,11 +27,27 @@ const (
 )
 
 // Look asks the cluster of a kubeconfig Secret whether it can be used. The note says why not, in one line that carries
-// no secret and leaves room in an event.
+// no secret and leaves room in an event. uid is the UID of the cluster's namespace kube-system, which tells the cluster
+// from all others; "" if it can't be read. Both are asked over one connection, each with its own timeout.
 func Look(ctx context.Context, secret *corev1.Secret, policy kubeconfig.Policy,
-	timeout time.Duration) (reason, note string) {
-	f := look(ctx, secret, policy, timeout, nil, true)
-	return f.reason, f.note
+	timeout time.Duration) (reason, note, uid string) {
+	cfg, err := kubeconfig.Connection(secret, policy)
+	if err != nil {
+		f := badConfig(err)
+		return f.reason, f.note, ""
+	}
+	kubeconfig.Bound(cfg)
+	connection, err := kubeconfig.HTTPClientFor(cfg)
+	if err != nil {
+		f := answer(cfg, err)
+		return f.reason, f.note, ""
+	}
+	defer utilnet.CloseIdleConnectionsFor(connection.Transport)
+	f := answer(cfg, askOver(ctx, connection, cfg.Host, timeout))
+	if f.usable {
+		uid = systemUID(ctx, cfg, connection, timeout)
+	}
+	return f.reason, f.note, uid
 }
 
 // Prove is Look for credentials that are to replace others: an API server that has too many requests proves nothing.
@@ -44,20 +60,10 @@ func Prove(ctx context.Context, secret *corev1.Secret, policy kubeconfig.Policy,
 	return f.reason, f.note
 }
 
-// UID returns the UID of namespace kube-system of the cluster that a kubeconfig Secret leads to, which tells the
-// cluster from all others; "" if it can't be read.
-func UID(ctx context.Context, secret *corev1.Secret, policy kubeconfig.Policy, timeout time.Duration) string {
-	cfg, err := kubeconfig.Connection(secret, policy)
-	if err != nil {
-		return ""
-	}
-	cfg.Timeout = timeout
-	kubeconfig.Bound(cfg)
-	connection, err := rest.HTTPClientFor(cfg)
-	if err != nil {
-		return ""
-	}
-	defer utilnet.CloseIdleConnectionsFor(connection.Transport)
+// systemUID returns the UID of a cluster's namespace kube-system; "" if it can't be read.
+func systemUID(ctx context.Context, cfg *rest.Config, connection *http.Client, timeout time.Duration) string {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
 	c, err := corev1client.NewForConfigAndClient(cfg, connection)
 	if err != nil {
 		return ""
@@ -88,7 +94,7 @@ func look(ctx context.Context, secret *corev1.Secret, policy kubeconfig.Policy, 
 	closes bool) finding {
 	cfg, err := kubeconfig.Connection(secret, policy)
 	if err != nil {
-		return finding{reason: ReasonBadConfig, note: err.Error(), passing: kubeconfig.Passing(err)}
+		return badConfig(err)
 	}
 	if use != nil && use.Refused == "" && kubeconfig.Same(use.Given, cfg) {
 		f := answer(cfg, use.askWithin(ctx, timeout))
@@ -98,6 +104,11 @@ func look(ctx context.Context, secret *corev1.Secret, policy kubeconfig.Policy, 
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	return answer(cfg, ask(ctx, cfg, closes))
+}
+
+// badConfig is the finding that a kubeconfig is refused.
+func badConfig(err error) finding {
+	return finding{reason: ReasonBadConfig, note: err.Error(), passing: kubeconfig.Passing(err)}
 }
 
 // askWithin asks the cluster over the connection in use.
@@ -125,6 +136,19 @@ func answer(cfg *rest.Config, err error) finding {
 // ask returns why a cluster can't be used with these credentials; nil if it can.
 func ask(ctx context.Context, cfg *rest.Config, closes bool) error {
 	status, err := kubeconfig.Ask(ctx, cfg, closes)
+	return troubleOf(status, err)
+}
+
+// askOver is ask over a client that exists.
+func askOver(ctx context.Context, connection *http.Client, host string, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	status, err := kubeconfig.AskOver(ctx, connection, host)
+	return troubleOf(status, err)
+}
+
+// troubleOf returns why a cluster that answers so can't be used; nil if it can.
+func troubleOf(status int, err error) error {
 	switch {
 	case err != nil:
 		return err

@@ -168,25 +168,47 @@ func (v *survey) cover(e *entry) {
 	}
 }
 
-// readClusters sums up the records of each cluster, in order of names.
+// clusterMap holds what is known of each cluster, and which of them replicas hold shards of.
+type clusterMap struct {
+	byName map[keyspace.ClusterName]*Cluster
+	held   map[keyspace.ClusterName]bool
+}
+
+// readClusters sums up what is known of each cluster, in order of names.
 func (v *survey) readClusters() {
-	byName := map[keyspace.ClusterName]*Cluster{}
-	get := func(name keyspace.ClusterName) *Cluster {
-		if byName[name] == nil {
-			byName[name] = &Cluster{Name: name, Removed: v.Registered}
+	m := clusterMap{map[keyspace.ClusterName]*Cluster{}, map[keyspace.ClusterName]bool{}}
+	v.sumRecords(m)
+	v.addViews(m)
+	v.judgeAnswers(m)
+	for _, c := range m.byName {
+		if !v.Registered && !m.held[c.Name] && !c.Fails() && v.living() > 0 {
+			// Without the right to read Secrets, this is only a conclusion: no record has a holder, and no replica
+			// complains.
+			c.Removed = true
 		}
-		return byName[name]
+		c.Map, v.removed[c.Name] = v.drawMap(c.Name), c.Removed
+		v.clusters = append(v.clusters, c)
+	}
+	slices.SortFunc(v.clusters, func(a, b *Cluster) int { return cmp.Compare(a.Name, b.Name) })
+}
+
+// sumRecords enters the clusters that are registered, and those of the records with their sums.
+func (v *survey) sumRecords(m clusterMap) {
+	get := func(name keyspace.ClusterName) *Cluster {
+		if m.byName[name] == nil {
+			m.byName[name] = &Cluster{Name: name, Removed: v.Registered}
+		}
+		return m.byName[name]
 	}
 	for _, a := range v.Clusters {
 		c := get(a.Cluster)
 		c.Removed, c.Reason, c.Note = false, a.Reason, a.Note
 	}
-	held := map[keyspace.ClusterName]bool{}
 	for _, e := range v.entries {
 		c := get(e.ID.Cluster)
 		c.Shards++
 		c.Objects += e.Objects
-		held[c.Name] = held[c.Name] || e.holder != nil
+		m.held[c.Name] = m.held[c.Name] || e.holder != nil
 		if e.served() {
 			c.Held++
 		}
@@ -197,47 +219,76 @@ func (v *survey) readClusters() {
 			c.Moving++
 		}
 	}
+}
+
+// addViews adds what the replicas that act report about the clusters.
+func (v *survey) addViews(m clusterMap) {
 	for _, r := range v.replicas {
 		if !r.Acts() {
 			continue
 		}
 		for _, said := range r.Clusters {
-			c := byName[said.Cluster]
+			c := m.byName[said.Cluster]
 			if c == nil {
 				continue
 			}
 			if v.bystander(r, c) {
 				said.State, said.Cause = protocol.ClusterClosed, ""
 			}
-			c.hear(said)
+			c.addView(said)
 		}
-		for _, c := range byName {
+		for _, c := range m.byName {
 			c.Unfit = c.Unfit || r.Unfit.Of(c.Name) == plan.Unfit
 		}
 	}
+}
+
+// judgeAnswers compares what was answered from here with what replicas say, and with the layouts.
+func (v *survey) judgeAnswers(m clusterMap) {
 	for _, a := range v.Clusters {
-		if c := byName[a.Cluster]; a.Reason == clusterhealth.ReasonUnreachable && !a.Told && c.Served() {
+		c := m.byName[a.Cluster]
+		if a.Reason == clusterhealth.ReasonUnreachable && !a.Reported && c.Served() {
 			c.Reason = ReasonNotFromHere
 		}
-		switch c := byName[a.Cluster]; {
-		case a.Reason == ReasonTwoNames && held[c.Name]: // it isn't so any more
+		switch {
+		case a.Reason == ReasonTwoNames && m.held[c.Name]: // it isn't so any more
 			c.Reason, c.Note = "", ""
 		case !c.Fails():
-			if reason, note := v.astray(a, held); reason != "" {
+			if reason, note := v.astray(a, m.held); reason != "" {
 				c.Reason, c.Note = reason, note
 			}
 		}
 	}
-	for _, c := range byName {
-		if !v.Registered && !held[c.Name] && !c.Fails() && v.living() > 0 {
-			// Without the right to read Secrets, this is only a conclusion: no record has a holder, and no replica
-			// complains.
-			c.Removed = true
-		}
-		c.Map, v.removed[c.Name] = v.drawMap(c.Name), c.Removed
-		v.clusters = append(v.clusters, c)
+}
+
+// addView adds what one replica reports about the cluster.
+func (c *Cluster) addView(said inspect.ClusterView) {
+	if inspect.Worse(said.State, protocol.ClusterClosed) < 0 &&
+		(c.State == "" || inspect.Worse(said.State, c.State) < 0) {
+		c.State, c.Cause = said.State, said.Cause
 	}
-	slices.SortFunc(v.clusters, func(a, b *Cluster) int { return cmp.Compare(a.Name, b.Name) })
+	c.Stuck += said.Stuck
+	keys, writes := said.Running+said.Ready, said.Writes+said.WaitingWrites
+	if keys+writes == 0 && inspect.Worse(said.State, protocol.ClusterClosed) == 0 {
+		return // only shards that aren't served
+	}
+	if c.Waits == nil {
+		c.Waits = &inspect.ClusterView{Cluster: c.Name}
+	}
+	w := c.Waits
+	w.State, w.Cause = c.State, c.Cause
+	w.Running += said.Running
+	w.Ready += said.Ready
+	w.Writes += said.Writes
+	w.WaitingWrites += said.WaitingWrites
+	w.WaitSeconds = max(w.WaitSeconds, said.WaitSeconds)
+	if said.Limits != "" {
+		w.Limits = said.Limits
+	}
+	for _, n := range said.Namespaces {
+		w.Namespaces = inspect.AddWaiting(w.Namespaces, n)
+	}
+	w.Namespaces = w.Namespaces[:min(len(w.Namespaces), inspect.MaxWaiting)]
 }
 
 // bystander reports whether a replica can't serve a cluster of which others hold shards and it holds none. How the

@@ -14,7 +14,6 @@ import (
 	"github.com/tenure-dev/tenure/pkg/text"
 	"github.com/tenure-dev/tenure/shard/inspect"
 	"github.com/tenure-dev/tenure/shard/keyspace"
-	"github.com/tenure-dev/tenure/shard/plan"
 	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
@@ -52,8 +51,9 @@ const (
 // findings returns what is wrong, and then what is good to know.
 func (v *survey) findings() []Finding {
 	all := slices.Concat(
-		v.findNobody(), v.findRecords(), v.findUnserved(), v.findHoles(), v.findUnfit(), v.findLimited(), v.findQuiet(),
-		v.findCoordinator(), v.findClusters(), v.findExpiring(), v.findBadLimits(), v.findMoves(), v.findCrashes(),
+		v.findNobody(), v.findCoordinator(), // first, since they concern the whole fleet, and screens show a few findings
+		v.findRecords(), v.findUnserved(), v.findHoles(), v.findUnfit(), v.findLimited(), v.findQuiet(),
+		v.findClusters(), v.findExpiring(), v.findBadLimits(), v.findMoves(), v.findCrashes(),
 	)
 	slices.SortStableFunc(all, func(a, b Finding) int { return cmp.Compare(b.Severity, a.Severity) }) // "wrong" > "note"
 	return all
@@ -124,47 +124,6 @@ func (v *survey) findUnserved() []Finding {
 	return found
 }
 
-// findUnfit reports replicas that say they can't serve a cluster, or can't serve or watch some shards that they hold. A
-// shard that can't be served waits until its holder can serve it, or until another replica says that it can.
-func (v *survey) findUnfit() (found []Finding) {
-	for _, c := range v.clusters {
-		var cant, holding []string
-		stuck, do := 0, "the log of the holder names the kinds that can't be listed or watched, and why; if its caches were "+
-			"never filled, another replica gets the shards after three lease durations or more"
-		for _, r := range v.replicas {
-			held := v.shards[tenancy{c.Name, r.Incarnation}]
-			switch {
-			case !r.Acts() || c.Removed:
-				continue
-			case r.Unfit.Of(c.Name) == plan.Unfit:
-				cant = append(cant, string(r.Incarnation))
-				do = "they move within seconds to a replica that can; if they stay, none can: see why the holder can't"
-			default:
-				held = min(held, r.stuck(c.Name))
-			}
-			if held > 0 {
-				holding = append(holding, string(r.Incarnation))
-			}
-			stuck += held
-		}
-		switch {
-		case stuck > 0:
-			found = append(found, Finding{Wrong, AlertNotServed,
-				fmt.Sprintf("%s of cluster %s held by replicas that can't serve or watch it: %s", count(stuck, "shard"), c.Name,
-					list(holding, "")), do})
-		case len(cant) > 0:
-			who := "others serve it"
-			if c.Held == 0 {
-				who = "nobody serves it"
-			}
-			found = append(found, Finding{Note, AlertNotServed,
-				fmt.Sprintf("cluster %s can't be served by %s; %s", c.Name, list(cant, ""), who),
-				"see whether the way from there to the cluster's API server is open"})
-		}
-	}
-	return found
-}
-
 // findLimited reports clusters that refuse requests or answer late, by what replicas say: one finding for each
 // cause. findClusters reports those that don't answer at all.
 func (v *survey) findLimited() (found []Finding) {
@@ -206,7 +165,7 @@ func (v *survey) saying(c *Cluster) (names []string) {
 
 // findHoles reports parts of the hash space that no record covers, and records that overlap.
 func (v *survey) findHoles() (found []Finding) {
-	var bare, partly, twice []string
+	var young, bare, partly, twice []string
 	for _, c := range v.clusters {
 		at := v.bySlot[c.Name]
 		switch {
@@ -214,8 +173,7 @@ func (v *survey) findHoles() (found []Finding) {
 		case at == nil && (c.Astray() || c.Reason == clusterhealth.ReasonBadConfig): // findClusters reports these
 		case at == nil:
 			if v.isYoung(c.Name) {
-				found = append(found, Finding{Note, "", fmt.Sprintf("cluster %s is new and not divided into shards yet", c.Name),
-					""})
+				young = append(young, string(c.Name))
 			} else {
 				bare = append(bare, string(c.Name))
 			}
@@ -233,6 +191,13 @@ func (v *survey) findHoles() (found []Finding) {
 			if overlap {
 				twice = append(twice, string(c.Name))
 			}
+		}
+	}
+	if len(young) > examples {
+		found = append(found, Finding{Note, "", "new and not divided into shards yet: " + list(young, "cluster"), ""})
+	} else {
+		for _, name := range young {
+			found = append(found, Finding{Note, "", "cluster " + name + " is new and not divided into shards yet", ""})
 		}
 	}
 	add := func(names []string, what, do string) {

@@ -101,26 +101,25 @@ func (g Gatherer) snapshot(ctx context.Context, home client.Client) (Snapshot, e
 		return Snapshot{}, fmt.Errorf("there is no namespace %s at %s: --namespace names the one of the replicas",
 			g.Namespace, g.Home.Host)
 	}
-	secrets := &corev1.SecretList{}
-	err = home.List(ctx, secrets, client.InNamespace(g.Namespace), client.MatchingLabels{kubeconfig.Label: "true"})
+	secrets, err := kubeconfig.List(ctx, home, g.Namespace)
 	if err != nil {
 		s.Unread = append(s.Unread, fmt.Sprintf("the kubeconfig Secrets (%s): clusters are known by their shards and by "+
 			"what replicas say of them in events, and weren't asked from here", brief(err)))
-		if s.Clusters, err = Told(ctx, home, g.Namespace); err != nil {
+		if s.Clusters, err = Reports(ctx, home, g.Namespace); err != nil {
 			s.Unread = append(s.Unread, fmt.Sprintf("events about clusters (%s): whether they can be used isn't known here",
 				brief(err)))
 		}
 		return s, nil
 	}
 	// One that is being deleted is no cluster any more, though a finalizer may hold it for long.
-	secrets.Items = slices.DeleteFunc(secrets.Items, func(s corev1.Secret) bool { return s.DeletionTimestamp != nil })
+	secrets = slices.DeleteFunc(secrets, func(s corev1.Secret) bool { return s.DeletionTimestamp != nil })
 	s.Registered = true
-	for i := range secrets.Items {
-		if _, err := kubeconfig.LimitsOf(&secrets.Items[i], kubeconfig.Limits{}); err != nil {
+	for i := range secrets {
+		if _, err := kubeconfig.LimitsOf(&secrets[i], kubeconfig.Limits{}); err != nil {
 			s.BadLimits = append(s.BadLimits, err.Error())
 		}
 	}
-	g.judge(ctx, home, secrets.Items, &s)
+	g.judge(ctx, home, secrets, &s)
 	return s, nil
 }
 
@@ -139,8 +138,7 @@ func (g Gatherer) judge(ctx context.Context, home client.Client, secrets []corev
 	var only map[string]types.UID
 	s.Clusters, only = registered(secrets)
 	if unasked := g.ask(ctx, secrets, s.Clusters, only); unasked > 0 {
-		s.Unread = append(s.Unread, fmt.Sprintf("whether %s can be used: so many others didn't answer that there was no "+
-			"time to ask",
+		s.Unread = append(s.Unread, fmt.Sprintf("there was no time to ask %s whether they can be used",
 			count(unasked, "cluster")))
 	}
 	said, err := complaints(ctx, home, g.Namespace, secrets, only, oldest(*s), s.Now)
@@ -148,7 +146,7 @@ func (g Gatherer) judge(ctx context.Context, home client.Client, secrets []corev
 		s.Unread = append(s.Unread, fmt.Sprintf("events about clusters (%s): whether those of --kubeconfig-folder, or that "+
 			"need --kubeconfig-allow, can be used isn't known here", brief(err)))
 	}
-	s.hear(said)
+	s.addReports(said)
 	var silent []string
 	for _, a := range s.Clusters {
 		if _, ok := only[string(a.Cluster)]; ok && a.Reason == "" {
@@ -203,12 +201,9 @@ func (g Gatherer) ask(ctx context.Context, secrets []corev1.Secret, all []Answer
 		}
 		asked = append(asked, a)
 		group.Go(func() error {
-			reason, note := clusterhealth.Look(ctx, &secrets[i], kubeconfig.Policy{}, askTimeout)
+			reason, note, uid := clusterhealth.Look(ctx, &secrets[i], kubeconfig.Policy{}, askTimeout)
 			if ctx.Err() == nil || reason != clusterhealth.ReasonUnreachable {
-				a.Reason, a.Note = reason, note
-			}
-			if reason == clusterhealth.ReasonUsable {
-				a.UID = clusterhealth.UID(ctx, &secrets[i], kubeconfig.Policy{}, askTimeout)
+				a.Reason, a.Note, a.UID = reason, note, uid
 			}
 			return nil
 		})
@@ -277,17 +272,20 @@ func (g Gatherer) Why(ctx context.Context, object Object, workload *rest.Config)
 // elsewhere says that a connection leads to another cluster than the object's, by its layout; "" if it doesn't, or if
 // that can't be told.
 func (q *Question) elsewhere(ctx context.Context, c client.Client, host string) string {
-	system := &corev1.Namespace{}
-	for i := range q.Snapshot.Records.Layouts {
-		known := q.Snapshot.Records.Layouts[i].Spec.Layout.ClusterUID
-		if q.Snapshot.Records.Layouts[i].Spec.Cluster != string(q.Object.Cluster) || known == "" ||
-			c.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, system) != nil || string(system.UID) == known {
-			continue
-		}
-		return fmt.Sprintf("--kubeconfig leads to another cluster than %s, at %s: see its current-context",
-			q.Object.Cluster, host)
+	layouts := q.Snapshot.Records.Layouts
+	i := slices.IndexFunc(layouts, func(l tenurev1alpha1.Shard) bool {
+		return l.Spec.Cluster == string(q.Object.Cluster) && l.Spec.Layout.ClusterUID != ""
+	})
+	if i < 0 {
+		return ""
 	}
-	return ""
+	system := &corev1.Namespace{}
+	if err := c.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, system); err != nil ||
+		string(system.UID) == layouts[i].Spec.Layout.ClusterUID {
+		return ""
+	}
+	return fmt.Sprintf("--kubeconfig leads to another cluster than %s, at %s: see its current-context", q.Object.Cluster,
+		host)
 }
 
 // barred reports whether the credentials, which are the replicas', may not write what replicas write to the object: the
@@ -319,11 +317,15 @@ func (q *Question) read(ctx context.Context, c client.Client) error {
 		return err
 	}
 	q.At = at
-	pod := &corev1.Pod{}
-	if at.Status.PodName != "" && c.Get(ctx, client.ObjectKey{Namespace: at.Namespace, Name: at.Status.PodName},
-		pod) == nil {
-		q.Pod = pod // without a Pod, the answer says less
+	if at.Status.PodName == "" {
+		return nil
 	}
+	pod := &corev1.Pod{}
+	err := c.Get(ctx, client.ObjectKey{Namespace: at.Namespace, Name: at.Status.PodName}, pod)
+	if err == nil {
+		q.Pod = pod
+	}
+	q.PodMissing = apierrors.IsNotFound(err) // after other errors, the answer says less
 	return nil
 }
 

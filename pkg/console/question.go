@@ -22,8 +22,9 @@ type Question struct {
 	At         *cnatv1alpha1.At
 	Deployment *appsv1.Deployment
 	Unreadable string
-	// Pod of the At, if there is one.
-	Pod *corev1.Pod
+	// Pod of the At, if there is one. PodMissing: the cluster says that there is none; otherwise it may be unreadable.
+	Pod        *corev1.Pod
+	PodMissing bool
 	// Read is when these were read, which may be seconds after the Leases in Snapshot; zero means at the same time.
 	Read time.Time
 	// Barred: the replicas may not write the status of Ats, or to Deployments, in the object's namespace.

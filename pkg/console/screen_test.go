@@ -34,7 +34,7 @@ func show(t *testing.T, colour bool, write func(*Screen) error) string {
 func troubled() Snapshot {
 	s := healthy()
 	s.Records.Shards[1].Status.Holder = ""
-	s.Clusters[1].Told, s.Clusters[1].Reason, s.Clusters[1].Note = true, "Unreachable",
+	s.Clusters[1].Reported, s.Clusters[1].Reason, s.Clusters[1].Note = true, "Unreachable",
 		"Get \"https://10.0.0.1:6443/version\": dial tcp 10.0.0.1:6443: connect: connection refused"
 	assigned(&s.Records.Shards[0], "r1-aaaaaa", 5*time.Second)
 	s.Records.Shards[2].Status.LastMove = &tenurev1alpha1.ShardMove{

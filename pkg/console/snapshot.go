@@ -33,8 +33,8 @@ type Answer struct {
 	Since time.Time
 	// Reason is that of package clusterhealth: "Usable", or what is wrong. "" means that it wasn't asked.
 	Reason, Note string
-	// Told says that a replica said so, by an event or on its page, not the cluster's API server.
-	Told bool
+	// Reported says that a replica said so, by an event or on its page, not the cluster's API server.
+	Reported bool
 	// UID is that of the cluster that the credentials in its Secret lead to, Recorded that of the Secret's annotation;
 	// "" if it isn't known.
 	UID, Recorded string

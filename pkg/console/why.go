@@ -4,24 +4,16 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
-	"github.com/tenure-dev/tenure/pkg/at"
 	"github.com/tenure-dev/tenure/pkg/clusterhealth"
-	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 	"github.com/tenure-dev/tenure/shard/inspect"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/shard/protocol"
 )
-
-// overdueAfter is how late an At may be before that needs a reason.
-const overdueAfter = 5 * time.Second
 
 // Why is the chain from an object to the replica that works on it. It is the answer of `tenure why`.
 type Why struct {
@@ -64,7 +56,7 @@ func Explain(q Question) Why {
 		}
 		if q.At != nil {
 			w.epoch(q.At, e)
-			w.progress(q.At, q.Pod)
+			w.progress(q)
 			w.pod(q.Pod)
 			w.trace(q.At)
 		} else {
@@ -245,149 +237,6 @@ func (w *why) epoch(obj *cnatv1alpha1.At, e *entry) {
 	l := w.link("epoch", "%d on the object, %d on the record", obj.Status.Epoch, e.Epoch)
 	l.wrong("the record is older than the object, so no replica makes any write of its status",
 		`was a clock set, and home restored? See "`+EntryLaterEpoch+`" in the runbook`)
-}
-
-// progress says how far the object is.
-func (w *why) progress(obj *cnatv1alpha1.At, pod *corev1.Pod) {
-	st := obj.Status
-	l := w.link("phase", "%s", cmp.Or(st.Phase, cnatv1alpha1.AtPending))
-	if st.Restarts > 0 {
-		l.Value += fmt.Sprintf(", made again %s", count(int(st.Restarts), "time"))
-	}
-	due, err := at.ParseSchedule(obj.Spec.Schedule)
-	blocked := meta.FindStatusCondition(st.Conditions, cnatv1alpha1.ConditionBlocked)
-	if blocked != nil && obj.Spec.Suspend && blocked.ObservedGeneration < obj.Generation {
-		blocked = nil // from before it was suspended: it stays while it matters for the deadline
-	}
-	switch {
-	case st.Phase == cnatv1alpha1.AtDone:
-		w.done(obj)
-	case obj.DeletionTimestamp != nil && st.Phase != cnatv1alpha1.AtRunning:
-		w.waits = "it is being deleted, so it starts nothing"
-		w.link("deleted", "%s ago, held by its finalizers: %s", age(sinceTime(w.now, obj.DeletionTimestamp.Time)),
-			strings.Join(obj.Finalizers, ", "))
-	case blocked != nil:
-		w.link("blocked", "%s for %s", blocked.Reason,
-			age(sinceTime(w.now, blocked.LastTransitionTime.Time))).wrong(blocked.Message, "the Events of the At tell more")
-	case err != nil:
-		w.link("due", "never").wrong(err.Error(), "correct spec.schedule")
-	case st.Phase == cnatv1alpha1.AtRunning:
-		w.rights("nothing records how it ends")
-		ended := endOf(pod)
-		switch {
-		case pod != nil && pod.Status.Phase == corev1.PodRunning:
-			w.waits = "its Pod runs"
-		case !ended.IsZero() && sinceTime(w.now, ended) > seconds(overdueAfter):
-			w.waits = "its Pod has ended"
-			w.link("ended", "%s ago", age(sinceTime(w.now, ended))).wrong("its status doesn't say so",
-				"if the links above are whole, its cluster refuses what the holder writes: the holder's log says why")
-		case pod != nil:
-			w.waits = "its Pod is there"
-		case obj.Spec.Suspend:
-			w.waits = "it has begun and is suspended; no Pod of it is to be seen"
-		default:
-			w.waits = "it has begun; no Pod of it is to be seen"
-		}
-		if st.StartTime != nil {
-			w.link("started", "%s ago, %s after it was due", age(sinceTime(w.now, st.StartTime.Time)),
-				age(sinceTime(st.StartTime.Time, due)))
-		}
-	case obj.Spec.Suspend:
-		w.waits = "it is suspended"
-		w.link("due", "%s, but spec.suspend is set", due.Format(time.RFC3339))
-	default:
-		w.pending(due)
-	}
-}
-
-// pod describes the Pod.
-func (w *why) pod(pod *corev1.Pod) {
-	if pod == nil {
-		return
-	}
-	l := w.link("pod", "%s: %s", pod.Name, pod.Status.Phase)
-	if pod.Spec.NodeName != "" {
-		l.Value += " on " + pod.Spec.NodeName
-	}
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
-			l.wrong("it isn't scheduled: "+c.Message, "that is between its cluster's scheduler and nodes")
-		}
-	}
-	for i := range pod.Status.ContainerStatuses {
-		if s := pod.Status.ContainerStatuses[i].State.Waiting; s != nil && !slices.Contains(onTheWay, s.Reason) {
-			l.wrong("its container doesn't start: "+s.Reason+": "+s.Message,
-				"an At that has begun can't be changed: make it anew with what is missing")
-		}
-	}
-}
-
-// onTheWay are the reasons for waiting of a container that is about to start.
-var onTheWay = []string{"", "ContainerCreating", "PodInitializing"}
-
-// trace names the trace to look at.
-func (w *why) trace(obj *cnatv1alpha1.At) {
-	if w.TraceID = obj.Status.TraceID; w.TraceID != "" {
-		w.link("trace", "%s (of the last traced reconcile that wrote the status)", w.TraceID)
-	}
-}
-
-func (w *why) pending(due time.Time) {
-	if at := showable(due); !at.IsZero() {
-		w.Due = &at
-	}
-	w.rights("it never starts")
-	late := sinceTime(w.now, due)
-	if late < 0 {
-		w.waits = "its time comes in " + age(-late)
-		w.link("due", "%s, in %s", due.Format(time.RFC3339), age(-late))
-		return
-	}
-	w.waits = "it is due now"
-	l := w.link("due", "%s, %s ago", due.Format(time.RFC3339), age(late))
-	if late > seconds(overdueAfter) {
-		l.wrong("it is overdue", "if the links above are whole, its key waits in the holder's queue, or its cluster "+
-			"refuses what the holder writes (the holder's log says so): see "+AlertWaiting+" in the runbook")
-	}
-}
-
-// rights adds a link if the fleet may not run Ats in the namespace.
-func (w *why) rights(consequence string) {
-	if !w.barred {
-		return
-	}
-	do := fmt.Sprintf("tenure cluster add %s with a --role that includes ats, and --namespaces that include it", w.Cluster)
-	if w.Cluster == kubeconfig.HomeName {
-		do = "make the At in another cluster: from home, replicas only copy Deployments"
-	}
-	w.link("rights", "none in namespace %s", w.Namespace).wrong("the fleet may not run Ats there, so "+consequence, do)
-}
-
-// endOf returns when the last container of a Pod that has ended did; zero if it hasn't, or doesn't say.
-func endOf(pod *corev1.Pod) (last time.Time) {
-	if pod == nil || pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
-		return last
-	}
-	for i := range pod.Status.ContainerStatuses {
-		if end := pod.Status.ContainerStatuses[i].State.Terminated; end != nil && end.FinishedAt.After(last) {
-			last = end.FinishedAt.Time
-		}
-	}
-	return last
-}
-
-func (w *why) done(obj *cnatv1alpha1.At) {
-	st := obj.Status
-	w.waits = "it is done"
-	l := w.link("result", "%s", st.Result)
-	for _, kind := range []string{cnatv1alpha1.ConditionComplete, cnatv1alpha1.ConditionFailed} {
-		if c := meta.FindStatusCondition(st.Conditions, kind); c != nil {
-			l.Value += ": " + c.Message
-		}
-	}
-	if st.FinishTime != nil {
-		w.link("finished", "%s ago", age(sinceTime(w.now, st.FinishTime.Time)))
-	}
 }
 
 // judge sums the chain up.

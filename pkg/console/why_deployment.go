@@ -14,11 +14,13 @@ import (
 
 // copied reports whether a Deployment is itself a copy, and says so: the holder of its source works on it.
 func (w *why) copied(d *appsv1.Deployment) bool {
-	if d == nil || d.Annotations[replication.AnnotationSource] == "" || d.Labels[replication.LabelReplicate] == "true" ||
-		slices.Contains(d.Finalizers, replication.Finalizer) { // somebody made a source from a copy's file
+	if d == nil || replication.IsSource(d) { // somebody may have made a source from a copy's file
 		return false
 	}
 	source := d.Annotations[replication.AnnotationSource]
+	if source == "" {
+		return false
+	}
 	w.link("copy", "of %s (CLUSTER/NAMESPACE/NAME)", source)
 	w.waits = "it is the copy of " + source + ": ask about that one"
 	return true
@@ -44,10 +46,8 @@ func (w *why) replicated(source *appsv1.Deployment) {
 			fmt.Sprintf("if replicas run with --deployment-source=%s: tenure cluster add %[1]s with a --role that includes "+
 				"deployment-source, and --namespaces that include it", w.Cluster))
 	}
-	i := slices.IndexFunc(source.Status.Conditions, func(c appsv1.DeploymentCondition) bool {
-		return c.Type == replication.ConditionReplicated
-	})
-	if i < 0 {
+	c := replication.Condition(source)
+	if c == nil {
 		if !w.barred && sinceTime(w.now, source.CreationTimestamp.Time) > seconds(time.Minute) {
 			w.link("condition", "none").wrong("no replica has looked at it, or may write to it",
 				"unless it was labelled just now: replicas copy from the cluster of --deployment-source alone. If its Events "+
@@ -57,7 +57,6 @@ func (w *why) replicated(source *appsv1.Deployment) {
 		w.waits = "nobody has looked at it yet"
 		return
 	}
-	c := source.Status.Conditions[i]
 	l := w.link("condition", "%s for %s: %s", c.Reason, age(sinceTime(w.now, c.LastTransitionTime.Time)), c.Message)
 	switch {
 	case c.Status == corev1.ConditionTrue:

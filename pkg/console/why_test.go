@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
+	"github.com/tenure-dev/tenure/pkg/at"
 	"github.com/tenure-dev/tenure/pkg/replication"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/test/expect"
@@ -123,7 +124,7 @@ func TestWhyFollowsTheChainAndNamesTheBrokenLink(t *testing.T) {
 		"the cluster doesn't answer, and that isn't all": {
 			change: func(q *Question) {
 				westAway(&q.Snapshot)
-				q.Snapshot.Clusters[1].Told = true
+				q.Snapshot.Clusters[1].Reported = true
 				q.At, q.Unreadable = nil, "no route"
 			},
 			verdict: "object: it can't be read: no route",
@@ -171,8 +172,8 @@ func TestWhyFollowsTheChainAndNamesTheBrokenLink(t *testing.T) {
 			change: func(q *Question) {
 				q.At.Status.Phase = cnatv1alpha1.AtRunning
 				q.Pod = &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: []corev1.ContainerStatus{
-					{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull",
-						Message: "not found"}}},
+					{Name: at.ContainerName, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{
+						Reason: "ErrImagePull", Message: "not found"}}},
 				}}}
 			},
 			broken: []string{"pod: its container doesn't start: ErrImagePull: not found"},
@@ -296,7 +297,7 @@ func TestWhyTellsHowTheCopiesOfADeploymentAre(t *testing.T) {
 			"r1 has it; its copies are under way", nil,
 		},
 		"a rollout gets no further": {
-			condition(corev1.ConditionFalse, replication.ReasonStalled, "east: 0/2, its rollout doesn't get on, west 2/2"),
+			condition(corev1.ConditionFalse, replication.ReasonStalled, "east: 0/2, its rollout is stalled, west 2/2"),
 			"", []string{"condition: RolloutStalled"},
 		},
 		"a rollout gets no further, since the source is paused": {

@@ -19,11 +19,11 @@ type book[T comparable] struct {
 
 	items    map[T]*item[T]
 	clusters map[string]*cluster[T]
-	waiting  timeHeap[T]
+	waiting  itemHeap[T]
 	parts    map[string][]*item[T] // what waits, by part
 	turn     *ring.Ring            // clusters from which a key may be taken; the next one is first
 	ready    int                   // keys that are ready or parked
-	taken    []*item[T]            // keys that workers have
+	running  []*item[T]            // keys that workers have
 	active   int                   // clusters with keys that are ready or running
 	count    uint64                // of keys that became ready; it orders them
 	most     int                   // the most keys that items has had since it was made
@@ -47,38 +47,38 @@ const (
 
 // item is the entry of one key, for as long as the queue knows the key.
 type item[T comparable] struct {
-	key      T
-	of       *namespace[T]
-	hand     *Taken // what the worker that has it was given; nil if no worker has it
-	readyAt  time.Duration
-	takenAt  time.Duration // when the worker took it
-	order    uint64        // among keys of equal priority
-	priority int
-	place    int // index in its heap
-	slot     int // index in book.taken
-	spot     int // index in its part
-	state    state
-	trigger  Trigger
+	key          T
+	of           *namespace[T]
+	taken        *Taken // what the worker that has it was given; nil if no worker has it
+	readyAt      time.Duration
+	takenAt      time.Duration // when the worker took it
+	order        uint64        // among keys of equal priority
+	priority     int
+	heapIndex    int
+	runningIndex int // in book.running
+	partIndex    int // in book.parts
+	state        state
+	trigger      Trigger
 }
 
-func (i *item[T]) running() bool { return i.hand != nil }
+func (i *item[T]) running() bool { return i.taken != nil }
 
 // namespace of one cluster, with its keys.
 type namespace[T comparable] struct {
 	cluster *cluster[T]
 	name    string
 	keys    int // that the queue knows, in any state
-	ready   readyHeap[T]
+	ready   itemHeap[T]
 	running int
-	in      *line      // where it stands; nil if no key is ready
-	unheld  bool       // a key is ready and none is running
-	seat    *ring.Ring // in the line's turn
+	line    *line      // in which it waits; nil if no key is ready
+	idle    bool       // a key is ready and no worker has one
+	element *ring.Ring // of the line's turn
 }
 
 // line is where namespaces of a cluster wait for their turn.
 type line struct {
-	turn   *ring.Ring // the next one is first
-	unheld int        // namespaces of which no worker has a key
+	turn *ring.Ring // the next one is first
+	idle int        // how many of its namespaces are idle
 }
 
 // cluster with its namespaces.
@@ -92,8 +92,8 @@ type cluster[T comparable] struct {
 	ready      int  // keys in namespaces' heaps
 	parked     int
 	running    int
-	seat       *ring.Ring // in the book's turn while a key of it may be taken
-	seated     bool
+	element    *ring.Ring // of the book's turn
+	inTurn     bool       // a key of it may be taken
 }
 
 func newBook[T comparable](workers, perCluster int) book[T] {
@@ -101,7 +101,7 @@ func newBook[T comparable](workers, perCluster int) book[T] {
 	if workers > 0 { // the last worker isn't for extra keys: another cluster may need it
 		extra = max(0, min(extra, workers-1-perCluster))
 	}
-	return book[T]{workers: workers, perCluster: perCluster, extra: extra,
+	return book[T]{workers: workers, perCluster: perCluster, extra: extra, waiting: itemHeap[T]{before: dueBefore[T]},
 		items: map[T]*item[T]{}, clusters: map[string]*cluster[T]{}, parts: map[string][]*item[T]{}}
 }
 
@@ -112,18 +112,18 @@ func (b *book[T]) item(key T, clusterName, namespaceName string) *item[T] {
 	}
 	c := b.clusters[clusterName]
 	if c == nil {
-		if c = b.spareClusters.get(); c.seat == nil {
-			c.namespaces, c.seat = map[string]*namespace[T]{}, ring.New(1)
-			c.seat.Value = c
+		if c = b.spareClusters.get(); c.element == nil {
+			c.namespaces, c.element = map[string]*namespace[T]{}, ring.New(1)
+			c.element.Value = c
 		}
 		c.name, c.passed = clusterName, 0
 		b.clusters[clusterName] = c
 	}
 	n := c.namespaces[namespaceName]
 	if n == nil {
-		if n = b.spareNamespaces.get(); n.seat == nil {
-			n.seat = ring.New(1)
-			n.seat.Value = n
+		if n = b.spareNamespaces.get(); n.element == nil {
+			n.element, n.ready.before = ring.New(1), readyBefore[T]
+			n.element.Value = n
 		}
 		n.cluster, n.name = c, namespaceName
 		c.namespaces[namespaceName] = n
@@ -166,8 +166,8 @@ func (b *book[T]) forget(i *item[T]) {
 	delete(b.items, i.key)
 	if n.keys--; n.keys == 0 {
 		delete(c.namespaces, n.name)
-		if n.cluster = nil; cap(n.ready) > maxSpare {
-			n.ready = nil
+		if n.cluster = nil; cap(n.ready.items) > maxSpare {
+			n.ready.items = nil
 		}
 		b.spareNamespaces.put(n)
 		if len(c.namespaces) == 0 {
@@ -181,7 +181,7 @@ func (b *book[T]) forget(i *item[T]) {
 	*i = item[T]{}
 	b.spareItems.put(i)
 	if len(b.items) == 0 && b.most > maxSpare { // maps and heaps keep the room that they once needed
-		b.items, b.waiting, b.most = map[T]*item[T]{}, nil, 0
+		b.items, b.waiting.items, b.most = map[T]*item[T]{}, nil, 0
 	}
 }
 
@@ -202,7 +202,7 @@ func (b *book[T]) add(i *item[T], now, at time.Duration, priority int, why Trigg
 		}
 		i.readyAt, i.trigger = at, why
 		if at > now {
-			heap.Fix(&b.waiting, i.place)
+			heap.Fix(&b.waiting, i.heapIndex)
 			return
 		}
 		b.unawait(i)
@@ -216,8 +216,8 @@ func (b *book[T]) add(i *item[T], now, at time.Duration, priority int, why Trigg
 			i.trigger = why
 		}
 		if i.state == ready {
-			heap.Fix(&i.of.ready, i.place)
-			i.of.stand()
+			heap.Fix(&i.of.ready, i.heapIndex)
+			i.of.refile()
 		}
 	}
 }
@@ -228,7 +228,7 @@ func (b *book[T]) await(i *item[T]) {
 	heap.Push(&b.waiting, i)
 	if b.part != nil {
 		part := b.part(i.key)
-		i.spot = len(b.parts[part])
+		i.partIndex = len(b.parts[part])
 		b.parts[part] = append(b.parts[part], i)
 	}
 }
@@ -236,15 +236,15 @@ func (b *book[T]) await(i *item[T]) {
 // unawait undoes await.
 func (b *book[T]) unawait(i *item[T]) {
 	i.state = nowhere
-	heap.Remove(&b.waiting, i.place)
+	heap.Remove(&b.waiting, i.heapIndex)
 	if b.part == nil {
 		return
 	}
 	part := b.part(i.key)
 	all := b.parts[part]
 	last := len(all) - 1
-	all[i.spot] = all[last]
-	all[i.spot].spot = i.spot
+	all[i.partIndex] = all[last]
+	all[i.partIndex].partIndex = i.partIndex
 	all[last] = nil
 	if b.parts[part] = all[:last]; last == 0 {
 		delete(b.parts, part)
@@ -292,33 +292,33 @@ func (b *book[T]) enqueue(i *item[T]) {
 	i.state = ready
 	heap.Push(&n.ready, i)
 	n.cluster.ready++
-	n.stand()
+	n.refile()
 }
 
-// stand puts the namespace where it belongs after its keys have changed.
-func (n *namespace[T]) stand() {
-	var in *line
+// refile puts the namespace into the line where it belongs after its keys have changed.
+func (n *namespace[T]) refile() {
+	var to *line
 	switch {
-	case len(n.ready) == 0:
-	case n.ready[0].priority < 0:
-		in = &n.cluster.low
+	case len(n.ready.items) == 0:
+	case n.ready.items[0].priority < 0:
+		to = &n.cluster.low
 	default:
-		in = &n.cluster.usual
+		to = &n.cluster.usual
 	}
-	if n.unheld {
-		n.in.unheld--
+	if n.idle {
+		n.line.idle--
 	}
-	if in != n.in {
-		if n.in != nil {
-			n.in.turn = unseat(n.in.turn, n.seat)
+	if to != n.line {
+		if n.line != nil {
+			n.line.turn = remove(n.line.turn, n.element)
 		}
-		if in != nil {
-			in.turn = seat(in.turn, n.seat)
+		if to != nil {
+			to.turn = insert(to.turn, n.element)
 		}
-		n.in = in
+		n.line = to
 	}
-	if n.unheld = in != nil && n.running == 0; n.unheld {
-		in.unheld++
+	if n.idle = to != nil && n.running == 0; n.idle {
+		to.idle++
 	}
 }
 
@@ -330,7 +330,7 @@ func (b *book[T]) full(c *cluster[T]) bool { return b.perCluster > 0 && c.runnin
 
 // may reports whether a key may be taken from the line. If the cluster is full, no worker may have another key of the
 // namespace.
-func (l *line) may(full bool) bool { return l.turn != nil && (!full || l.unheld > 0) }
+func (l *line) may(full bool) bool { return l.turn != nil && (!full || l.idle > 0) }
 
 // settle updates the count of active clusters, and whether this one is in turn, after its keys have changed.
 // wasBusy is what busy returned before the change.
@@ -341,17 +341,17 @@ func (b *book[T]) settle(c *cluster[T], wasBusy bool) {
 	case !busy && wasBusy:
 		b.active--
 	}
-	more := c.usual.unheld+c.low.unheld > 0 && c.running-b.perCluster < b.extra
+	more := c.usual.idle+c.low.idle > 0 && c.running-b.perCluster < b.extra
 	switch may := c.ready > 0 && (!b.full(c) || more); {
-	case may && !c.seated:
-		b.turn, c.seated = seat(b.turn, c.seat), true
-	case !may && c.seated:
-		b.turn, c.seated = unseat(b.turn, c.seat), false
+	case may && !c.inTurn:
+		b.turn, c.inTurn = insert(b.turn, c.element), true
+	case !may && c.inTurn:
+		b.turn, c.inTurn = remove(b.turn, c.element), false
 	}
 }
 
-// seat adds one at the end of the ring that begins with first, and returns the ring.
-func seat(first, one *ring.Ring) *ring.Ring {
+// insert adds one at the end of the ring that begins with first, and returns the ring.
+func insert(first, one *ring.Ring) *ring.Ring {
 	if first == nil {
 		return one
 	}
@@ -359,8 +359,8 @@ func seat(first, one *ring.Ring) *ring.Ring {
 	return first
 }
 
-// unseat removes one from the ring that begins with first, and returns the rest.
-func unseat(first, one *ring.Ring) *ring.Ring {
+// remove removes one from the ring that begins with first, and returns the rest.
+func remove(first, one *ring.Ring) *ring.Ring {
 	if one.Next() == one { // the only one; Len would walk the whole ring
 		return nil
 	}
@@ -377,7 +377,7 @@ func (b *book[T]) take(now time.Duration) *item[T] {
 	if c == nil {
 		return nil
 	}
-	b.turn = c.seat.Next()
+	b.turn = c.element.Next()
 	full, l := b.full(c), &c.usual
 	if c.low.may(full) {
 		if c.passed++; c.passed == lowEvery || !l.may(full) {
@@ -386,21 +386,21 @@ func (b *book[T]) take(now time.Duration) *item[T] {
 	}
 	n := l.turn.Value.(*namespace[T])
 	if full { // settle has seen that there is one; each that is passed over has a worker, so there are few
-		for !n.unheld {
-			n = n.seat.Next().Value.(*namespace[T])
+		for !n.idle {
+			n = n.element.Next().Value.(*namespace[T])
 		}
 	}
-	l.turn = n.seat.Next()
+	l.turn = n.element.Next()
 	i := heap.Pop(&n.ready).(*item[T])
 	b.ready--
 	c.ready--
 	c.running++
 	n.running++
-	n.stand()
-	i.state, i.takenAt, i.slot = nowhere, now, len(b.taken)
-	b.taken = append(b.taken, i)
-	i.hand = b.spareTaken.get()
-	*i.hand = Taken{Priority: i.priority, Trigger: i.trigger}
+	n.refile()
+	i.state, i.takenAt, i.runningIndex = nowhere, now, len(b.running)
+	b.running = append(b.running, i)
+	i.taken = b.spareTaken.get()
+	*i.taken = Taken{Priority: i.priority, Trigger: i.trigger}
 	b.settle(c, true)
 	return i
 }
@@ -410,7 +410,7 @@ func (b *book[T]) nextCluster() *cluster[T] {
 	if b.turn == nil {
 		return nil
 	}
-	free := b.workers - len(b.taken)
+	free := b.workers - len(b.running)
 	if b.workers == 0 || free > b.workers/reserve || b.active == 1 {
 		return b.turn.Value.(*cluster[T])
 	}
@@ -429,9 +429,8 @@ func (b *book[T]) nextCluster() *cluster[T] {
 const (
 	// One of lowEvery turns of a cluster is for namespaces with keys of low priority alone, if it has some.
 	lowEvery = 8
-	// The last 1/reserve of the workers is for clusters with less than an equal share. 1/8 or 1/16 doesn't do: 15 slow
-	// clusters with a backlog would leave too few workers for 35 good ones, whose keys come and go. The 99th percentile
-	// of the good ones would be half a second (see neighbours_test.go).
+	// The last 1/reserve of the workers is for clusters with less than an equal share. Smaller fractions failed
+	// neighbours_test.go: slow clusters with a backlog left too few workers for good ones, whose keys come and go.
 	reserve = 4
 	// Once less than 1/lastOnes of the workers is free, the share shrinks with each worker taken. Otherwise slow
 	// clusters would keep their full shares, which together are all workers. A new cluster would wait until one of
@@ -448,20 +447,20 @@ func (b *book[T]) done(key T, now time.Duration) (took time.Duration, ok bool) {
 	}
 	c := i.of.cluster
 	took = now - i.takenAt
-	*i.hand = Taken{}
-	b.spareTaken.put(i.hand)
-	i.hand = nil
-	last := len(b.taken) - 1
-	b.taken[i.slot] = b.taken[last]
-	b.taken[i.slot].slot = i.slot
-	b.taken[last], b.taken = nil, b.taken[:last]
+	*i.taken = Taken{}
+	b.spareTaken.put(i.taken)
+	i.taken = nil
+	last := len(b.running) - 1
+	b.running[i.runningIndex] = b.running[last]
+	b.running[i.runningIndex].runningIndex = i.runningIndex
+	b.running[last], b.running = nil, b.running[:last]
 	c.running--
 	i.of.running--
 	if i.state == parked {
 		c.parked--
 		b.enqueue(i)
 	} else {
-		i.of.stand()
+		i.of.refile()
 	}
 	b.settle(c, true)
 	if i.state == nowhere {
@@ -472,10 +471,10 @@ func (b *book[T]) done(key T, now time.Duration) (took time.Duration, ok bool) {
 
 // nextRipe returns when the first waiting key becomes ready; never if no key waits.
 func (b *book[T]) nextRipe() time.Duration {
-	if len(b.waiting) == 0 {
+	if len(b.waiting.items) == 0 {
 		return never
 	}
-	return b.waiting[0].readyAt
+	return b.waiting.items[0].readyAt
 }
 
 // ripen makes one key ready if its time has come, and reports whether there was one.
@@ -483,7 +482,7 @@ func (b *book[T]) ripen(now time.Duration) bool {
 	if b.nextRipe() > now {
 		return false
 	}
-	i := b.waiting[0]
+	i := b.waiting.items[0]
 	b.unawait(i)
 	b.makeReady(i)
 	return true
@@ -491,7 +490,7 @@ func (b *book[T]) ripen(now time.Duration) bool {
 
 // unfinished returns for how long workers have had their keys: the sum, and the longest.
 func (b *book[T]) unfinished(now time.Duration) (total, longest time.Duration) {
-	for _, i := range b.taken {
+	for _, i := range b.running {
 		total, longest = total+now-i.takenAt, max(longest, now-i.takenAt)
 	}
 	return total, longest
@@ -499,7 +498,7 @@ func (b *book[T]) unfinished(now time.Duration) (total, longest time.Duration) {
 
 func (b *book[T]) backlogs(now time.Duration) (all []Backlog) {
 	again := map[*namespace[T]]Waiting{} // of keys that are parked
-	for _, i := range b.taken {
+	for _, i := range b.running {
 		if i.state == parked {
 			w := again[i.of]
 			again[i.of] = Waiting{Ready: w.Ready + 1, Wait: max(w.Wait, now-i.readyAt)}
@@ -512,8 +511,8 @@ func (b *book[T]) backlogs(now time.Duration) (all []Backlog) {
 		one := Backlog{Cluster: c.name, Ready: c.ready + c.parked, Running: c.running}
 		for _, n := range c.namespaces {
 			w := again[n]
-			w.Namespace, w.Ready = n.name, w.Ready+len(n.ready)
-			for _, i := range n.ready {
+			w.Namespace, w.Ready = n.name, w.Ready+len(n.ready.items)
+			for _, i := range n.ready.items {
 				w.Wait = max(w.Wait, now-i.readyAt)
 			}
 			if w.Ready > 0 {
@@ -537,44 +536,39 @@ func (b *Backlog) Enter(w Waiting) {
 	}
 }
 
-// readyHeap orders keys by priority, then by when they became ready.
-type readyHeap[T comparable] []*item[T]
+// itemHeap is a heap of items.
+type itemHeap[T comparable] struct {
+	items  []*item[T]
+	before func(x, y *item[T]) bool
+}
 
-func (h readyHeap[T]) Len() int { return len(h) }
-func (h readyHeap[T]) Less(x, y int) bool {
-	if h[x].priority != h[y].priority {
-		return h[x].priority > h[y].priority
+// readyBefore orders keys by priority, then by when they became ready.
+func readyBefore[T comparable](x, y *item[T]) bool {
+	if x.priority != y.priority {
+		return x.priority > y.priority
 	}
-	return h[x].order < h[y].order
-}
-func (h readyHeap[T]) Swap(x, y int) {
-	h[x], h[y] = h[y], h[x]
-	h[x].place, h[y].place = x, y
-}
-func (h *readyHeap[T]) Push(i any) { push((*[]*item[T])(h), i.(*item[T])) }
-func (h *readyHeap[T]) Pop() any   { return pop((*[]*item[T])(h)) }
-
-// timeHeap orders keys by when they become ready.
-type timeHeap[T comparable] []*item[T]
-
-func (h timeHeap[T]) Len() int           { return len(h) }
-func (h timeHeap[T]) Less(x, y int) bool { return h[x].readyAt < h[y].readyAt }
-func (h timeHeap[T]) Swap(x, y int) {
-	h[x], h[y] = h[y], h[x]
-	h[x].place, h[y].place = x, y
-}
-func (h *timeHeap[T]) Push(i any) { push((*[]*item[T])(h), i.(*item[T])) }
-func (h *timeHeap[T]) Pop() any   { return pop((*[]*item[T])(h)) }
-
-func push[T comparable](h *[]*item[T], i *item[T]) {
-	i.place = len(*h)
-	*h = append(*h, i)
+	return x.order < y.order
 }
 
-func pop[T comparable](h *[]*item[T]) *item[T] {
-	last := len(*h) - 1
-	i := (*h)[last]
-	(*h)[last] = nil
-	*h = (*h)[:last]
+// dueBefore orders keys by when they will become ready.
+func dueBefore[T comparable](x, y *item[T]) bool { return x.readyAt < y.readyAt }
+
+func (h *itemHeap[T]) Len() int           { return len(h.items) }
+func (h *itemHeap[T]) Less(x, y int) bool { return h.before(h.items[x], h.items[y]) }
+func (h *itemHeap[T]) Swap(x, y int) {
+	h.items[x], h.items[y] = h.items[y], h.items[x]
+	h.items[x].heapIndex, h.items[y].heapIndex = x, y
+}
+
+func (h *itemHeap[T]) Push(i any) {
+	i.(*item[T]).heapIndex = len(h.items)
+	h.items = append(h.items, i.(*item[T]))
+}
+
+func (h *itemHeap[T]) Pop() any {
+	last := len(h.items) - 1
+	i := h.items[last]
+	h.items[last] = nil
+	h.items = h.items[:last]
 	return i
 }

@@ -31,8 +31,8 @@ type Options[T comparable] struct {
 	// Part names the keys that [Queue.Drop] drops together; nil if it isn't called. With package shard it is a request's
 	// ClusterName, which is that of a shard.
 	Part func(T) string
-	// Taken, if it isn't nil, is called by the worker that takes a key, before Get returns. It may set Note.
-	Taken func(T, *Taken)
+	// OnTake, if it isn't nil, is called by the worker that takes a key, before Get returns. It may set Note.
+	OnTake func(T, *Taken)
 }
 
 // Trigger is why a key became ready.
@@ -55,7 +55,7 @@ type Taken struct {
 	Priority int
 	Trigger  Trigger
 	Attempt  int // 1 if the last reconcile of the key didn't fail
-	Note     any // the caller's own; see [Options.Taken]
+	Note     any // the caller's own; see [Options.OnTake]
 }
 
 // Backlog describes the keys of one cluster.
@@ -196,12 +196,12 @@ func (q *Queue[T]) GetWithPriority() (key T, priority int, shutdown bool) {
 	if i == nil {
 		return key, 0, true
 	}
-	// Until Done, only this worker uses the item's hand.
-	i.hand.Attempt = q.options.Limiter.NumRequeues(i.key) + 1
-	if q.options.Taken != nil {
-		q.options.Taken(i.key, i.hand)
+	// Until Done, only this worker uses the item's Taken.
+	i.taken.Attempt = q.options.Limiter.NumRequeues(i.key) + 1
+	if q.options.OnTake != nil {
+		q.options.OnTake(i.key, i.taken)
 	}
-	return i.key, i.hand.Priority, false
+	return i.key, i.taken.Priority, false
 }
 
 // next waits for a key that may be taken; nil means that the queue was shut down.
@@ -215,7 +215,7 @@ func (q *Queue[T]) next() *item[T] {
 		now := time.Now()
 		if i := q.book.take(now.Sub(q.origin)); i != nil {
 			// Counted back from now, since the wall clock may have been set since the origin.
-			i.hand.Ready = now.Add(i.readyAt - i.takenAt)
+			i.taken.Ready = now.Add(i.readyAt - i.takenAt)
 			q.meters.depth.Dec()
 			q.meters.wait.Observe((i.takenAt - i.readyAt).Seconds())
 			if q.book.turn != nil { // another key may be free to be taken, too
@@ -292,7 +292,7 @@ func (q *Queue[T]) Taken(key T) Taken {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if i := q.book.items[key]; i != nil && i.running() {
-		return *i.hand
+		return *i.taken
 	}
 	return Taken{}
 }

@@ -61,7 +61,7 @@ func take(q *Queue[string]) (keys []string) {
 	defer q.mu.Unlock()
 	for {
 		var i *item[string]
-		if q.book.workers == 0 || len(q.book.taken) < q.book.workers {
+		if q.book.workers == 0 || len(q.book.running) < q.book.workers {
 			i = q.book.take(q.now())
 		}
 		if i == nil {
@@ -199,7 +199,7 @@ func TestByDefaultAClusterLeavesAQuarterOfTheWorkers(t *testing.T) {
 			t.Errorf("one cluster got %d of %d workers, want %d", len(got), workers, want)
 		}
 		fill(q, 200, "c/n%d/1")
-		if take(q); workers > 3 && len(q.book.taken) >= workers {
+		if take(q); workers > 3 && len(q.book.running) >= workers {
 			t.Errorf("with many namespaces, one cluster got all %d workers", workers)
 		}
 	}
@@ -483,9 +483,9 @@ func TestKeysOfAPartThatWaitAreDropped(t *testing.T) {
 		if n := q.NumRequeues("c/n/failed"); n != 0 {
 			t.Errorf("%d failures of a key that was dropped are remembered", n)
 		}
-		if b := q.book; len(b.items) != 4 || len(b.waiting) != 2 || len(b.parts) != 1 {
+		if b := q.book; len(b.items) != 4 || len(b.waiting.items) != 2 || len(b.parts) != 1 {
 			t.Errorf("%d keys are left, of which %d wait, of %d parts; want those of d, and two of c that don't wait",
-				len(b.items), len(b.waiting), len(b.parts))
+				len(b.items), len(b.waiting.items), len(b.parts))
 		}
 		q.AddAfter("c/n/2", time.Hour) // the part is back
 		q.Done("c/n/running")
@@ -500,7 +500,7 @@ func TestKeysOfAPartThatWaitAreDropped(t *testing.T) {
 			key, _ := q.Get()
 			q.Done(key)
 		}
-		if b := q.book; len(b.items)+len(b.clusters)+len(b.waiting)+len(b.parts) != 0 {
+		if b := q.book; len(b.items)+len(b.clusters)+len(b.waiting.items)+len(b.parts) != 0 {
 			t.Errorf("%d keys and %d parts are left", len(b.items), len(b.parts))
 		}
 	})
@@ -516,7 +516,7 @@ func TestNothingIsRememberedOfKeysThatAreDone(t *testing.T) {
 		q.Forget(got)
 	}
 	b := q.book
-	if len(b.items)+len(b.clusters)+len(b.waiting)+len(b.taken)+b.active+b.ready != 0 || b.turn != nil ||
+	if len(b.items)+len(b.clusters)+len(b.waiting.items)+len(b.running)+b.active+b.ready != 0 || b.turn != nil ||
 		len(b.spareItems) > maxSpare {
 		t.Errorf("%d keys, %d clusters, %d active and %d spare are left", len(b.items), len(b.clusters),
 			b.active, len(b.spareItems))
@@ -531,7 +531,7 @@ func TestTheRoomForAFloodOfKeysIsGivenBack(t *testing.T) {
 			q.Add(fmt.Sprintf(keys, i))
 			q.AddAfter(fmt.Sprintf(keys, -i), time.Nanosecond)
 		}
-		for q.Len() > 0 || len(q.book.waiting) > 0 {
+		for q.Len() > 0 || len(q.book.waiting.items) > 0 {
 			got, _ := q.Get()
 			q.Done(got)
 		}
@@ -543,8 +543,8 @@ func TestTheRoomForAFloodOfKeysIsGivenBack(t *testing.T) {
 			t.Errorf("%s: nothing is kept to be used again", keys)
 		}
 		for _, n := range b.spareNamespaces {
-			if cap(n.ready) > maxSpare {
-				t.Errorf("%s: room for %d keys of a namespace that went is kept", keys, cap(n.ready))
+			if cap(n.ready.items) > maxSpare {
+				t.Errorf("%s: room for %d keys of a namespace that went is kept", keys, cap(n.ready.items))
 			}
 		}
 		for _, c := range b.spareClusters {
@@ -552,8 +552,8 @@ func TestTheRoomForAFloodOfKeysIsGivenBack(t *testing.T) {
 				t.Errorf("%s: room for %d namespaces of a cluster that went is kept", keys, c.most)
 			}
 		}
-		if len(b.items)+len(b.parts) != 0 || cap(b.waiting) != 0 || b.most != 0 {
-			t.Errorf("%s: %d keys are left, and room for %d that wait", keys, len(b.items), cap(b.waiting))
+		if len(b.items)+len(b.parts) != 0 || cap(b.waiting.items) != 0 || b.most != 0 {
+			t.Errorf("%s: %d keys are left, and room for %d that wait", keys, len(b.items), cap(b.waiting.items))
 		}
 	}
 }
@@ -762,13 +762,13 @@ func (o *oracle) take(t *testing.T, b *book[string], now time.Duration, when str
 		o.usual[i.key[:2]]++
 	}
 	most, turn := highest[i.key[:5]], o.usual[i.key[:2]]
-	if i.hand.Priority != o.priority[i.key] || i.hand.Priority != most ||
-		(i.hand.Priority < 0) != (low && (!usual || turn == lowEvery)) {
+	if i.taken.Priority != o.priority[i.key] || i.taken.Priority != most ||
+		(i.taken.Priority < 0) != (low && (!usual || turn == lowEvery)) {
 		t.Fatalf("%s: %s was taken at priority %d, is to have %d, the highest of its namespace is %d; its cluster has "+
 			"namespaces with keys of 0 or more: %v, without: %v; turn %d",
-			when, i.key, i.hand.Priority, o.priority[i.key], most, usual, low, turn)
+			when, i.key, i.taken.Priority, o.priority[i.key], most, usual, low, turn)
 	}
-	if i.hand.Priority < 0 {
+	if i.taken.Priority < 0 {
 		delete(o.usual, i.key[:2])
 	}
 	delete(o.ready, i.key)

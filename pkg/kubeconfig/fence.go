@@ -69,8 +69,8 @@ func (m *fencedLocal) Add(r manager.Runnable) error {
 // secrets is a client whose Secrets hold inspected kubeconfigs and nothing else. It is safe for concurrent use.
 type secrets struct {
 	client.Client
-	policy Policy
-	grace  time.Duration
+	inspect func(*corev1.Secret) (*Access, error)
+	grace   time.Duration
 
 	mu    sync.Mutex // guards what follows
 	last  map[client.ObjectKey]*handedOut
@@ -85,7 +85,8 @@ type handedOut struct {
 }
 
 func newSecrets(inner client.Client, policy Policy, grace time.Duration) *secrets {
-	return &secrets{Client: inner, policy: policy, grace: grace, last: map[client.ObjectKey]*handedOut{}}
+	inspect := func(secret *corev1.Secret) (*Access, error) { return OfSecret(secret, policy) }
+	return &secrets{Client: inner, inspect: inspect, grace: grace, last: map[client.ObjectKey]*handedOut{}}
 }
 
 // use takes the provider's queue. It is a source of the provider's controller, which is how one gets hold of a queue.
@@ -102,19 +103,23 @@ func (s *secrets) Get(ctx context.Context, key client.ObjectKey, obj client.Obje
 	if !ok || err != nil && !apierrors.IsNotFound(err) {
 		return err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if err != nil || secret.DeletionTimestamp != nil {
 		s.gone(key)
 		return err
 	}
-	access, refusal := OfSecret(secret, s.policy)
+	access, refusal := s.inspect(secret) // without the lock, since it may read files
+	var fresh *handedOut
 	if refusal == nil {
 		kubeconfig, err := access.Kubeconfig()
 		if err != nil {
 			return err
 		}
-		s.last[key] = &handedOut{kubeconfig: kubeconfig}
+		fresh = &handedOut{kubeconfig: kubeconfig}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if fresh != nil {
+		s.last[key] = fresh
 	}
 	last := s.last[key]
 	if last != nil && last.away != nil { // it is back
@@ -136,6 +141,8 @@ func (s *secrets) Get(ctx context.Context, key client.ObjectKey, obj client.Obje
 
 // gone forgets a Secret that is away, after the grace.
 func (s *secrets) gone(key client.ObjectKey) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	last := s.last[key]
 	if last == nil || last.away != nil {
 		return

@@ -74,6 +74,26 @@ func TestAFileThatComesHoursLaterIsNoticedWithinHalfAMinute(t *testing.T) {
 	})
 }
 
+// With --kubeconfig-allow=files an inspection reads files, and the volume of one may hang.
+func TestAFileThatIsReadForLongHoldsUpNoOtherCluster(t *testing.T) {
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "west"},
+		Data:       map[string][]byte{Key: naming(t, "", "", "", "")},
+	}
+	s := newSecrets(fake.NewFakeClient(secret), Policy{}, 0)
+	inspect, unlocked := s.inspect, false
+	s.inspect = func(secret *corev1.Secret) (*Access, error) {
+		if unlocked = s.mu.TryLock(); unlocked {
+			s.mu.Unlock()
+		}
+		return inspect(secret)
+	}
+	must.Succeed(t, s.Get(t.Context(), client.ObjectKeyFromObject(secret), &corev1.Secret{}))
+	if !unlocked {
+		t.Error("a Secret is inspected under the lock that all Secrets share")
+	}
+}
+
 // One that can't be listed takes a worker of the provider.
 func TestClustersAreEngagedSideBySide(t *testing.T) {
 	if n := (&fencedLocal{Manager: adding{}}).GetControllerOptions().MaxConcurrentReconciles; n < 2 {

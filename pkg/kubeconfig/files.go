@@ -28,7 +28,7 @@ func (i *inspection) file(field, path, instead string) (absolute string, content
 	}
 	path, ok := i.beside(path)
 	if !ok {
-		i.refuse(true, "%s must be an absolute path", field)
+		i.refuse("%s must be an absolute path", field)
 		return path, nil
 	}
 	content, err := read(path, maxFile)
@@ -37,7 +37,7 @@ func (i *inspection) file(field, path, instead string) (absolute string, content
 	}
 	if err != nil {
 		i.passing++
-		i.refuse(true, "%s names a file that can't be used: %v", field, err) // err names no path
+		i.refuse("%s names a file that can't be used: %v", field, err) // err names no path
 		return path, nil
 	}
 	return path, content

@@ -225,12 +225,12 @@ func cause(err error) error {
 func (f *Folder) say(wrong map[string]string) {
 	for path, what := range wrong {
 		if f.said[path] != what {
-			f.log.Info("a path of --kubeconfig-folder gives no cluster", "path", path, "problem", what)
+			f.log.Info("a problem in --kubeconfig-folder", "path", path, "problem", what)
 		}
 	}
 	for path := range f.said {
 		if wrong[path] == "" {
-			f.log.Info("a path of --kubeconfig-folder is in order again, or gone", "path", path)
+			f.log.Info("a problem in --kubeconfig-folder is over", "path", path)
 		}
 	}
 	f.said = wrong

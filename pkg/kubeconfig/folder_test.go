@@ -156,12 +156,12 @@ func TestAFolderThatVanishesChangesNothingAndIsReported(t *testing.T) {
 	if n := r.logged(r.path, "the clusters stay as they are"); n != 1 {
 		t.Errorf("reported %d times, want once: %q", n, r.log)
 	}
-	if n := testutil.ToFloat64(folderProblems); n != 2 || r.logged("in order again") != 0 {
+	if n := testutil.ToFloat64(folderProblems); n != 2 || r.logged("is over") != 0 {
 		t.Errorf("%v problems in the metric, want those of the folder and of the file: %q", n, r.log)
 	}
 	must.Succeed(r.t, os.Rename(r.path+".away", r.path))
 	r.looks(5)
-	if n := testutil.ToFloat64(folderProblems); n != 1 || r.logged("in order again") != 1 {
+	if n := testutil.ToFloat64(folderProblems); n != 1 || r.logged("is over") != 1 {
 		t.Errorf("%v problems in the metric, log: %q", n, r.log)
 	}
 }

@@ -145,9 +145,13 @@ type inspection struct {
 	passing   int // how many of them are about the content of files, which may change
 }
 
-func (i *inspection) refuse(is bool, format string, args ...any) {
-	if is {
-		i.refused = append(i.refused, fmt.Sprintf(format, args...))
+func (i *inspection) refuse(format string, args ...any) {
+	i.refused = append(i.refused, fmt.Sprintf(format, args...))
+}
+
+func (i *inspection) refuseIf(bad bool, format string, args ...any) {
+	if bad {
+		i.refuse(format, args...)
 	}
 }
 
@@ -155,13 +159,13 @@ func (i *inspection) refuse(is bool, format string, args ...any) {
 func (i *inspection) only(allowed, set bool, field, instead, word string) {
 	if set && !allowed {
 		i.allowable++
-		i.refuse(true, "%s isn't allowed: %s, or start the replicas with --kubeconfig-allow=%s", field, instead, word)
+		i.refuse("%s isn't allowed: %s, or start the replicas with --kubeconfig-allow=%s", field, instead, word)
 	}
 }
 
 // bounded refuses a text that is too long.
 func (i *inspection) bounded(field string, length, most int) {
-	i.refuse(length > most, "%s has %d bytes, at most %d are read", field, length, most)
+	i.refuseIf(length > most, "%s has %d bytes, at most %d are read", field, length, most)
 }
 
 func (i *inspection) access(all *clientcmdapi.Config) *Access {
@@ -169,7 +173,7 @@ func (i *inspection) access(all *clientcmdapi.Config) *Access {
 		field string
 		n     int
 	}{{"contexts", len(all.Contexts)}, {"clusters", len(all.Clusters)}, {"users", len(all.AuthInfos)}} {
-		i.refuse(list.n > maxEntries, "%s has %d entries, at most %d are read: leave out what the current context doesn't "+
+		i.refuseIf(list.n > maxEntries, "%s has %d entries, at most %d are read: leave out what the current context doesn't "+
 			"need",
 			list.field, list.n, maxEntries)
 	}
@@ -178,12 +182,12 @@ func (i *inspection) access(all *clientcmdapi.Config) *Access {
 	}
 	current := all.Contexts[all.CurrentContext]
 	if all.CurrentContext == "" || current == nil {
-		i.refuse(true, "current-context must name one of contexts: kubectl --kubeconfig FILE config use-context NAME sets it")
+		i.refuse("current-context must name one of contexts: kubectl --kubeconfig FILE config use-context NAME sets it")
 		return nil
 	}
 	cluster, user := all.Clusters[current.Cluster], all.AuthInfos[current.AuthInfo]
-	i.refuse(cluster == nil, "the current context's cluster must be one of clusters")
-	i.refuse(user == nil, "the current context's user must be one of users")
+	i.refuseIf(cluster == nil, "the current context's cluster must be one of clusters")
+	i.refuseIf(user == nil, "the current context's user must be one of users")
 	if len(i.refused) > 0 {
 		return nil
 	}
@@ -211,23 +215,23 @@ func (i *inspection) cluster(c *clientcmdapi.Cluster) *clientcmdapi.Cluster {
 	authority, content := i.file(prefix+"certificate-authority", c.CertificateAuthority, "use certificate-authority-data")
 	if content != nil && !isAuthority(content) {
 		i.passing++
-		i.refuse(true, "%scertificate-authority names a file that holds no certificate (PEM)", prefix)
+		i.refuse("%scertificate-authority names a file that holds no certificate (PEM)", prefix)
 	}
 	i.only(i.policy.Proxy, c.ProxyURL != "", prefix+"proxy-url", "leave it out", allowProxy)
 	if c.ProxyURL != "" && i.policy.Proxy {
 		i.server(prefix+"proxy-url", c.ProxyURL, "https", "http", "socks5")
 	}
 	if c.TLSServerName != "" {
-		i.refuse(!isHost(c.TLSServerName), "%stls-server-name isn't a host name or an address", prefix)
+		i.refuseIf(!isHost(c.TLSServerName), "%stls-server-name isn't a host name or an address", prefix)
 		// If many servers share one address, this name chooses among them.
-		i.refuse(!i.policy.reaches(c.TLSServerName, portOf(server)),
+		i.refuseIf(!i.policy.reaches(c.TLSServerName, portOf(server)),
 			"%stls-server-name isn't one of --kubeconfig-servers: name one of them, or add it to that flag", prefix)
 	}
 	i.bounded(prefix+"certificate-authority-data", len(c.CertificateAuthorityData), maxPEM)
-	i.refuse(len(c.CertificateAuthorityData) > 0 && len(c.CertificateAuthorityData) <= maxPEM &&
+	i.refuseIf(len(c.CertificateAuthorityData) > 0 && len(c.CertificateAuthorityData) <= maxPEM &&
 		!isAuthority(c.CertificateAuthorityData),
 		"%scertificate-authority-data holds no certificate (PEM, in base64)", prefix)
-	i.refuse(c.InsecureSkipTLSVerify && (len(c.CertificateAuthorityData) > 0 || c.CertificateAuthority != ""),
+	i.refuseIf(c.InsecureSkipTLSVerify && (len(c.CertificateAuthorityData) > 0 || c.CertificateAuthority != ""),
 		"%sinsecure-skip-tls-verify and a certificate authority contradict each other: leave one out", prefix)
 	fresh := clientcmdapi.NewCluster()
 	if server != nil {
@@ -243,7 +247,7 @@ func (i *inspection) cluster(c *clientcmdapi.Cluster) *clientcmdapi.Cluster {
 func (i *inspection) user(u *clientcmdapi.AuthInfo) *clientcmdapi.AuthInfo {
 	const prefix = "users[].user."
 	i.only(i.policy.Exec, u.Exec != nil, prefix+"exec", "use token or client-certificate-data", allowExec)
-	i.refuse(u.AuthProvider != nil, "%sauth-provider isn't supported: use token or client-certificate-data", prefix)
+	i.refuseIf(u.AuthProvider != nil, "%sauth-provider isn't supported: use token or client-certificate-data", prefix)
 	tokenFile, _ := i.file(prefix+"tokenFile", u.TokenFile, "use token")
 	certificate, _ := i.file(prefix+"client-certificate", u.ClientCertificate, "use client-certificate-data")
 	key, _ := i.file(prefix+"client-key", u.ClientKey, "use client-key-data")
@@ -262,10 +266,10 @@ func (i *inspection) user(u *clientcmdapi.AuthInfo) *clientcmdapi.AuthInfo {
 	} {
 		i.bounded(prefix+f.field, len(f.value), maxField)
 	}
-	i.refuse(u.Token != "" && u.Username+u.Password != "",
+	i.refuseIf(u.Token != "" && u.Username+u.Password != "",
 		"%stoken and username or password are two ways to log in: leave one out", prefix)
 	i.bounded(prefix+"token", len(u.Token), maxToken)
-	i.refuse(!isPrintable(u.Token), "%stoken has white space or characters that no token has: a line break at its end, "+
+	i.refuseIf(!isPrintable(u.Token), "%stoken has white space or characters that no token has: a line break at its end, "+
 		"perhaps", prefix)
 	i.certificate(prefix, u)
 	i.lists(prefix, u)
@@ -296,8 +300,8 @@ func (i *inspection) certificate(prefix string, u *clientcmdapi.AuthInfo) {
 		return
 	}
 	_, err := tls.X509KeyPair(certificate, key)
-	i.refuse(err != nil, "%sclient-certificate-data and client-key-data must both be there and belong together (PEM, in "+
-		"base64)", prefix)
+	i.refuseIf(err != nil, "%sclient-certificate-data and client-key-data must both be there and belong together (PEM, "+
+		"in base64)", prefix)
 }
 
 // lists bounds the lists and maps of a user.
@@ -307,14 +311,14 @@ func (i *inspection) lists(prefix string, u *clientcmdapi.AuthInfo) {
 		extra += len(values)
 	}
 	most := func(field string, n int) {
-		i.refuse(n > maxValues, "%s%s has %d entries, at most %d are read", prefix, field, n, maxValues)
+		i.refuseIf(n > maxValues, "%s%s has %d entries, at most %d are read", prefix, field, n, maxValues)
 	}
 	most("as-groups", len(u.ImpersonateGroups))
 	most("as-user-extra", extra)
 	if u.Exec != nil {
 		most("exec.args", len(u.Exec.Args))
 		most("exec.env", len(u.Exec.Env))
-		i.refuse(u.Exec.Command == "", "%sexec.command is empty", prefix)
+		i.refuseIf(u.Exec.Command == "", "%sexec.command is empty", prefix)
 	}
 }
 
@@ -327,15 +331,15 @@ func (i *inspection) server(field, text string, schemes ...string) *url.URL {
 	u, err := url.Parse(text) // its error quotes the text
 	switch {
 	case text == "":
-		i.refuse(true, "%s is empty: want https://HOST:PORT", field)
+		i.refuse("%s is empty: want https://HOST:PORT", field)
 	case err != nil || !slices.Contains(schemes, u.Scheme) || !isHost(u.Hostname()) || !isPrintable(text):
-		i.refuse(true, "%s isn't an address: want https://HOST:PORT", field)
+		i.refuse("%s isn't an address: want https://HOST:PORT", field)
 	case u.User != nil && field != "clusters[].cluster.proxy-url":
-		i.refuse(true, "%s has a user or a password in it: use users[].user", field)
+		i.refuse("%s has a user or a password in it: use users[].user", field)
 	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || strings.Contains(text, "#"):
-		i.refuse(true, "%s has a query or a fragment (after ? or #): leave it out", field)
+		i.refuse("%s has a query or a fragment (after ? or #): leave it out", field)
 	case !i.policy.reaches(u.Hostname(), portOf(u)):
-		i.refuse(true, "%s isn't one of --kubeconfig-servers: name one of them, or add it to that flag", field)
+		i.refuse("%s isn't one of --kubeconfig-servers: name one of them, or add it to that flag", field)
 	default:
 		u.Path, u.RawPath = strings.TrimRight(u.Path, "/"), strings.TrimRight(u.RawPath, "/")
 		return u

@@ -72,29 +72,29 @@ func (l Limits) Validate() error {
 func LimitsOf(secret *corev1.Secret, flags Limits) (Limits, error) {
 	limits := flags
 	var wrong []string
-	read := func(name, unit string, take func(string) error) {
-		value, found := secret.Annotations[name]
-		if found && take(strings.TrimSpace(value)) != nil {
-			wrong = append(wrong, fmt.Sprintf("annotation %s: %q must be 0 (no limit) or %s to %d", name,
-				text.Line(value, 40), unit, mostLimit))
-		}
+	refuse := func(name, want string) {
+		wrong = append(wrong, fmt.Sprintf("annotation %s: %q must be 0 (no limit) or %s to %d", name,
+			text.Line(secret.Annotations[name], 40), want, mostLimit))
 	}
-	number := func(into *int) func(string) error {
-		return func(value string) (err error) {
-			if *into, err = strconv.Atoi(value); err == nil && (*into < 0 || *into > mostLimit) {
-				err = strconv.ErrRange
+	if value, found := secret.Annotations[QPSAnnotation]; found {
+		qps, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
+		if err != nil || !sensible(qps) {
+			refuse(QPSAnnotation, "a number of requests a second, such as 50, from 0.1")
+		}
+		limits.QPS = qps
+	}
+	for _, count := range []struct {
+		name string
+		into *int
+	}{{BurstAnnotation, &limits.Burst}, {WritesAnnotation, &limits.Writes}} {
+		if value, found := secret.Annotations[count.name]; found {
+			n, err := strconv.Atoi(strings.TrimSpace(value))
+			if err != nil || n < 0 || n > mostLimit {
+				refuse(count.name, "a whole number from 1")
 			}
-			return err
+			*count.into = n
 		}
 	}
-	read(QPSAnnotation, "a number of requests a second, such as 50, from 0.1", func(value string) (err error) {
-		if limits.QPS, err = strconv.ParseFloat(value, 64); err == nil && !sensible(limits.QPS) {
-			err = strconv.ErrRange
-		}
-		return err
-	})
-	read(BurstAnnotation, "a whole number from 1", number(&limits.Burst))
-	read(WritesAnnotation, "a whole number from 1", number(&limits.Writes))
 	if len(wrong) > 0 {
 		return flags, fmt.Errorf("Secret %s/%s: %s; until that is corrected or removed, the values of the replicas' flags "+
 			"hold",

@@ -2,6 +2,7 @@ package kubeconfig
 
 import (
 	"bytes"
+	"context"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,6 +20,13 @@ func Trim(object any) (any, error) {
 		}
 	}
 	return object, nil
+}
+
+// List reads the kubeconfig Secrets of a namespace: those that [Secrets] selects.
+func List(ctx context.Context, reader client.Reader, namespace string) ([]corev1.Secret, error) {
+	all := &corev1.SecretList{}
+	err := reader.List(ctx, all, client.InNamespace(namespace), client.MatchingLabels{Label: "true"})
+	return all.Items, err
 }
 
 // Secrets selects the kubeconfig Secrets of a namespace: those whose [Label] is "true".

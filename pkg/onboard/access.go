@@ -13,6 +13,7 @@ import (
 
 	"github.com/tenure-dev/tenure/config"
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
+	"github.com/tenure-dev/tenure/pkg/text"
 )
 
 // Role is what a workload cluster is for.
@@ -105,11 +106,8 @@ func ParseRoles(names []string) ([]Role, error) {
 	if len(roles) == 0 {
 		return nil, fmt.Errorf("--role: must name at least one of %v", Roles)
 	}
-	return Sorted(roles), nil
+	return text.Sorted(roles), nil
 }
-
-// Sorted returns the words in order, each once.
-func Sorted[T ~string](words []T) []T { return slices.Compact(slices.Sorted(slices.Values(words))) }
 
 // The service account of the replicas in every workload cluster, as the manifests have it.
 const (

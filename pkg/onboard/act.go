@@ -204,60 +204,89 @@ func (o Onboarder) writeSecret(ctx context.Context, home client.Client, secret *
 // them there in another way now, it waits at least until they would have complained, or half of within if that is less.
 func (o Onboarder) awaitService(ctx context.Context, home client.Client, within time.Duration,
 	p intent) (Service, error) {
-	var fleet console.Fleet // as it was last read
-	read, told, seen, refusal := false, false, &console.Renewals{}, ""
-	began, least := time.Now(), time.Duration(0)
+	a := &arrival{o: o, home: home, own: p.known.Own, within: within, began: time.Now(), seen: &console.Renewals{}}
 	if p.moved() {
-		least = min(judgedWithin, within/2)
+		a.least = min(judgedWithin, within/2)
 	}
-	err := poll(ctx, within, func() (bool, error) {
-		snapshot, now, err := o.records(ctx, home, seen)
+	if err := poll(ctx, within, func() (bool, error) { return a.look(ctx) }); err != nil {
+		return a.service, a.failed(ctx, err)
+	}
+	return a.service, nil
+}
+
+// arrival is the wait until the fleet serves a cluster.
+type arrival struct {
+	o             Onboarder
+	home          client.Client
+	own           *corev1.Secret // the cluster's Secret from before, nil if there was none
+	began         time.Time
+	within, least time.Duration
+	seen          *console.Renewals
+
+	read    bool          // whether the fleet could be read
+	fleet   console.Fleet // as it was last read
+	service Service       // how that fleet served the cluster
+	refusal string        // what replicas say against the Secret
+	told    bool          // whether it was said what is waited for
+}
+
+// look reports whether the fleet serves the cluster by now.
+func (a *arrival) look(ctx context.Context) (bool, error) {
+	snapshot, fleet, err := a.o.records(ctx, a.home, a.seen)
+	if err != nil {
+		return !a.read && apierrors.IsForbidden(err), err // without the right to look, waiting is of no use
+	}
+	a.fleet, a.read, a.service = fleet, true, serving(fleet, a.o.Name)
+	if !a.service.Complete {
+		a.tell("waiting up to %s for the replicas to serve cluster %s (%d alive)", span(a.within), a.o.Name, a.service.Live)
+		return false, nil
+	}
+	if a.own != nil {
+		secret, said := &corev1.Secret{}, []console.Answer(nil)
+		if err = a.home.Get(ctx, client.ObjectKeyFromObject(a.own), secret); err == nil {
+			said, err = console.ReportsAbout(ctx, a.home, snapshot, secret)
+		}
 		if err != nil {
-			return !read && apierrors.IsForbidden(err), err // without the right to look, waiting is of no use
+			return apierrors.IsForbidden(err), fmt.Errorf("reading what replicas say of its Secret: %w", err)
 		}
-		fleet, read = now, true
-		s := serving(fleet, o.Name)
-		if !s.Complete && !told {
-			told = true
-			o.tell("waiting up to %s for the replicas to serve cluster %s (%d alive)", span(within), o.Name, s.Live)
-		}
-		if p.known.Own != nil && s.Complete {
-			secret, said := &corev1.Secret{}, []console.Answer(nil)
-			if err = home.Get(ctx, client.ObjectKeyFromObject(p.known.Own), secret); err == nil {
-				said, err = console.ToldOf(ctx, home, snapshot, secret)
-			}
-			if err != nil {
-				return apierrors.IsForbidden(err), fmt.Errorf("reading what replicas say of its Secret: %w", err)
-			}
-			if refusal = complaint(said, o.Name); refusal != "" && !told {
-				told = true
-				o.tell("waiting up to %s for the replicas to use the Secret of cluster %s%s", span(within), o.Name, refusal)
-			}
-		}
-		return s.Complete && refusal == "" && time.Since(began) >= least, nil
-	})
-	if err != nil && !read {
-		return Service{}, fmt.Errorf("cluster %s is registered; whether it is served isn't known, since the fleet can't be "+
-			"read: %w", o.Name, err)
-	}
-	switch s := serving(fleet, o.Name); {
-	case err != nil && s.Complete && refusal != "":
-		err = fmt.Errorf("cluster %s is registered, but replicas can't use its Secret as it is%s: correct the address by "+
-			"--server, or the kubeconfig, and run this again (%w)", o.Name, refusal, err)
-	case err != nil && s.Complete:
-		err = fmt.Errorf("cluster %s is registered, and served, but maybe by the connection from before: %w", o.Name, err)
-	case err != nil:
-		said, unread := console.Told(context.WithoutCancel(ctx), home, o.Namespace)
-		if unread != nil {
-			said = nil // the error then says less
-		}
-		err = fmt.Errorf("cluster %s is registered, but not served: %s (%w)", o.Name, obstacle(fleet, o.Name, said), err)
-		if s.Live == 0 {
-			err = fmt.Errorf("%w; if it is the wrong namespace, tenure cluster remove %s --namespace %s, without "+
-				"--kubeconfig, takes it back", err, o.Name, o.Namespace)
+		if a.refusal = complaint(said, a.o.Name); a.refusal != "" {
+			a.tell("waiting up to %s for the replicas to use the Secret of cluster %s%s", span(a.within), a.o.Name, a.refusal)
 		}
 	}
-	return serving(fleet, o.Name), err
+	return a.refusal == "" && time.Since(a.began) >= a.least, nil
+}
+
+// tell says once what is waited for.
+func (a *arrival) tell(format string, args ...any) {
+	if !a.told {
+		a.told = true
+		a.o.tell(format, args...)
+	}
+}
+
+// failed returns the error of a wait that ended with one.
+func (a *arrival) failed(ctx context.Context, err error) error {
+	name := a.o.Name
+	switch {
+	case !a.read:
+		return fmt.Errorf("cluster %s is registered; whether it is served isn't known, since the fleet can't be read: %w",
+			name, err)
+	case a.service.Complete && a.refusal != "":
+		return fmt.Errorf("cluster %s is registered, but replicas can't use its Secret as it is%s: correct the address by "+
+			"--server, or the kubeconfig, and run this again (%w)", name, a.refusal, err)
+	case a.service.Complete:
+		return fmt.Errorf("cluster %s is registered, and served, but maybe by the connection from before: %w", name, err)
+	}
+	said, unread := console.Reports(context.WithoutCancel(ctx), a.home, a.o.Namespace)
+	if unread != nil {
+		said = nil // the error then says less
+	}
+	err = fmt.Errorf("cluster %s is registered, but not served: %s (%w)", name, obstacle(a.fleet, name, said), err)
+	if a.service.Live == 0 {
+		err = fmt.Errorf("%w; if it is the wrong namespace, tenure cluster remove %s --namespace %s, without "+
+			"--kubeconfig, takes it back", err, name, a.o.Namespace)
+	}
+	return err
 }
 
 // awaitRelease waits until no replica that may be alive holds a shard of the cluster, or can claim one: if the Secret

@@ -72,7 +72,7 @@ type intent struct {
 
 // moved reports whether the Secret that was there leads to the cluster in another way than the new one.
 func (p intent) moved() bool {
-	return p.known.Own != nil && p.verdict.Action == updated && !sameWay(Hold(p.known.Own).target, p.target)
+	return p.known.Own != nil && p.verdict.Action == updated && !sameWay(p.known.Held.target, p.target)
 }
 
 // notes says what stays as it was, which flag would change it, and what is left to itself. admin is the admin's
@@ -92,7 +92,7 @@ func (p intent) notes(a AddOptions, admin *rest.Config) (notes []string) {
 		notes = append(notes, note)
 	}
 	if p.known.Own != nil && !p.verdict.NewToken {
-		held := Hold(p.known.Own)
+		held := p.known.Held
 		if life := held.Expires.Sub(held.issued); held.Renewed && !held.issued.IsZero() && life > a.Lifetime+time.Minute {
 			notes = append(notes, fmt.Sprintf("its token stays, which was issued for %s: tenure cluster rotate %s "+
 				"--token-lifetime %s replaces it", span(life), p.known.Own.Name, a.Lifetime))
@@ -163,7 +163,7 @@ func (o Onboarder) planAdd(ctx context.Context, home, there client.Client, a Add
 	}
 	p.steps, err = decide(found, want)
 	p.verdict = p.verdict.after(p.steps, p.known.Own)
-	if own := p.known.Own; err == nil && own != nil && (p.verdict.NewToken || Hold(own).Refused == nil && p.moved()) {
+	if own := p.known.Own; err == nil && own != nil && (p.verdict.NewToken || p.known.Held.Refused == nil && p.moved()) {
 		err = immutable(own)
 	}
 	return p, err
@@ -273,14 +273,14 @@ func (o Onboarder) recordWish(ctx context.Context, home client.Client, p *intent
 func (o Onboarder) addSecret(ctx context.Context, home client.Client, a AddOptions, p intent,
 	what string, r *Report) error {
 	if p.verdict.Action == unchanged {
-		r.line("home", what, "%s, %s", unchanged, ends(Hold(p.known.Own)))
+		r.line("home", what, "%s, %s", unchanged, ends(p.known.Held))
 		r.note(p.verdict.Why)
 		return nil
 	}
 	secret := newSecret(o.Namespace, o.Name, p.target.UID, p.access)
-	held := Held{}
+	held := p.known.Held
 	if p.known.Own != nil {
-		secret, held = p.known.Own.DeepCopy(), Hold(p.known.Own)
+		secret = p.known.Own.DeepCopy()
 	}
 	var err error
 	switch {

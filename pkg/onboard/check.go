@@ -2,19 +2,13 @@ package onboard
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/rest"
 
-	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	"github.com/tenure-dev/tenure/pkg/clusterhealth"
 	"github.com/tenure-dev/tenure/pkg/console"
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
@@ -47,7 +41,8 @@ type probe struct {
 	// home.
 	OthersHome bool
 	Fleet      console.Fleet
-	Told       []console.Answer
+	// Reported is what replicas say of the cluster.
+	Reported []console.Answer
 }
 
 // Finding is the outcome of one check.
@@ -100,8 +95,8 @@ func (o Onboarder) Check(ctx context.Context, wish Wish) (Examination, error) {
 			return Examination{}, err
 		}
 	}
-	if p.Told, err = console.ToldOf(ctx, home, snapshot, known.Own); err != nil {
-		p.Told = nil // without the right to read events, only the records count
+	if p.Reported, err = console.ReportsAbout(ctx, home, snapshot, known.Own); err != nil {
+		p.Reported = nil // without the right to read events, only the records count
 	}
 	p.Now = time.Now()
 	return examine(p), nil
@@ -158,169 +153,92 @@ func limits(secret *corev1.Secret) (words string, err error) {
 	return "a replica sends " + own.String() + words, nil
 }
 
-// apiDiffers returns an error if the cluster serves another API of Ats than that of the manifests. It reads the
-// published schema, which every authenticated user may.
-func apiDiffers(ctx context.Context, config *rest.Config, objects []*unstructured.Unstructured) error {
-	kinds, err := discovery.NewDiscoveryClientForConfig(config)
-	if err != nil {
-		return fmt.Errorf("asking for the kinds: %w", err)
-	}
-	version := cnatv1alpha1.GroupVersion
-	if _, err := kinds.ServerResourcesForGroupVersionWithContext(ctx, version.String()); apierrors.IsNotFound(err) {
-		return fmt.Errorf("the cluster doesn't serve %s: tenure cluster add installs it", version)
-	} else if err != nil {
-		return fmt.Errorf("asking for the kinds of %s: %w", version, err)
-	}
-	raw, err := schemaOfAts(ctx, kinds)
-	if err != nil {
-		return err
-	}
-	return schemaDiffers(raw, objects)
-}
-
-// schemaOfAts reads the published schema of Ats.
-func schemaOfAts(ctx context.Context, kinds *discovery.DiscoveryClient) ([]byte, error) {
-	version := cnatv1alpha1.GroupVersion
-	raw, err := kinds.RESTClient().Get().AbsPath("/openapi/v3/apis", version.Group, version.Version).
-		SetHeader("Accept", "application/json").Do(ctx).Raw()
-	if err != nil {
-		return nil, fmt.Errorf("reading the schema of %s: %w", version, err)
-	}
-	return raw, nil
-}
-
-// schemaDiffers compares the published schema of Ats with that of the CustomResourceDefinition.
-func schemaDiffers(raw []byte, objects []*unstructured.Unstructured) error {
-	var published struct {
-		Components struct {
-			Schemas map[string]map[string]any `json:"schemas"`
-		} `json:"components"`
-	}
-	if err := json.Unmarshal(raw, &published); err != nil {
-		return fmt.Errorf("the published schema can't be read: %w", err)
-	}
-	for _, o := range objects {
-		if o.GetKind() != kindCRD {
-			continue
-		}
-		kind, _, _ := unstructured.NestedString(o.Object, "spec", "names", "kind")
-		versions, _, err := unstructured.NestedSlice(o.Object, "spec", "versions")
-		if err != nil || len(versions) != 1 {
-			return fmt.Errorf("CustomResourceDefinition %s has %d versions, this program compares one",
-				o.GetName(), len(versions))
-		}
-		want, _, err := unstructured.NestedMap(versions[0].(map[string]any), "schema", "openAPIV3Schema", "properties")
-		if err != nil {
-			return fmt.Errorf("CustomResourceDefinition %s: %w", o.GetName(), err)
-		}
-		var got map[string]any
-		for name, schema := range published.Components.Schemas {
-			if strings.HasSuffix(name, "."+kind) {
-				got, _, _ = unstructured.NestedMap(schema, "properties")
-			}
-		}
-		for _, part := range []string{"spec", "status"} {
-			if at := missing("."+part, normalized(got[part]), normalized(want[part])); at != "" {
-				return fmt.Errorf("the cluster's %s differs from this program's at %s: tenure cluster add updates it, "+
-					"if this program isn't the older one", kind, strings.ReplaceAll(at, ".properties.", "."))
-			}
-		}
-	}
-	return nil
-}
-
-// normalized returns a schema with all numbers of one type and without descriptions.
-func normalized(schema any) any {
-	switch schema := schema.(type) {
-	case map[string]any:
-		clean := map[string]any{}
-		for key, value := range schema {
-			if _, text := value.(string); key == "description" && text {
-				continue
-			}
-			clean[key] = normalized(value)
-		}
-		return clean
-	case []any:
-		clean := make([]any, len(schema))
-		for i := range schema {
-			clean[i] = normalized(schema[i])
-		}
-		return clean
-	case int64:
-		return float64(schema)
-	}
-	return schema
+// add adds a finding.
+func (e *Examination) add(check string, ok bool, format string, args ...any) {
+	e.Findings = append(e.Findings, Finding{check, ok, fmt.Sprintf(format, args...)})
 }
 
 // examine judges a probe.
 func examine(p probe) Examination {
 	e := Examination{Cluster: p.Name, Server: p.Held.Server, Missing: p.Missing}
-	add := func(check string, ok bool, format string, args ...any) {
-		e.Findings = append(e.Findings, Finding{check, ok, fmt.Sprintf(format, args...)})
-	}
-	usable, s := p.Reason == clusterhealth.ReasonUsable, serving(p.Fleet, p.Name)
-	cluster := p.Fleet.Cluster(p.Name)
-	said := slices.IndexFunc(p.Told, func(a console.Answer) bool {
-		return string(a.Cluster) == p.Name && a.Reason != clusterhealth.ReasonUsable
-	})
+	s := serving(p.Fleet, p.Name)
 	if p.Deleting != nil {
-		add("removal", false, "%v", p.Deleting)
+		e.add("removal", false, "%v", p.Deleting)
 	}
-	switch {
-	case p.Held.broken():
-		add("kubeconfig", false, "%v", p.Held.Refused)
-	case p.Astray:
-		add("kubeconfig", false, "%s: %s", p.Reason, p.Note)
-	case p.Held.Refused != nil && said >= 0:
-		add("kubeconfig", false, "a replica says %s: %s", p.Told[said].Reason, p.Told[said].Note)
-	case p.Held.Refused != nil:
-		add("kubeconfig", true, "no replica complains of it, and it isn't used from here: %v", p.Held.Refused)
-	case cluster.Fails(): // because of their flags, or they serve the cluster by the kubeconfig before
-		add("kubeconfig", false, "a replica says %s: %s", cluster.Reason, cluster.Note)
-	default:
-		add("kubeconfig", true, "replicas accept it")
-		fromReplicas := p.Reason == clusterhealth.ReasonUnreachable && s.Complete && cluster.Served()
-		switch {
-		case usable:
-			add("server", true, "answers")
-		case fromReplicas && said < 0:
-			add("server", true, "can't be reached from here, so rights couldn't be asked for; replicas serve all of it")
-		case fromReplicas:
-			add("server", false, "a replica says %s: %s", p.Told[said].Reason, p.Told[said].Note)
-		default:
-			add("server", false, "%s: %s", p.Reason, p.Note)
-		}
-		add("credentials", !soon(p.Held, p.Now), "%s", expiry(p.Held, p.Now, p.Name))
-	}
-	if usable {
-		add("API of Ats", p.API == nil, "%s", orElse(p.API, "as this program needs it"))
-		switch {
-		case p.Unasked != nil:
-			add("rights", false, "couldn't be asked for: %v", p.Unasked)
-		case len(p.Missing) > 0:
-			add("rights", false, "%d of %d are missing: tenure cluster add gives them", len(p.Missing), len(p.Asked))
-		default:
-			add("rights", true, "all %d for %s", len(p.Asked), describe(p.Access))
-		}
-		if p.OthersHome {
-			add("home", false, "the cluster is another fleet's home, and its token is of that fleet's service account: tenure "+
-				"cluster remove %s, without --kubeconfig; %s", p.Name, fleetIsGone)
-		}
+	e.addKubeconfig(p, s)
+	if p.Reason == clusterhealth.ReasonUsable {
+		e.addAPI(p)
 	}
 	if p.Limits != "" || p.BadLimits != nil {
-		add("limits", p.BadLimits == nil, "%s", orElse(p.BadLimits, p.Limits))
+		e.add("limits", p.BadLimits == nil, "%s", orElse(p.BadLimits, p.Limits))
 	}
 	if s.Complete || p.Astray {
-		add("shards", s.Complete && len(s.Unfit) == 0 && s.Trouble == "", "%s", s)
+		e.add("shards", s.Complete && len(s.Unfit) == 0 && s.Trouble == "", "%s", s)
 	} else {
-		add("shards", false, "%s", obstacle(p.Fleet, p.Name, p.Told))
+		e.add("shards", false, "%s", obstacle(p.Fleet, p.Name, p.Reported))
 	}
 	e.OK = true
 	for _, f := range e.Findings {
 		e.OK = e.OK && f.OK
 	}
 	return e
+}
+
+// addKubeconfig adds whether replicas accept the kubeconfig, and what it leads to if so.
+func (e *Examination) addKubeconfig(p probe, s Service) {
+	cluster := p.Fleet.Cluster(p.Name)
+	said := slices.IndexFunc(p.Reported, func(a console.Answer) bool {
+		return string(a.Cluster) == p.Name && a.Reason != clusterhealth.ReasonUsable
+	})
+	switch {
+	case p.Held.broken():
+		e.add("kubeconfig", false, "%v", p.Held.Refused)
+	case p.Astray:
+		e.add("kubeconfig", false, "%s: %s", p.Reason, p.Note)
+	case p.Held.Refused != nil && said >= 0:
+		e.add("kubeconfig", false, "a replica says %s: %s", p.Reported[said].Reason, p.Reported[said].Note)
+	case p.Held.Refused != nil:
+		e.add("kubeconfig", true, "no replica complains of it, and it isn't used from here: %v", p.Held.Refused)
+	case cluster.Fails(): // because of their flags, or they serve the cluster by the kubeconfig before
+		e.add("kubeconfig", false, "a replica says %s: %s", cluster.Reason, cluster.Note)
+	default:
+		e.add("kubeconfig", true, "replicas accept it")
+		e.addConnection(p, s, said)
+	}
+}
+
+// addConnection adds whether the server answers, and whether the credentials are good for long enough. said is the
+// index of what a replica reports of the cluster, below 0 for none.
+func (e *Examination) addConnection(p probe, s Service, said int) {
+	fromReplicas := p.Reason == clusterhealth.ReasonUnreachable && s.Complete && p.Fleet.Cluster(p.Name).Served()
+	switch {
+	case p.Reason == clusterhealth.ReasonUsable:
+		e.add("server", true, "answers")
+	case fromReplicas && said < 0:
+		e.add("server", true, "can't be reached from here, so rights couldn't be asked for; replicas serve all of it")
+	case fromReplicas:
+		e.add("server", false, "a replica says %s: %s", p.Reported[said].Reason, p.Reported[said].Note)
+	default:
+		e.add("server", false, "%s: %s", p.Reason, p.Note)
+	}
+	e.add("credentials", !soon(p.Held, p.Now), "%s", expiry(p.Held, p.Now, p.Name))
+}
+
+// addAPI adds what the cluster answered: whether it has what replicas need.
+func (e *Examination) addAPI(p probe) {
+	e.add("API of Ats", p.API == nil, "%s", orElse(p.API, "as this program needs it"))
+	switch {
+	case p.Unasked != nil:
+		e.add("rights", false, "couldn't be asked for: %v", p.Unasked)
+	case len(p.Missing) > 0:
+		e.add("rights", false, "%d of %d are missing: tenure cluster add gives them", len(p.Missing), len(p.Asked))
+	default:
+		e.add("rights", true, "all %d for %s", len(p.Asked), describe(p.Access))
+	}
+	if p.OthersHome {
+		e.add("home", false, "the cluster is another fleet's home, and its token is of that fleet's service account: tenure "+
+			"cluster remove %s, without --kubeconfig; %s", p.Name, fleetIsGone)
+	}
 }
 
 func orElse(err error, text string) string {

@@ -66,23 +66,22 @@ func (o Onboarder) readSecrets(ctx context.Context, home client.Client) (cluster
 			"--home-kubeconfig and --home-context the home cluster",
 			o.Namespace, o.Home.Host)
 	}
-	all := &corev1.SecretList{}
-	if err := home.List(ctx, all, client.InNamespace(o.Namespace),
-		client.MatchingLabels{kubeconfig.Label: "true"}); err != nil {
+	all, err := kubeconfig.List(ctx, home, o.Namespace)
+	if err != nil {
 		return clusterSecrets{}, fmt.Errorf("listing the Secrets of clusters in namespace %s of the home cluster at %s "+
 			"(--home-kubeconfig and --home-context say where it is): %w",
 			o.Namespace, o.Home.Host, err)
 	}
-	k := clusterSecrets{Others: slices.DeleteFunc(all.Items, func(s corev1.Secret) bool { return s.Name == o.Name })}
+	k := clusterSecrets{Others: slices.DeleteFunc(all, func(s corev1.Secret) bool { return s.Name == o.Name })}
 	own := &corev1.Secret{}
-	err := home.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: o.Name}, own)
+	err = home.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: o.Name}, own)
 	switch {
 	case apierrors.IsNotFound(err):
 		return k, nil
 	case err != nil:
 		return clusterSecrets{}, fmt.Errorf("reading Secret %s/%s: %w", o.Namespace, o.Name, err)
 	}
-	k.Own = own
+	k.Own, k.Held = own, Hold(own)
 	k.look(ctx, own)
 	if ca, ok := authority(o.Workload); ok && k.Reason == clusterhealth.ReasonUnreachable {
 		k.tryAuthority(ctx, ca)
@@ -97,9 +96,9 @@ func (o Onboarder) readSecrets(ctx context.Context, home client.Client) (cluster
 
 // look asks the cluster whether it takes the credentials in a Secret, and which one it is.
 func (k *clusterSecrets) look(ctx context.Context, s *corev1.Secret) {
-	k.Reason, k.Note = clusterhealth.Look(ctx, s, kubeconfig.Policy{}, lookTimeout)
-	if k.Reason == clusterhealth.ReasonUsable {
-		k.UID = clusterhealth.UID(ctx, s, kubeconfig.Policy{}, lookTimeout)
+	var uid string
+	if k.Reason, k.Note, uid = clusterhealth.Look(ctx, s, kubeconfig.Policy{}, lookTimeout); uid != "" {
+		k.UID = uid
 	}
 }
 
@@ -108,7 +107,7 @@ func (k *clusterSecrets) look(ctx context.Context, s *corev1.Secret) {
 // cluster's own, since they vouch for many. Nor is anything tried with credentials other than a token, which a new
 // kubeconfig wouldn't have.
 func (k *clusterSecrets) tryAuthority(ctx context.Context, ca []byte) {
-	held := Hold(k.Own)
+	held := k.Held
 	if len(ca) == 0 || held.token == "" || !unverified(ctx, k.Own) {
 		return
 	}

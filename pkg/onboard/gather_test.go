@@ -247,7 +247,7 @@ func TestAClusterThatCannotBeCleanedUpKeepsItsSecret(t *testing.T) {
 	}))
 	defer server.Close()
 	o, home := behind(t, server, certs.Of(server), certs.Of(server))
-	k := clusterSecrets{Own: secretOf(t, "west", west, time.Now())}
+	k := holding(secretOf(t, "west", west, time.Now()))
 	for host, says := range map[string]string{o.Workload.Host: "reading Namespace", "https://127.0.0.1:1": "refused"} {
 		o.Workload.Host = host
 		there, _, err := o.toClean(t.Context(), home, k, nil)
@@ -261,7 +261,7 @@ func TestAClusterThatCannotBeCleanedUpKeepsItsSecret(t *testing.T) {
 // Secrets don't show a cluster of a folder's file, nor one of another namespace.
 func TestAClusterThatIsServedElsewhereIsNotCleanedUp(t *testing.T) {
 	const as = "serve this cluster as "
-	own := clusterSecrets{Own: secretOf(t, "west", west, time.Now())}
+	own := holding(secretOf(t, "west", west, time.Now()))
 	before := []tenurev1alpha1.Shard{layoutOf("west", west.UID)}
 	for what, c := range map[string]struct {
 		namespace, fleet, name, uid, holder string

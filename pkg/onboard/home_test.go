@@ -62,7 +62,7 @@ func TestAHomeIsKnownByWhatIsInstalledThere(t *testing.T) {
 
 // The service account that would be deleted is the one with which the other fleet's replicas run.
 func TestAnotherFleetsHomeIsNotCleanedUp(t *testing.T) {
-	known := clusterSecrets{Own: secretOf(t, "west", west, now)}
+	known := holding(secretOf(t, "west", west, now))
 	o := Onboarder{Namespace: "ns", Name: "west", Workload: &rest.Config{Host: west.Server}}
 	for _, sign := range rightsAtHome() {
 		there := homeWith(t, system(types.UID(west.UID)), sign)
@@ -168,7 +168,8 @@ func TestACheckFindsAnotherFleetsHomeByTheRightsOfItsAccount(t *testing.T) {
 	}
 	home := homeWith(t, system("uid-home"))
 	k := func(uid string, changes ...func(*clusterSecrets)) clusterSecrets {
-		k := clusterSecrets{Own: secretOf(t, "west", west, now), UID: uid}
+		k := holding(secretOf(t, "west", west, now))
+		k.UID = uid
 		for _, change := range changes {
 			change(&k)
 		}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-dev/tenure/pkg/clusterhealth"
 	"github.com/tenure-dev/tenure/pkg/console"
@@ -38,9 +37,8 @@ func (o Onboarder) List(ctx context.Context, ask bool) ([]Entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	secrets := &corev1.SecretList{}
-	if err := home.List(ctx, secrets, client.InNamespace(o.Namespace),
-		client.MatchingLabels{kubeconfig.Label: "true"}); err != nil {
+	secrets, err := kubeconfig.List(ctx, home, o.Namespace)
+	if err != nil {
 		return nil, fmt.Errorf("listing the Secrets of clusters in namespace %s of the home cluster at %s (tenure status "+
 			"does without): %w", o.Namespace, o.Home.Host, err)
 	}
@@ -48,7 +46,7 @@ func (o Onboarder) List(ctx context.Context, ask bool) ([]Entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	return entries(console.Assess(snapshot), secrets.Items), nil
+	return entries(console.Assess(snapshot), secrets), nil
 }
 
 // entries judges the clusters that are registered.

@@ -494,6 +494,14 @@ func give(t *testing.T, s *corev1.Secret, target target, token string) {
 	fill(s, text, true)
 }
 
+// holding is what is known of a cluster by its own Secret, nil if there is none.
+func holding(own *corev1.Secret) clusterSecrets {
+	if own == nil {
+		return clusterSecrets{}
+	}
+	return clusterSecrets{Own: own, Held: Hold(own)}
+}
+
 // secretOf is the Secret of a cluster as add writes it, changed.
 func secretOf(t *testing.T, name string, target target, expires time.Time,
 	changes ...func(*corev1.Secret)) *corev1.Secret {
@@ -528,11 +536,13 @@ func TestReplicasGoOnReachingAClusterAsBefore(t *testing.T) {
 		"it leads to this one":  {secretOf(t, "west", west, later, byHand), west},
 	} {
 		uid := map[string]string{"it leads to another": "uid-east", "it leads to this one": west.UID}[name]
-		got, err := tunnel.asBefore(clusterSecrets{Own: c.own, UID: uid}, nil)
+		k := holding(c.own)
+		k.UID = uid
+		got, err := tunnel.asBefore(k, nil)
 		if diff := cmp.Diff(c.want, got, cmpopts.EquateEmpty()); diff != "" || err != nil {
 			t.Errorf("%s: %v (-want +got):\n%s", name, err, diff)
 		}
-		proxied, err := tunnel.asBefore(clusterSecrets{Own: c.own, UID: uid}, &adminsOnly{"through a proxy"})
+		proxied, err := tunnel.asBefore(k, &adminsOnly{"through a proxy"})
 		if want := name == "another way" || name == "the same way" || uid == west.UID; (err == nil) != want ||
 			want && proxied.Server != c.want.Server {
 			t.Errorf("%s, through a proxy: %+v, %v", name, proxied, err)
@@ -656,7 +666,8 @@ func TestASecretIsKeptRenewedOrRefused(t *testing.T) {
 		"beside another": {other: secretOf(t, "east", east, later), want: verdict{Action: created, NewToken: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := clusterSecrets{Own: c.own, Reason: c.reason, Note: "no", UID: c.uid}
+			k := holding(c.own)
+			k.Reason, k.Note, k.UID = c.reason, "no", c.uid
 			if c.other != nil {
 				k.Others = []corev1.Secret{*c.other}
 			}
@@ -896,7 +907,8 @@ func TestAnExaminationNamesWhatIsWrongAndTheWayOut(t *testing.T) {
 		"only for replicas": {onlyReplicas, ""},
 		"only for replicas, which refuse it": {func(p *probe) {
 			onlyReplicas(p)
-			p.Told = []console.Answer{{Cluster: "west", Reason: clusterhealth.ReasonBadConfig, Note: "not here (said at 9:00)"}}
+			p.Reported = []console.Answer{{Cluster: "west", Reason: clusterhealth.ReasonBadConfig,
+				Note: "not here (said at 9:00)"}}
 		}, "kubeconfig: a replica says BadKubeconfig: not here (said at 9:00)"},
 		"refused by the flags of replicas": {
 			says(console.Cluster{Name: "west", Reason: clusterhealth.ReasonBadConfig, Note: "not here"}),
@@ -911,7 +923,8 @@ func TestAnExaminationNamesWhatIsWrongAndTheWayOut(t *testing.T) {
 		"away from here":      {away(console.Cluster{Name: "west", Shards: 4, Held: 4}), ""},
 		"away, and from a replica, too": {func(p *probe) {
 			away(console.Cluster{Name: "west", Shards: 4, Held: 4})(p)
-			p.Told = []console.Answer{{Cluster: "west", Reason: clusterhealth.ReasonUnreachable, Note: "none (said at 9:00)"}}
+			p.Reported = []console.Answer{{Cluster: "west", Reason: clusterhealth.ReasonUnreachable,
+				Note: "none (said at 9:00)"}}
 		}, "server: a replica says Unreachable: none (said at 9:00)"},
 		"away, and served in part": {away(console.Cluster{Name: "west", Shards: 4, Held: 4, State: "open"}),
 			"server: Unreachable: no route"},
@@ -1131,7 +1144,7 @@ func TestNoTokenIsPutIntoASecretThatReplicasDoNotRead(t *testing.T) {
 		"": secretOf(t, "west", west, now), "no cluster is registered": nil, "so replicas don't read the Secret": unread,
 		"Secret ns/west is being deleted": secretOf(t, "west", west, now, dying), "Secret ns/west is immutable": frozen,
 	} {
-		if err := o.rotatable(clusterSecrets{Own: own}); (err == nil) != (want == "") ||
+		if err := o.rotatable(holding(own)); (err == nil) != (want == "") ||
 			err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
@@ -1161,6 +1174,34 @@ func TestThePublishedSchemaIsComparedWithTheManifests(t *testing.T) {
 	}
 	if err := schemaDiffers([]byte(`{`), objects); err == nil {
 		t.Error("half a schema is accepted")
+	}
+	const status = "/apis/cnat.programming-kubernetes.info/v1alpha1/namespaces/{namespace}/ats/{name}/status"
+	for what, c := range map[string]struct {
+		lacks, want string
+		paths       map[string]any
+	}{
+		"as it is":                   {paths: map[string]any{status: map[string]any{}}},
+		"rules of the whole object":  {lacks: "x-kubernetes-validations", want: "at .x-kubernetes-validations"},
+		"fields to select by":        {lacks: "x-kubernetes-selectable-fields", want: "at .x-kubernetes-selectable-fields"},
+		"the status's own endpoint":  {want: "at its subresource status, which isn't there"},
+		"another kind's status only": {want: "at its subresource status", paths: map[string]any{"/x/cats/{name}/status": 0}},
+	} {
+		i := slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == kindCRD })
+		versions, _, err := unstructured.NestedSlice(objects[i].Object, "spec", "versions")
+		must.Succeed(t, err)
+		version := versions[0].(map[string]any)
+		at, _, err := unstructured.NestedMap(version, "schema", "openAPIV3Schema")
+		must.Succeed(t, err)
+		at["x-kubernetes-selectable-fields"] = []any{map[string]any{"fieldPath": "status.phase"},
+			map[string]any{"fieldPath": "status.over"}}
+		delete(at, c.lacks)
+		raw, err := json.Marshal(map[string]any{"paths": c.paths,
+			"components": map[string]any{"schemas": map[string]any{"info.programming-kubernetes.cnat.v1alpha1.At": at}}})
+		must.Succeed(t, err)
+		if err := schemaDiffers(raw, objects); (err == nil) != (c.want == "") ||
+			err != nil && !strings.Contains(err.Error(), "differs from this program's "+c.want) {
+			t.Errorf("%s: %v, want %q", what, err, c.want)
+		}
 	}
 }
 
@@ -1194,7 +1235,7 @@ func TestATokenThatLivesLongerThanAskedIsSaidToStay(t *testing.T) {
 		"somebody else's":            {24 * time.Hour, verdict{}, []func(*corev1.Secret){byHand}, ""},
 	} {
 		p := intent{access: everywhere, target: west, verdict: c.verdict,
-			known: clusterSecrets{Own: secretOf(t, "west", west, now.Add(720*time.Hour), c.changes...)}}
+			known: holding(secretOf(t, "west", west, now.Add(720*time.Hour), c.changes...))}
 		got := strings.Join(p.notes(AddOptions{Lifetime: c.lifetime}, &rest.Config{Host: west.Server}), "\n")
 		if !strings.HasPrefix(got, c.want) || (got == "") != (c.want == "") {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
@@ -1325,8 +1366,8 @@ func TestAClusterOfAWrongNamespaceIsTakenBackWithoutItsKubeconfig(t *testing.T) 
 func TestAClusterThatIsServedByTheConnectionFromBeforeIsNotReportedAsAdded(t *testing.T) {
 	own, other := secretOf(t, "west", west, now.Add(500*time.Hour)), west
 	own.UID, other.Server = "u", "https://127.0.0.1:1"
-	moved := intent{known: clusterSecrets{Own: own}, target: other, verdict: verdict{Action: updated}}
-	asBefore := intent{known: clusterSecrets{Own: own}, target: west, verdict: verdict{Action: unchanged}}
+	moved := intent{known: holding(own), target: other, verdict: verdict{Action: updated}}
+	asBefore := intent{known: holding(own), target: west, verdict: verdict{Action: unchanged}}
 	const never = time.Hour
 	for name, c := range map[string]struct {
 		p                  intent
@@ -1385,8 +1426,8 @@ func TestOnlyAnotherWayToTheClusterIsWaitedFor(t *testing.T) {
 		p    intent
 		want bool
 	}{
-		"another server": {intent{known: clusterSecrets{Own: own}, target: other, verdict: verdict{Action: updated}}, true},
-		"a new token":    {intent{known: clusterSecrets{Own: own}, target: west, verdict: verdict{Action: updated}}, false},
+		"another server": {intent{known: holding(own), target: other, verdict: verdict{Action: updated}}, true},
+		"a new token":    {intent{known: holding(own), target: west, verdict: verdict{Action: updated}}, false},
 		"a new cluster":  {intent{target: other, verdict: verdict{Action: created}}, false},
 	} {
 		if got := c.p.moved(); got != c.want {

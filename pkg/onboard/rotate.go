@@ -39,7 +39,7 @@ func (o Onboarder) rotate(ctx context.Context, home, there client.Client,
 	if err := known.whose(target); err != nil {
 		return r, fmt.Errorf("--kubeconfig isn't of this cluster, so nothing was done: %w", err)
 	}
-	held, uid := Hold(known.Own), target.UID
+	held, uid := known.Held, target.UID
 	unfit := known.unfit(uid)
 	if held.Refused != nil && unfit == nil {
 		return r, fmt.Errorf("Secret %s/%s holds a kubeconfig that was put there by hand, and isn't replaced by one that "+

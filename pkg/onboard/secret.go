@@ -114,7 +114,7 @@ func (t target) asBefore(k clusterSecrets, unfit *adminsOnly) (target, error) {
 	if k.Own != nil && t.UID != "" && cmp.Or(k.UID, k.Own.Annotations[kubeconfig.UIDAnnotation]) == t.UID {
 		before := k.way()
 		before.UID = t.UID
-		refused := Hold(k.Own).Refused != nil
+		refused := k.Held.Refused != nil
 		if !refused && (unfit != nil || !sameServer(before.Server, t.Server)) { // else certificates may be new
 			return before, nil
 		}
@@ -261,8 +261,10 @@ type verdict struct {
 
 // clusterSecrets are the Secrets of the fleet's namespace that matter for a cluster.
 type clusterSecrets struct {
-	// Own is the Secret of the cluster's name, nil if there is none; Others are those of other clusters.
+	// Own is the Secret of the cluster's name, nil if there is none, and Held what it holds. That stays the same if other
+	// annotations than [SumAnnotation] change. Others are the Secrets of other clusters.
 	Own    *corev1.Secret
+	Held   Held
 	Others []corev1.Secret
 	// Reason and Note are what the cluster answers to the credentials in Own; see package clusterhealth.
 	Reason, Note string
@@ -276,8 +278,8 @@ type clusterSecrets struct {
 
 // unfit returns why the cluster of that UID can't be reached by its own Secret; nil if it can, as far as is known.
 func (k clusterSecrets) unfit(uid string) error {
-	if held := Hold(k.Own); held.broken() {
-		return fmt.Errorf("replicas don't use what it holds: %w", held.Refused)
+	if k.Held.broken() {
+		return fmt.Errorf("replicas don't use what it holds: %w", k.Held.Refused)
 	}
 	if k.UID != "" && uid != "" && k.UID != uid {
 		return fmt.Errorf("it leads to another cluster: the UID of its namespace kube-system is %s, not %s", k.UID, uid)
@@ -287,7 +289,7 @@ func (k clusterSecrets) unfit(uid string) error {
 
 // way returns how replicas reach the cluster by its own Secret, with the CA that verifies the server now.
 func (k clusterSecrets) way() target {
-	t := Hold(k.Own).target
+	t := k.Held.target
 	if len(k.NewCA) > 0 {
 		t.CA = k.NewCA
 	}
@@ -331,7 +333,6 @@ func judgeSecret(namespace, name string, t target, a Access, k clusterSecrets, n
 	if err := deleting(k.Own); err != nil {
 		return verdict{}, err
 	}
-	held := Hold(k.Own)
 	if err := k.whose(t); err != nil {
 		return verdict{}, fmt.Errorf("%w: choose another NAME, or first run tenure cluster remove %s", err, name)
 	}
@@ -344,15 +345,15 @@ func judgeSecret(namespace, name string, t target, a Access, k clusterSecrets, n
 	switch unfit := k.unfit(t.UID); {
 	case unfit != nil:
 		v = verdict{updated, true, unfit.Error()}
-	case held.Refused != nil: // somebody put it there, for replicas that may do more
+	case k.Held.Refused != nil: // somebody put it there, for replicas that may do more
 		v.Why = strings.TrimPrefix(v.Why+"; the kubeconfig in it stays, which replicas use if they may: "+
-			held.Refused.Error(), "; ")
-	case !held.Expires.IsZero() && !held.Expires.After(now):
-		v = verdict{updated, true, "its credentials expired at " + stamp(held.Expires)}
+			k.Held.Refused.Error(), "; ")
+	case !k.Held.Expires.IsZero() && !k.Held.Expires.After(now):
+		v = verdict{updated, true, "its credentials expired at " + stamp(k.Held.Expires)}
 	case k.Reason == clusterhealth.ReasonRefused:
 		v = verdict{updated, true, "its credentials are refused: " + k.Note}
-	case !sameWay(held.target, t):
-		v = verdict{updated, held.token == "", "the way to the cluster"}
+	case !sameWay(k.Held.target, t):
+		v = verdict{updated, k.Held.token == "", "the way to the cluster"}
 	}
 	return v, nil
 }
@@ -404,7 +405,7 @@ func same(s *corev1.Secret, t target) (field, value string) {
 
 // whose returns an error if the Secret of the cluster's name is another cluster's.
 func (k clusterSecrets) whose(t target) error {
-	secret, held := fmt.Sprintf("Secret %s/%s", k.Own.Namespace, k.Own.Name), Hold(k.Own)
+	secret := fmt.Sprintf("Secret %s/%s", k.Own.Namespace, k.Own.Name)
 	uid, by := k.Own.Annotations[kubeconfig.UIDAnnotation], "annotation "+kubeconfig.UIDAnnotation
 	if uid == "" && k.Reason == clusterhealth.ReasonUsable { // otherwise k.UID is what replicas go by, which may be older
 		uid, by = k.UID, "the UID of namespace kube-system where it leads"
@@ -415,11 +416,11 @@ func (k clusterSecrets) whose(t target) error {
 			t.UID)
 	case uid != "":
 		return nil
-	case held.Refused != nil:
-		return fmt.Errorf("%s doesn't say which cluster it is of: %w", secret, held.Refused)
-	case !sameServer(held.Server, t.Server):
+	case k.Held.Refused != nil:
+		return fmt.Errorf("%s doesn't say which cluster it is of: %w", secret, k.Held.Refused)
+	case !sameServer(k.Held.Server, t.Server):
 		return fmt.Errorf("%s: clusters[].cluster.server is %s, not %s, and no annotation %s says that it is the same "+
-			"cluster", secret, held.Server, t.Server, kubeconfig.UIDAnnotation)
+			"cluster", secret, k.Held.Server, t.Server, kubeconfig.UIDAnnotation)
 	}
 	return nil
 }

@@ -109,8 +109,8 @@ func (s Service) String() string {
 }
 
 // complaint returns what replicas say against a cluster, to follow other words; "" for nothing.
-func complaint(told []console.Answer, name string) (said string) {
-	for _, a := range told {
+func complaint(reports []console.Answer, name string) (said string) {
+	for _, a := range reports {
 		if string(a.Cluster) == name && a.Reason != clusterhealth.ReasonUsable {
 			said = fmt.Sprintf("; a replica says %s: %s", a.Reason, a.Note)
 		}
@@ -119,8 +119,8 @@ func complaint(told []console.Answer, name string) (said string) {
 }
 
 // obstacle says why a cluster isn't served, as far as the records tell, and what to look at.
-func obstacle(f console.Fleet, name string, told []console.Answer) string {
-	s, said := serving(f, name), complaint(told, name)
+func obstacle(f console.Fleet, name string, reports []console.Answer) string {
+	s, said := serving(f, name), complaint(reports, name)
 	switch {
 	case s.Live == 0:
 		return fmt.Sprintf("no replica is alive in namespace %s: kubectl -n %[1]s get pods, and see that --namespace and "+

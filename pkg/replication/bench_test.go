@@ -355,7 +355,7 @@ func (b *bench) PutOff(name multicluster.ClusterName, _ string) (wait time.Durat
 	return b.putOff(name)
 }
 
-func (b *bench) Asked(context.Context, multicluster.ClusterName) time.Duration { return b.asked }
+func (b *bench) RetryAfter(context.Context, multicluster.ClusterName) time.Duration { return b.asked }
 
 func (b *bench) reconcile() (ctrl.Result, error) {
 	b.acting = true
@@ -521,7 +521,7 @@ func (b *bench) delete(name multicluster.ClusterName) {
 // condition is status and reason of the source's condition.
 func (b *bench) condition() string {
 	b.Helper()
-	if c := findCondition(b.get("home")); c != nil {
+	if c := Condition(b.get("home")); c != nil {
 		return string(c.Status) + " " + c.Reason
 	}
 	return ""
@@ -542,7 +542,7 @@ func (b *bench) wantReason(when, reason string) {
 // message is that of the condition.
 func (b *bench) message() string {
 	b.Helper()
-	if c := findCondition(b.get("home")); c != nil {
+	if c := Condition(b.get("home")); c != nil {
 		return c.Message
 	}
 	return ""

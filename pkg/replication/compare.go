@@ -28,12 +28,12 @@ func newConverter() managedfields.TypeConverter {
 
 // differences returns the fields of a configuration that a copy lacks or has with another value. Other fields of the
 // copy don't count: defaults, sidecars, annotations of others.
-func differences(config *unstructured.Unstructured, copy *appsv1.Deployment) ([]string, error) {
+func differences(config *unstructured.Unstructured, d *appsv1.Deployment) ([]string, error) {
 	want, err := converter.ObjectToTyped(config, typed.AllowDuplicates)
 	if err != nil {
 		return nil, fmt.Errorf("comparing: what is wanted: %w", err)
 	}
-	have, err := typedCopy(copy)
+	have, err := typedCopy(d)
 	if err != nil {
 		return nil, err
 	}
@@ -47,17 +47,17 @@ func differences(config *unstructured.Unstructured, copy *appsv1.Deployment) ([]
 		paths = append(paths, strings.TrimPrefix(path.String(), "."))
 	}
 	slices.Sort(paths)
-	return append(paths, disordered(config, copy)...), nil
+	return append(paths, disordered(config, d)...), nil
 }
 
 // disordered returns the lists of a configuration whose entries a copy has in another order: containers that run one
 // after the other, and variables that name each other. What the copy has beside them doesn't count.
-func disordered(config *unstructured.Unstructured, copy *appsv1.Deployment) (paths []string) {
+func disordered(config *unstructured.Unstructured, d *appsv1.Deployment) (paths []string) {
 	const pod = "spec.template.spec."
 	spec, _, _ := unstructured.NestedFieldNoCopy(config.Object, "spec", "template", "spec")
 	pods, _ := spec.(map[string]any)
 	for list, have := range map[string][]corev1.Container{
-		"initContainers": copy.Spec.Template.Spec.InitContainers, "containers": copy.Spec.Template.Spec.Containers,
+		"initContainers": d.Spec.Template.Spec.InitContainers, "containers": d.Spec.Template.Spec.Containers,
 	} {
 		want, _ := pods[list].([]any)
 		var names []string
@@ -103,13 +103,13 @@ func nameOf(entry any) string {
 	return name
 }
 
-func typedCopy(copy *appsv1.Deployment) (*typed.TypedValue, error) {
+func typedCopy(d *appsv1.Deployment) (*typed.TypedValue, error) {
 	// Status and managed fields aren't compared, and converting them is expensive.
 	bare := &appsv1.Deployment{
 		TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: copy.Namespace, Name: copy.Name, Labels: copy.Labels,
-			Annotations: copy.Annotations},
-		Spec: copy.Spec,
+		ObjectMeta: metav1.ObjectMeta{Namespace: d.Namespace, Name: d.Name, Labels: d.Labels,
+			Annotations: d.Annotations},
+		Spec: d.Spec,
 	}
 	value, err := converter.ObjectToTyped(bare, typed.AllowDuplicates)
 	if err != nil {

@@ -239,7 +239,8 @@ func flips(old, next *appsv1.DeploymentCondition) bool {
 	return old.Status != next.Status || old.Reason != next.Reason
 }
 
-func findCondition(source *appsv1.Deployment) *appsv1.DeploymentCondition {
+// Condition returns the condition [ConditionReplicated] of a Deployment, nil if it has none.
+func Condition(source *appsv1.Deployment) *appsv1.DeploymentCondition {
 	for i := range source.Status.Conditions {
 		if source.Status.Conditions[i].Type == ConditionReplicated {
 			return &source.Status.Conditions[i]

@@ -68,7 +68,7 @@ type space struct {
 
 // refuses returns what prevents a copy from being written there, as a state and its text; stateGone and "" if nothing
 // does.
-func (s space) refuses(namespace string, copy *appsv1.Deployment) (copyState, string) {
+func (s space) refuses(namespace string, d *appsv1.Deployment) (copyState, string) {
 	switch {
 	case s.Missing:
 		return stateNotTarget, fmt.Sprintf("there is no namespace %s: make it there, with the label %s=%s", namespace,
@@ -82,7 +82,7 @@ func (s space) refuses(namespace string, copy *appsv1.Deployment) (copyState, st
 		return stateNotTarget, fmt.Sprintf("namespace %s isn't a target: its label %s is %q, neither %s nor %s",
 			namespace, LabelTarget, s.Label, TargetConfined, TargetUnrestricted)
 	}
-	if beyond := privileges(&copy.Spec.Template); len(beyond) > 0 {
+	if beyond := privileges(&d.Spec.Template); len(beyond) > 0 {
 		return stateNotAllowed, fmt.Sprintf("its Pods ask for more than namespace %s, labelled %s=%s, allows: %s",
 			namespace, LabelTarget, TargetConfined, strings.Join(beyond, ", "))
 	}
@@ -218,11 +218,11 @@ func (c *copyActor) enter(ctx context.Context, step step) (barred *outcome, miss
 	if there.Missing && c.r.config.CreateNamespaces {
 		to = space{Label: TargetConfined} // it would be created with this label
 	}
-	copy, err := toDeployment(step.Config)
+	d, err := toDeployment(step.Config)
 	if err != nil {
 		return nil, false, err
 	}
-	if state, why := to.refuses(c.key.Namespace, copy); state != stateGone {
+	if state, why := to.refuses(c.key.Namespace, d); state != stateGone {
 		return &outcome{State: state, Text: text.Line(why, maxText), After: there.again(c.r.now())}, false, nil
 	}
 	return nil, there.Missing, nil

@@ -56,25 +56,25 @@ func (c *copyActor) settle(view copyView, o outcome) outcome {
 
 // read returns the Deployment that a reader has, nil if it has none.
 func read(ctx context.Context, reader client.Reader, key client.ObjectKey) (*appsv1.Deployment, error) {
-	copy := &appsv1.Deployment{}
-	if err := reader.Get(ctx, key, copy); err != nil {
+	d := &appsv1.Deployment{}
+	if err := reader.Get(ctx, key, d); err != nil {
 		if apierrors.IsNotFound(err) {
 			return nil, nil
 		}
 		return nil, fmt.Errorf("reading the copy %s: %w", key, err)
 	}
-	return copy, nil
+	return d, nil
 }
 
 // look replaces the view's copy by what the API server has.
 func (c *copyActor) look(ctx context.Context, view *copyView) error {
-	copy, err := read(ctx, c.cluster.GetAPIReader(), c.key)
+	d, err := read(ctx, c.cluster.GetAPIReader(), c.key)
 	if err != nil {
 		return err
 	}
-	view.Copy, view.Live = copy, true
-	if copy != nil {
-		c.note(func(n *copyNote) { n.judge(copy, c.r.config.Scalers) })
+	view.Copy, view.Live = d, true
+	if d != nil {
+		c.note(func(n *copyNote) { n.judge(d, c.r.config.Scalers) })
 	}
 	return nil
 }
@@ -189,7 +189,7 @@ func (c *copyActor) applied(view *copyView, step step, result *appsv1.Deployment
 		// Without the copy, an event about a second cluster would only raise the count of the first.
 		about := &corev1.ObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Namespace: result.Namespace,
 			Name: result.Name, UID: result.UID}
-		c.tell(about, corev1.EventTypeNormal, ReasonRepaired,
+		c.sendEvent(about, corev1.EventTypeNormal, ReasonRepaired,
 			fmt.Sprintf("cluster %s: repaired %s", c.target, text.Few(step.Drift, someFields)))
 	}
 	view.Copy, view.Live = result, true

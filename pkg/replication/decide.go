@@ -288,7 +288,7 @@ func (v copyView) progress(after time.Duration) outcome {
 		o.State = stateAvailable
 	} else if current && after == 0 && stalled(status) {
 		o.State = stateStalled
-		o.Text = fmt.Sprintf("%d/%d, its rollout doesn't get on: %s", o.Ready, o.Desired, reasonStalled)
+		o.Text = fmt.Sprintf("%d/%d, its rollout is stalled: %s", o.Ready, o.Desired, reasonStalled)
 	} else if spec.Paused {
 		who := "somebody has paused its rollouts there"
 		if wanted, _, _ := unstructured.NestedBool(v.Want.Full.Object, "spec", "paused"); wanted {

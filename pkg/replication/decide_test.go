@@ -96,7 +96,7 @@ func TestDecideCopy(t *testing.T) {
 			brief{State: stateProgressing}},
 		"its rollout hasn't begun": {cached(func(d *appsv1.Deployment) { d.Status.ObservedGeneration = 1 }),
 			brief{State: stateProgressing}},
-		"its rollout doesn't get on": {cached(stuck), brief{State: stateStalled}},
+		"its rollout is stalled": {cached(stuck), brief{State: stateStalled}},
 		"another rollout hasn't begun": {cached(stuck, func(d *appsv1.Deployment) { d.Generation++ }),
 			brief{State: stateProgressing}},
 		"old Pods are left": {cached(func(d *appsv1.Deployment) { d.Status.Replicas = 4 }),

@@ -137,10 +137,10 @@
 // # The condition
 //
 // Replicated is True when every target has the wanted configuration rolled out and available. The message has the
-// figures of all clusters; the reason is that of the worst. A rollout that the Deployment controller there finds to get
-// on no further (ProgressDeadlineExceeded) is [ReasonStalled]. The condition is applied by our field manager, so
-// conditions of the Deployment controller stay. A Deployment's condition has no generation, so the message names the
-// generation that it is about: kubectl wait right after an edit may still see the previous condition.
+// figures of all clusters; the reason is that of the worst. A rollout that the Deployment controller there reports as
+// stalled (ProgressDeadlineExceeded) is [ReasonStalled]. The condition is applied by our field manager, so conditions
+// of the Deployment controller stay. A Deployment's condition has no generation, so the message names the generation
+// that it is about: kubectl wait right after an edit may still see the previous condition.
 //
 // An event is sent when status or reason change: one for all clusters, however many replicas find the same. A replica
 // sends ten events of one reason in a namespace at once, then one a minute, which says how many were left out.

@@ -102,12 +102,12 @@ func (a *actor) strays(ctx context.Context,
 		if err != nil {
 			continue // then its cache can't have shown a copy
 		}
-		copy, err := a.glance(ctx, cl)
-		if copy == nil || err != nil {
+		d, err := a.glance(ctx, cl)
+		if d == nil || err != nil {
 			continue
 		}
-		view := copyView{Source: sourceKey(a.name, a.key), SourceCluster: a.uid, Copy: copy}
-		if ours, sure := view.ours(); ours && sure && copy.Annotations[AnnotationOwnerUID] == string(a.source.UID) {
+		view := copyView{Source: sourceKey(a.name, a.key), SourceCluster: a.uid, Copy: d}
+		if ours, sure := view.ours(); ours && sure && d.Annotations[AnnotationOwnerUID] == string(a.source.UID) {
 			found = append(found, name)
 		}
 	}
@@ -121,16 +121,16 @@ func (a *actor) glance(ctx context.Context, cl cluster.Cluster) (*appsv1.Deploym
 	return read(ctx, cl.GetClient(), a.key)
 }
 
-// wanted reports whether a Deployment is a copy that is wanted where it is: its cluster is a target under another name.
-// Which names are of one cluster may not be known yet, or never. What targets answer is waited for as long as one
-// target may take. Those that don't answer hold up no deletion, except that of a stray: nobody has asked to delete
-// that, and it may be the copy of a target that was taken away, or has never answered.
-func (c *copyActor) wanted(ctx context.Context, copy *appsv1.Deployment) bool {
+// hasAsTarget reports whether the cluster that has a Deployment is a target under another name, so that the copy is
+// wanted there. Which names are of one cluster may not be known yet, or never. What targets answer is waited for as
+// long as one target may take. Those that don't answer hold up no deletion, except that of a stray: nobody has asked to
+// delete that, and it may be the copy of a target that was taken away, or has never answered.
+func (c *copyActor) hasAsTarget(ctx context.Context, d *appsv1.Deployment) bool {
 	ctx, cancel := context.WithTimeout(ctx, c.r.config.TargetTimeout)
 	defer cancel()
 	for _, name := range c.targets {
 		its, err := c.lookUp(ctx, name)
-		if err != nil && c.stray || err == nil && its != nil && its.UID == copy.UID {
+		if err != nil && c.stray || err == nil && its != nil && its.UID == d.UID {
 			return true
 		}
 	}
@@ -177,13 +177,13 @@ func (c *copyActor) absent(wanted bool) outcome {
 	return o
 }
 
-// copyStays and goneOrNot are the texts about a cluster that may have a copy, and isn't there for copies: while * is
+// copyStays and goneOrNot are the texts about a cluster that may have a copy, and has no role deployments: while * is
 // asked for, and when the copy should go.
 const (
-	copyStays = "isn't there for copies of Deployments: a copy there is left as it is. Add deployments to its roles, " +
-		"or, if it has no copy, take it off the annotation " + AnnotationCopies
-	goneOrNot = "isn't there for copies of Deployments, and whether it has one can't be seen. Add deployments to its " +
-		"roles, or, if it has no copy, take it off the annotation " + AnnotationCopies
+	copyStays = "has no role deployments: a copy there stays as it is. " + addOrTakeOff
+	goneOrNot = "has no role deployments, so whether it has a copy can't be read. " + addOrTakeOff
+
+	addOrTakeOff = "Add deployments to its roles, or, if it has no copy, take it off the annotation " + AnnotationCopies
 )
 
 // run brings one copy as far as it can be brought now. A failure of the cluster is an outcome. An error is about the
@@ -210,19 +210,26 @@ func (c *copyActor) run(ctx context.Context) (outcome, error) {
 		return c.silent(note.said, min(wait, longestSilence)), nil // it may serve others sooner than it asked for
 	}
 	o, err := c.work(ctx)
-	asked := c.r.config.Targets.Asked(ctx, c.target)
+	if err != nil {
+		return c.after(ctx, err)
+	}
+	c.r.connections.made(c.connection())
+	if c.recall().Silences > 0 {
+		c.note(func(n *copyNote) { n.Silences = 0 })
+	}
+	return o, nil
+}
+
+// after returns what an error of the work on a copy means: an outcome if it is about the target, else the error.
+func (c *copyActor) after(ctx context.Context, err error) (outcome, error) {
+	retryAfter := c.r.config.Targets.RetryAfter(ctx, c.target)
 	notStarted := &cache.ErrCacheNotStarted{}
+	var wait time.Duration
 	switch {
-	case err == nil:
-		c.r.connections.made(c.connection())
-		if c.recall().Silences > 0 {
-			c.note(func(n *copyNote) { n.Silences = 0 })
-		}
-		return o, nil
 	case errors.Is(err, errStale), errors.Is(err, errHome), ctx.Err() != nil:
 		return outcome{State: stateProgressing}, err
 	case errors.Is(err, multicluster.ErrClusterNotFound), errors.As(err, &notStarted):
-		o = c.unconnected("isn't connected yet")
+		o := c.unconnected("isn't connected yet")
 		switch {
 		case o.Pending:
 		case c.want == nil && c.r.keepsNone(c.target):
@@ -231,27 +238,33 @@ func (c *copyActor) run(ctx context.Context) (outcome, error) {
 			o.Text += ": may its Deployments be listed and watched?"
 		}
 		return o, nil
-	case errors.Is(err, errSlow):
-		return waiting(errSlow), nil
+	case errors.Is(err, errSlowBusy):
+		return waiting(errSlowBusy), nil
 	case errors.Is(err, kubeconfig.ErrLimited): // before it is taken for silence
 		return waiting(kubeconfig.ErrLimited), nil
 	case apierrors.IsTooManyRequests(err): // it does answer
-		c.note(func(n *copyNote) { wait = n.silent(tooMany, min(asked, longestDelay), c.r.now()) })
+		c.note(func(n *copyNote) { wait = n.silent(tooMany, min(retryAfter, longestDelay), c.r.now()) })
 		return c.silent(tooMany, wait), nil
 	case noAnswer(err), apierror.Code(err) == http.StatusUnauthorized: // no event tells when credentials are repaired
-		said := ""
-		switch code := apierror.Code(err); {
-		case errors.Is(err, errTooSlow):
-			said = errTooSlow.Error()
-		case code == http.StatusUnauthorized || code == http.StatusInternalServerError:
-			said = text.Line(err.Error(), maxText)
-		}
-		c.note(func(n *copyNote) { wait = n.silent(said, min(asked, longestSilence), c.r.now()) })
+		said := saidBy(err)
+		c.note(func(n *copyNote) { wait = n.silent(said, min(retryAfter, longestSilence), c.r.now()) })
 		return c.silent(said, wait), nil
 	case isRefusal(err):
 		return c.refused(err), nil
 	}
 	return c.failed(ctx, err), nil
+}
+
+// saidBy returns the text about a target that gave no usable answer; "" if it gave none at all.
+func saidBy(err error) string {
+	code := apierror.Code(err)
+	switch {
+	case errors.Is(err, errUnanswered):
+		return errUnanswered.Error()
+	case code == http.StatusUnauthorized || code == http.StatusInternalServerError:
+		return text.Line(err.Error(), maxText)
+	}
+	return ""
 }
 
 // failed returns the outcome after an unforeseen error, which is logged. If it were the reconcile's error, the source

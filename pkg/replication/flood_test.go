@@ -148,11 +148,11 @@ func TestEventsOfOneReasonInANamespaceAreFew(t *testing.T) {
 	b.events()
 	a := &actor{r: b.subject, home: b.clusters["home"], source: b.get("home"), key: key}
 	for range 3 * eventBudget.Burst {
-		a.tell(nil, corev1.EventTypeWarning, ReasonAway, "one")
+		a.sendEvent(nil, corev1.EventTypeWarning, ReasonAway, "one")
 	}
-	a.tell(nil, corev1.EventTypeWarning, ReasonForeign, "another")
+	a.sendEvent(nil, corev1.EventTypeWarning, ReasonForeign, "another")
 	b.clock.Step(eventBudget.Every)
-	a.tell(nil, corev1.EventTypeWarning, ReasonAway, strings.Repeat("long ", text.Note))
+	a.sendEvent(nil, corev1.EventTypeWarning, ReasonAway, strings.Repeat("long ", text.Note))
 	told := b.told()
 	if len(told) != eventBudget.Burst+2 || !strings.Contains(told[len(told)-2], ReasonForeign) {
 		t.Fatalf("%d events: %q", len(told), told)

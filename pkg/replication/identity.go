@@ -62,13 +62,11 @@ func (a *actor) identify(ctx context.Context) (types.UID, error) {
 	err := a.home.GetAPIReader().Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, system)
 	switch {
 	case err == nil, apierrors.IsNotFound(err):
-		known.uid = system.UID
+		known = identity{system.UID, now}
 	case !found:
 		return "", fmt.Errorf("%w: reading namespace %s of cluster %s, by whose UID its copies are known: %w", errHome,
 			metav1.NamespaceSystem, a.name, err)
-	}
-	known.asked = now
-	if err != nil && !apierrors.IsNotFound(err) {
+	default:
 		// A cluster that doesn't answer isn't asked each time. Once it answers it may be another cluster, so it is
 		// asked again soon.
 		known.asked = now.Add(identityAgain - identityLife)

@@ -35,26 +35,26 @@ func (a *actor) sweepLate(ctx context.Context) (ctrl.Result, error) {
 		if !a.r.health(name).Usable {
 			looking = ifAway
 		}
-		copy, err := a.glance(looking, cl)
-		if copy == nil || err != nil {
+		d, err := a.glance(looking, cl)
+		if d == nil || err != nil {
 			continue // a cache that isn't filled, perhaps never, can't have shown a copy either
 		}
-		failures = append(failures, a.sweepOne(ctx, cl, name, copy))
+		failures = append(failures, a.sweepOne(ctx, cl, name, d))
 	}
 	return ctrl.Result{}, errors.Join(failures...)
 }
 
 func (a *actor) sweepOne(ctx context.Context, cl cluster.Cluster, name multicluster.ClusterName,
-	copy *appsv1.Deployment) error {
-	uid := copy.Annotations[AnnotationOwnerUID]
-	if copy.Annotations[AnnotationSource] != sourceKey(a.name, a.key) || !a.r.notes.finished(uid) {
+	d *appsv1.Deployment) error {
+	uid := d.Annotations[AnnotationOwnerUID]
+	if d.Annotations[AnnotationSource] != sourceKey(a.name, a.key) || !a.r.notes.finished(uid) {
 		return nil
 	}
 	reading, cancel := context.WithTimeout(ctx, a.r.config.TargetTimeout)
 	defer cancel()
 	live := &appsv1.Deployment{}
 	err := a.home.GetAPIReader().Get(reading, a.key, live)
-	if err == nil && isSource(live.Labels, live.Finalizers) {
+	if err == nil && IsSource(live) {
 		return nil // it is a source again, and has an event of its own
 	}
 	if client.IgnoreNotFound(err) != nil {
@@ -62,15 +62,15 @@ func (a *actor) sweepOne(ctx context.Context, cl cluster.Cluster, name multiclus
 	}
 	writing, end := context.WithTimeout(ctx, slowTimeout) // this is rare, so it isn't tried in less time first
 	defer end()
-	err = deleteCopy(writing, cl, copy)
+	err = deleteCopy(writing, cl, d)
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("deleting the late copy of Deployment %s in %s: %w", a.key, name, err)
 	}
 	return nil
 }
 
-func deleteCopy(ctx context.Context, cl cluster.Cluster, copy *appsv1.Deployment) error {
-	return cl.GetClient().Delete(ctx, copy,
-		client.Preconditions{UID: &copy.UID, ResourceVersion: &copy.ResourceVersion},
+func deleteCopy(ctx context.Context, cl cluster.Cluster, d *appsv1.Deployment) error {
+	return cl.GetClient().Delete(ctx, d,
+		client.Preconditions{UID: &d.UID, ResourceVersion: &d.ResourceVersion},
 		client.PropagationPolicy(metav1.DeletePropagationBackground))
 }

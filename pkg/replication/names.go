@@ -63,19 +63,19 @@ const labelSlot = prefix + "slot"
 
 // SourceOf returns the source that a copy belongs to: it has the same namespace and name. It returns false for a
 // Deployment that carries none of our keys. That is good for enqueueing, and no proof of ownership.
-func SourceOf(copy client.Object) (types.NamespacedName, bool) {
-	annotations, labels := copy.GetAnnotations(), copy.GetLabels()
+func SourceOf(d client.Object) (types.NamespacedName, bool) {
+	annotations, labels := d.GetAnnotations(), d.GetLabels()
 	_, owned := annotations[AnnotationOwnerUID]
 	_, sourced := annotations[AnnotationSource]
 	_, applied := annotations[AnnotationApplied]
 	// A sharded client's label is the only key left if a user removed the annotations.
 	_, slotted := labels[labelSlot]
-	return client.ObjectKeyFromObject(copy), owned || sourced || applied || slotted
+	return client.ObjectKeyFromObject(d), owned || sourced || applied || slotted
 }
 
-// isSource reports whether a Deployment concerns this package.
-func isSource(labels map[string]string, finalizers []string) bool {
-	return labels[LabelReplicate] == "true" || slices.Contains(finalizers, Finalizer)
+// IsSource reports whether a Deployment is to be copied, or was, and its copies aren't deleted yet.
+func IsSource(d client.Object) bool {
+	return d.GetLabels()[LabelReplicate] == "true" || slices.Contains(d.GetFinalizers(), Finalizer)
 }
 
 // sourceKey returns the value of AnnotationSource.

@@ -134,24 +134,24 @@ func (n *copyNote) wrote(replaced string, result *appsv1.Deployment, scalers []s
 // seen records what the cache shows (nil for nothing), and reports whether that is news. Without it, a copy that is
 // deleted soon after it was created would be taken for one that the cache doesn't show yet. If a copy goes back to an
 // earlier version, its cluster was restored from a backup. Generations will be used again there, so the note is void.
-func (n *copyNote) seen(copy *appsv1.Deployment) (news bool) {
+func (n *copyNote) seen(d *appsv1.Deployment) (news bool) {
 	shown := n.Shown
-	if copy != nil {
-		shown, _ = strconv.ParseUint(copy.ResourceVersion, 10, 64) // 0 is ignored
+	if d != nil {
+		shown, _ = strconv.ParseUint(d.ResourceVersion, 10, 64) // 0 is ignored
 		if shown < n.Shown {
 			*n = copyNote{}
 		}
 	}
 	version, slot := "", n.Slot
-	if copy != nil {
-		version, slot = copy.ResourceVersion, copy.Labels[labelSlot]
+	if d != nil {
+		version, slot = d.ResourceVersion, d.Labels[labelSlot]
 	}
 	written := n.Written
 	if n.Replaced != version {
 		written = time.Time{} // The cache shows our last write, or what came after it.
 	}
 	hidden := n.HiddenSince
-	if copy != nil {
+	if d != nil {
 		hidden = time.Time{}
 	}
 	news = written != n.Written || slot != n.Slot || shown != n.Shown || hidden != n.HiddenSince
@@ -159,9 +159,9 @@ func (n *copyNote) seen(copy *appsv1.Deployment) (news bool) {
 	return news
 }
 
-func (n *copyNote) judge(copy *appsv1.Deployment, scalers []string) {
-	n.JudgedUID, n.JudgedGeneration = copy.UID, copy.Generation
-	n.ReplicasTaken = replicasTaken(copy.ManagedFields, scalers)
+func (n *copyNote) judge(d *appsv1.Deployment, scalers []string) {
+	n.JudgedUID, n.JudgedGeneration = d.UID, d.Generation
+	n.ReplicasTaken = replicasTaken(d.ManagedFields, scalers)
 }
 
 // delay doubles with each failed try.

@@ -13,7 +13,6 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
@@ -22,9 +21,7 @@ import (
 )
 
 // Clusters finds clusters: that of a request, and targets by their own names. A multicluster-runtime manager is one.
-type Clusters interface {
-	GetCluster(ctx context.Context, name multicluster.ClusterName) (cluster.Cluster, error)
-}
+type Clusters = clustername.Clusters
 
 // Targets are the clusters that a source may name.
 type Targets interface {
@@ -42,9 +39,9 @@ type Targets interface {
 	// PutOff returns for how long work on the copies of a namespace in a cluster is put off, since the cluster serves
 	// nothing now; 0 if it isn't. On trial, the caller is the one that finds out whether it serves again.
 	PutOff(name multicluster.ClusterName, namespace string) (wait time.Duration, trial bool)
-	// Asked returns for how long a cluster that serves others asked that the requests of this reconcile wait, 0 if it
+	// RetryAfter returns for how long a cluster that serves others asked that the requests of this reconcile wait, 0 if it
 	// didn't.
-	Asked(ctx context.Context, name multicluster.ClusterName) time.Duration
+	RetryAfter(ctx context.Context, name multicluster.ClusterName) time.Duration
 }
 
 // Config says what a Reconciler works with.
@@ -155,7 +152,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req mcreconcile.Request) (ct
 		return a.sweepLate(ctx)
 	case err != nil:
 		return ctrl.Result{}, fmt.Errorf("reading Deployment %s: %w", req.NamespacedName, err)
-	case !isSource(a.source.Labels, a.source.Finalizers):
+	case !IsSource(a.source):
 		return a.released(ctx)
 	case r.notes.behind(a.source, r.now()):
 		// The cache doesn't show our last write yet. Its event will come.

@@ -111,9 +111,7 @@ func (r record) put(source *appsv1.Deployment) {
 }
 
 func union(a, b []multicluster.ClusterName) []multicluster.ClusterName {
-	all := slices.Concat(a, b)
-	slices.Sort(all)
-	return slices.Compact(all)
+	return text.Sorted(slices.Concat(a, b))
 }
 
 func both(a, b []multicluster.ClusterName) []multicluster.ClusterName {
@@ -122,14 +120,14 @@ func both(a, b []multicluster.ClusterName) []multicluster.ClusterName {
 	})
 }
 
-func splitNames(text string) []multicluster.ClusterName {
+func splitNames(list string) []multicluster.ClusterName {
 	var names []multicluster.ClusterName
-	for part := range strings.SplitSeq(text, ",") {
+	for part := range strings.SplitSeq(list, ",") {
 		if name := strings.TrimSpace(part); name != "" {
 			names = append(names, multicluster.ClusterName(name))
 		}
 	}
-	return union(names, nil)
+	return text.Sorted(names)
 }
 
 // sooner returns the earlier of two delays. 0 means never.

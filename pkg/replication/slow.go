@@ -37,16 +37,16 @@ const (
 	mostSlow = 3
 )
 
-// errTooSlow says that a write wasn't answered in the longest time that webhooks may take.
-var errTooSlow = errors.New("a write takes longer than 30 s: see the cluster's admission webhooks")
+// errUnanswered says that a write wasn't answered in the longest time that webhooks may take.
+var errUnanswered = errors.New("a write takes longer than 30 s: see the cluster's admission webhooks")
 
-// errSlow says that the target's slow writes must end first.
-var errSlow = errors.New("its writes take long")
+// errSlowBusy says that the target's slow writes must end first.
+var errSlowBusy = errors.New("its writes take long")
 
 // slowWrite writes in a target in which an earlier write took too long.
 func (c *copyActor) slowWrite(ctx context.Context, do func(context.Context) error) error {
 	if !c.r.slow.enter(c.target) {
-		return errSlow
+		return errSlowBusy
 	}
 	defer c.r.slow.leave(c.target)
 	ctx, cancel := context.WithTimeout(ctx, slowTimeout)
@@ -58,7 +58,7 @@ func (c *copyActor) slowWrite(ctx context.Context, do func(context.Context) erro
 	case err == nil && took < c.r.config.TargetTimeout:
 		c.note(func(n *copyNote) { n.Slow = false })
 	case err != nil && noAnswer(err) && apierror.Code(err) != http.StatusInternalServerError && took >= longestWebhook:
-		err = fmt.Errorf("%w: %w", errTooSlow, err)
+		err = fmt.Errorf("%w: %w", errUnanswered, err)
 	}
 	return err
 }

@@ -147,7 +147,7 @@ func (a *actor) conclude(ctx context.Context, record record, outcomes []outcome,
 		}
 		return a.report(ctx, cleaning(outcomes), after)
 	}
-	if a.source.DeletionTimestamp == nil && findCondition(a.source) != nil {
+	if a.source.DeletionTimestamp == nil && Condition(a.source) != nil {
 		if err := a.writeConditions(ctx, nil); err != nil {
 			return ctrl.Result{}, err
 		}
@@ -158,7 +158,7 @@ func (a *actor) conclude(ctx context.Context, record record, outcomes []outcome,
 // mayHaveCopies reports whether a source that has no list of copies once had one. A replaced object keeps its status,
 // and loses the annotations and finalizers that its file doesn't have.
 func mayHaveCopies(source *appsv1.Deployment) bool {
-	c := findCondition(source)
+	c := Condition(source)
 	return c != nil && (c.Reason != ReasonInvalidAnnotation && c.Reason != ReasonForbidden ||
 		strings.HasSuffix(c.Message, copiesStay))
 }
@@ -167,7 +167,7 @@ func mayHaveCopies(source *appsv1.Deployment) bool {
 // now, unless the record was lost. In that case the source gets a record again, and copies are looked for
 // everywhere.
 func (a *actor) released(ctx context.Context) (ctrl.Result, error) {
-	if a.source.DeletionTimestamp == nil && findCondition(a.source) != nil {
+	if a.source.DeletionTimestamp == nil && Condition(a.source) != nil {
 		var err error
 		if mayHaveCopies(a.source) && !a.r.notes.finished(string(a.source.UID)) {
 			if left := a.r.connecting(); left > 0 {
@@ -203,8 +203,8 @@ func (a *actor) remember(ctx context.Context, record record) error {
 		// While a webhook is down, each request that it should see is answered 500. Other 500s pass, or concern all requests.
 		refused := isRefusal(err) || strings.Contains(err.Error(), "failed calling webhook")
 		if refused && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
-			a.tell(nil, corev1.EventTypeWarning, ReasonRecordRefused, fmt.Sprintf("nothing is copied or deleted, since its "+
-				"cluster doesn't let its list of copies be written: %v", err))
+			a.sendEvent(nil, corev1.EventTypeWarning, ReasonRecordRefused, fmt.Sprintf("nothing is copied or deleted, since "+
+				"its cluster doesn't let its list of copies be written: %v", err))
 		}
 		return fmt.Errorf("writing the list of copies of Deployment %s: %w", a.key, err)
 	}
@@ -217,7 +217,7 @@ func (a *actor) remember(ctx context.Context, record record) error {
 // report writes the condition, if it has changed, and sends an event about it.
 func (a *actor) report(ctx context.Context, condition appsv1.DeploymentCondition,
 	after time.Duration) (ctrl.Result, error) {
-	old := findCondition(a.source)
+	old := Condition(a.source)
 	write, wait := update(old, &condition, a.r.notes.pause(a.source, a.r.now()), a.r.now())
 	if !write {
 		return ctrl.Result{RequeueAfter: sooner(after, wait)}, nil
@@ -230,7 +230,7 @@ func (a *actor) report(ctx context.Context, condition appsv1.DeploymentCondition
 		a.r.notes.flipped(a.source, a.r.now())
 	}
 	if flipped || condition.Reason == ReasonInvalidAnnotation {
-		a.tellCondition(condition)
+		a.sendConditionEvent(condition)
 	}
 	return ctrl.Result{RequeueAfter: after}, nil
 }
@@ -289,24 +289,24 @@ func sameSource(a, b *appsv1.Deployment) bool {
 		equality.Semantic.DeepEqual(a.Labels, b.Labels) && equality.Semantic.DeepEqual(a.Annotations, b.Annotations)
 }
 
-// tellCondition sends an event about a changed condition: one, however many clusters and successive replicas find the
-// same.
-func (a *actor) tellCondition(condition appsv1.DeploymentCondition) {
+// sendConditionEvent sends an event about a changed condition: one, however many clusters and successive replicas find
+// the same.
+func (a *actor) sendConditionEvent(condition appsv1.DeploymentCondition) {
 	switch condition.Reason {
 	case ReasonProgressing, ReasonCleaningUp:
 		return // the condition suffices; an event is an API write too
 	case ReasonReplicated:
-		a.tell(nil, corev1.EventTypeNormal, condition.Reason, condition.Message)
+		a.sendEvent(nil, corev1.EventTypeNormal, condition.Reason, condition.Message)
 	default:
-		a.tell(nil, corev1.EventTypeWarning, condition.Reason, condition.Message)
+		a.sendEvent(nil, corev1.EventTypeWarning, condition.Reason, condition.Message)
 	}
 }
 
 // eventBudget bounds the events of one reason in one namespace. The condition of each source says the same.
 var eventBudget = budget.Config{Burst: 10, Every: time.Minute, PerSecond: 5}
 
-// tell sends an event about the source and, unless it is nil, about a copy.
-func (a *actor) tell(copy runtime.Object, kind, reason, message string) {
+// sendEvent sends an event about the source and, unless it is nil, about a copy.
+func (a *actor) sendEvent(about runtime.Object, kind, reason, message string) {
 	left, ok := a.r.events.Take(a.key.Namespace+" "+reason, a.r.now())
 	if !ok {
 		return
@@ -315,6 +315,6 @@ func (a *actor) tell(copy runtime.Object, kind, reason, message string) {
 	if left > 0 {
 		also = fmt.Sprintf(" (and %d more like this in the namespace: see the conditions of its Deployments)", left)
 	}
-	a.home.GetEventRecorder(FieldManager).Eventf(a.source, copy, kind, reason, "Replicate", "%s",
+	a.home.GetEventRecorder(FieldManager).Eventf(a.source, about, kind, reason, "Replicate", "%s",
 		text.Line(message, text.Note-len(also))+also)
 }

@@ -14,7 +14,7 @@ import (
 // shows that it once was one: all Deployments of a cluster could be large.
 func TrimSource(object any) (any, error) {
 	d, ok := object.(*appsv1.Deployment)
-	if !ok || isSource(d.Labels, d.Finalizers) {
+	if !ok || IsSource(d) {
 		return object, nil
 	}
 	d.ManagedFields, d.Spec = nil, appsv1.DeploymentSpec{}
@@ -24,7 +24,7 @@ func TrimSource(object any) (any, error) {
 
 // TrimCopy is a cache transform for copies. It drops what no decision from a cache depends on, which is about half of a
 // Deployment's memory. Metadata and status alone wouldn't do: drift is found by comparing the spec. Of the managed
-// fields, a cache is only asked who owns spec.replicas; of the conditions, whether a rollout doesn't get on.
+// fields, a cache is only asked who owns spec.replicas; of the conditions, whether a rollout is stalled.
 func TrimCopy(object any) (any, error) {
 	d, ok := object.(*appsv1.Deployment)
 	if !ok {

@@ -24,7 +24,7 @@ import (
 
 // SetupUnsharded adds a Reconciler to a plain multicluster-runtime manager. Sources live in the named cluster ("" is
 // the manager's own), copies in all others. Each value from changed enqueues all sources: send one when a cluster
-// comes, goes, or becomes usable again. A nil channel never does.
+// comes, goes, or becomes usable again. A nil or closed channel never does.
 func SetupUnsharded(mgr mcmanager.Manager, r reconcile.TypedReconciler[mcreconcile.Request],
 	home multicluster.ClusterName,
 	changed <-chan struct{}, options mccontroller.Options) error {
@@ -72,8 +72,8 @@ func eventsOf(home multicluster.ClusterName) mchandler.TypedEventHandlerFunc[cli
 func concerned(o client.Object, atHome bool) (types.NamespacedName, bool) {
 	if atHome {
 		d, _ := o.(*appsv1.Deployment)
-		left := d != nil && findCondition(d) != nil
-		return client.ObjectKeyFromObject(o), left || isSource(o.GetLabels(), o.GetFinalizers())
+		left := d != nil && Condition(d) != nil
+		return client.ObjectKeyFromObject(o), left || IsSource(o)
 	}
 	return SourceOf(o)
 }
@@ -94,7 +94,11 @@ func enqueueAll(ctx context.Context, mgr mcmanager.Manager, home multicluster.Cl
 		select {
 		case <-ctx.Done():
 			return
-		case <-changed:
+		case _, open := <-changed:
+			if !open {
+				changed = nil
+				continue
+			}
 		case <-again:
 		}
 		again = nil

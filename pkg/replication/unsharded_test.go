@@ -64,6 +64,30 @@ func TestSourcesAreEnqueuedOnceTheyCanBeListed(t *testing.T) {
 	})
 }
 
+// A program that ends may close the channel before it cancels the context.
+func TestAClosedChannelEnqueuesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lists := 0
+		ctx, cancel := context.WithCancel(t.Context())
+		list := func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+			lists++
+			cancel()
+			return nil
+		}
+		c := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{List: list})
+		q := workqueue.NewTypedRateLimitingQueue(NewRateLimiter())
+		defer q.ShutDown()
+		changed := make(chan struct{})
+		close(changed)
+		go enqueueAll(ctx, homeManager{home: &fakeCluster{client: c}}, "home", changed, q)
+		synctest.Wait()
+		if lists > 0 {
+			t.Errorf("sources were listed %d times though no cluster changed", lists)
+		}
+		cancel()
+	})
+}
+
 // Nothing else takes the condition off a Deployment whose label was removed while no process ran.
 func TestADeploymentThatStillHasAConditionIsEnqueued(t *testing.T) {
 	for name, c := range map[string]struct {

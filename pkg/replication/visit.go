@@ -86,8 +86,9 @@ func (v *visit) act(next step) (*outcome, error) {
 	case actLook:
 		return nil, v.look(v.ctx, &v.view)
 	case actDelete:
-		wanted := false
-		v.aside(func() { wanted = v.wanted(v.whole, v.view.Copy) }) // other targets may take their time
+		resume := v.pause() // other targets may take their time
+		wanted := v.hasAsTarget(v.whole, v.view.Copy)
+		resume()
 		if wanted {
 			return &outcome{State: stateGone}, nil
 		}
@@ -105,25 +106,29 @@ func (v *visit) act(next step) (*outcome, error) {
 }
 
 // change makes one write in the target, if the source is still as the cache shows it.
-func (v *visit) change(do func(context.Context) error) (err error) {
-	if v.aside(func() { err = v.confirm() }); err != nil {
+func (v *visit) change(do func(context.Context) error) error {
+	resume := v.pause()
+	err := v.confirm()
+	resume()
+	if err != nil {
 		return err
 	}
 	if !v.recall().Slow {
 		return v.write(v.ctx, do)
 	}
 	if v.slowLeft--; v.slowLeft < 0 {
-		return errSlow
+		return errSlowBusy
 	}
-	v.aside(func() { err = v.slowWrite(v.whole, do) })
-	return err
+	defer v.pause()()
+	return v.slowWrite(v.whole, do)
 }
 
-// aside does what isn't part of the time for the target: it moves the end of that time.
-func (v *visit) aside(do func()) {
+// pause begins what isn't part of the time for the target. resume ends that, and moves the end of the time.
+func (v *visit) pause() (resume func()) {
 	until, _ := v.ctx.Deadline()
 	began := time.Now()
-	do()
-	v.cancel()
-	v.ctx, v.cancel = context.WithDeadline(v.whole, until.Add(time.Since(began)))
+	return func() {
+		v.cancel()
+		v.ctx, v.cancel = context.WithDeadline(v.whole, until.Add(time.Since(began)))
+	}
 }

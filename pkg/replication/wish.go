@@ -83,7 +83,7 @@ func (w wish) targets(keepers []multicluster.ClusterName, home multicluster.Clus
 // others returns all but one of the names: sorted, with each name once.
 func others(names []multicluster.ClusterName, but multicluster.ClusterName) []multicluster.ClusterName {
 	names = slices.DeleteFunc(slices.Clone(names), func(name multicluster.ClusterName) bool { return name == but })
-	return union(names, nil)
+	return text.Sorted(names)
 }
 
 // renamed returns the wish with the names under which clusters are known. What is said of a cluster by that name takes
@@ -120,7 +120,7 @@ func rename(names []multicluster.ClusterName,
 	for i, name := range names {
 		names[i] = cmp.Or(aliases[name], name)
 	}
-	return union(names, nil)
+	return text.Sorted(names)
 }
 
 func renameKeys[V any](of map[multicluster.ClusterName]V,
@@ -195,7 +195,7 @@ func (p *parser) clusters(wish *wish, home multicluster.ClusterName) {
 			wish.Clusters = append(wish.Clusters, multicluster.ClusterName(name))
 		}
 	}
-	wish.Clusters = union(wish.Clusters, nil)
+	wish.Clusters = text.Sorted(wish.Clusters)
 }
 
 func (p *parser) mode(wish *wish) {
@@ -265,22 +265,22 @@ func (p *parser) overrides(wish *wish, containers []string) {
 	}
 }
 
-func (p *parser) override(divide bool, name multicluster.ClusterName, override override, containers []string) {
+func (p *parser) override(divide bool, name multicluster.ClusterName, o override, containers []string) {
 	if !isClusterName(string(name)) {
 		p.refuse(AnnotationOverrides, "%q isn't the name of a cluster", shorten(string(name)))
 		return
 	}
-	if override.Replicas != nil && *override.Replicas < 0 {
+	if o.Replicas != nil && *o.Replicas < 0 {
 		p.refuse(AnnotationOverrides, "%s: replicas must not be negative", name)
 	}
-	if override.Replicas != nil && divide {
+	if o.Replicas != nil && divide {
 		p.refuse(AnnotationOverrides, "%s: replicas are divided: use %s", name, AnnotationWeights)
 	}
-	for _, container := range sortedKeys(override.Images) {
+	for _, container := range sortedKeys(o.Images) {
 		if !slices.Contains(containers, container) {
 			p.refuse(AnnotationOverrides, "%s: there is no container %q", name, shorten(container))
 		}
-		if strings.TrimSpace(override.Images[container]) == "" {
+		if strings.TrimSpace(o.Images[container]) == "" {
 			p.refuse(AnnotationOverrides, "%s: the image of container %q is empty", name, shorten(container))
 		}
 	}

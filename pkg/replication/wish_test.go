@@ -117,7 +117,7 @@ func TestWhatIsSaidOfAClusterThatGetsNoCopyIsRefused(t *testing.T) {
 				b.clock.Step(connectGrace)
 			}
 			b.live()
-			condition := findCondition(b.get("home"))
+			condition := Condition(b.get("home"))
 			if c.bad == "" {
 				if condition.Reason != ReasonReplicated {
 					t.Errorf("condition %s: %s", condition.Reason, condition.Message)

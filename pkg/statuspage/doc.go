@@ -8,8 +8,8 @@
 //	})
 //	err := page.SetupWithManager(mgr.GetLocalManager())
 //
-// It is at [Path] of the metrics server, behind the same authentication and authorization. All of it is in the binary,
-// and the page makes no request to anywhere else.
+// It is at [Path] of the metrics server, to which / redirects, behind the same authentication and authorization. All of
+// it is in the binary, and the page makes no request to anywhere else.
 //
 // # Considerations
 //

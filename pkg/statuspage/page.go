@@ -68,7 +68,7 @@ func New(cfg Config) *Page {
 
 // SetupWithManager puts the page on the manager's metrics server, and ends its streams when the manager stops.
 func (p *Page) SetupWithManager(mgr manager.Manager) error {
-	for _, pattern := range []string{Path, Path + "/"} {
+	for _, pattern := range []string{Path, Path + "/", "/{$}"} {
 		if err := mgr.AddMetricsServerExtraHandler(pattern, p); err != nil {
 			return fmt.Errorf("adding the status page to the metrics server: %w", err)
 		}
@@ -102,9 +102,9 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the page is read-only", http.StatusMethodNotAllowed)
 		return
 	}
-	if r.URL.Path == Path+"/" {
+	if up, ok := map[string]string{"/": ".", Path + "/": ".."}[r.URL.Path]; ok {
 		// The page's links are relative, so that it works behind a proxy that adds a prefix; so is this one.
-		h.Set("Location", ".."+Path)
+		h.Set("Location", up+Path)
 		w.WriteHeader(http.StatusFound)
 		return
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/pkg/console"
@@ -51,6 +52,7 @@ func TestThePageIsReadOnlyAndServesItsPartsOnly(t *testing.T) {
 		{"HEAD", "/status", 200, "text/html; charset=utf-8"},
 		{"HEAD", "/status/events", 200, "text/event-stream"},
 		{"GET", "/status/", 302, ""},
+		{"GET", "/", 302, ""},
 		{"GET", "/status/page.js", 200, "text/javascript; charset=utf-8"},
 		{"GET", "/status/style.css", 200, "text/css; charset=utf-8"},
 		{"GET", "/status/icon.svg", 200, "image/svg+xml"},
@@ -67,6 +69,37 @@ func TestThePageIsReadOnlyAndServesItsPartsOnly(t *testing.T) {
 		if !strings.Contains(w.Header().Get("Content-Security-Policy"), "default-src 'none'") {
 			t.Errorf("%s %s: no policy for what the page may load", c.method, c.path)
 		}
+	}
+}
+
+// server is a manager's metrics server.
+type server struct {
+	manager.Manager
+	*http.ServeMux
+}
+
+func (s server) AddMetricsServerExtraHandler(path string, h http.Handler) error {
+	s.Handle(path, h)
+	return nil
+}
+
+func (s server) Add(manager.Runnable) error { return nil }
+
+func TestTheRootOfTheServerLeadsToThePage(t *testing.T) {
+	s := server{ServeMux: http.NewServeMux()}
+	must.Succeed(t, newPage(nil).SetupWithManager(s))
+	for path, code := range map[string]int{"/": 302, "/status/": 302, "/status": 200, "/nothing": 404} {
+		r, w := httptest.NewRequest("GET", path, nil), httptest.NewRecorder()
+		s.ServeHTTP(w, r)
+		if w.Code != code {
+			t.Errorf("%s: %d, want %d", path, w.Code, code)
+		}
+		if code != 302 {
+			continue
+		}
+		to, err := r.URL.Parse(w.Header().Get("Location"))
+		must.Succeed(t, err)
+		expect.Equal(t, path+" leads to", "/status", to.Path)
 	}
 }
 

@@ -56,7 +56,7 @@ func (w *watch) see(cfg Config, records inspect.Records, m metrics, now time.Tim
 		if a.Since = w.clusters[a.Cluster]; a.Since.IsZero() {
 			a.Since = now
 		}
-		first[a.Cluster], a.Told = a.Since, true
+		first[a.Cluster], a.Reported = a.Since, true
 		s.Clusters = append(s.Clusters, a)
 	}
 	w.clusters = first

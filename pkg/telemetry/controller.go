@@ -14,6 +14,7 @@ import (
 	mccontroller "sigs.k8s.io/multicluster-runtime/pkg/controller"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
+	"github.com/tenure-dev/tenure/pkg/clustername"
 	"github.com/tenure-dev/tenure/pkg/fairqueue"
 )
 
@@ -64,13 +65,12 @@ func (c *Controller) fairQueue(name string, limiter workqueue.TypedRateLimiter[m
 	options := fairqueue.Options[mcreconcile.Request]{
 		Name: name, Limiter: limiter, Workers: workers, PerCluster: perCluster,
 		Tenant: func(req mcreconcile.Request) (cluster, namespace string) {
-			cluster, _ = clusterOf(req.ClusterName) // all shards of a cluster count as one
-			return cluster, req.Namespace
+			return string(clustername.Real(req.ClusterName)), req.Namespace // all shards of a cluster count as one
 		},
 		Part: func(req mcreconcile.Request) string { return string(req.ClusterName) },
 	}
 	if c.telemetry.Tracing() {
-		options.Taken = c.depart
+		options.OnTake = c.depart
 	}
 	q := fairqueue.New(options)
 	c.queue.Store(q)

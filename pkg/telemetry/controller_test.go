@@ -398,7 +398,7 @@ func TestACollectorThatIsTooSlowIsToldOfOnce(t *testing.T) {
 	settings := always()
 	settings.Queue, settings.Batch = 4, 2
 	p := newPipeline(settings, &stubborn{}, logr.FromSlogHandler(slog.NewTextHandler(&out, nil)))
-	submit := func() { p.submit(told{{Name: "a"}, {Name: "b"}}, 2) }
+	submit := func() { p.submit(ready{{Name: "a"}, {Name: "b"}}, 2) }
 	for range 2 { // it comes and goes within a minute
 		for range 3 {
 			for range 3 { // the third doesn't fit

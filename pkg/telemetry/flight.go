@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
+	"github.com/tenure-dev/tenure/pkg/clustername"
 	"github.com/tenure-dev/tenure/pkg/fairqueue"
 )
 
@@ -142,10 +143,10 @@ func (f *flight) spans() []Span {
 }
 
 func (f *flight) attributes() []attribute.KeyValue {
-	cluster, sharded := clusterOf(f.req.ClusterName)
+	cluster := clustername.Real(f.req.ClusterName)
 	as := make([]attribute.KeyValue, 0, 16)
 	as = append(as,
-		attribute.String("k8s.cluster.name", cluster),
+		attribute.String("k8s.cluster.name", string(cluster)),
 		attribute.String("k8s.namespace.name", f.req.Namespace),
 		attribute.String("k8s.object.kind", f.kind),
 		attribute.String("k8s.object.name", f.req.Name),
@@ -154,7 +155,7 @@ func (f *flight) attributes() []attribute.KeyValue {
 		attribute.Int("tenure.attempt", f.attempt),
 		attribute.String("tenure.result", f.result),
 	)
-	if sharded {
+	if cluster != f.req.ClusterName { // it names a shard
 		as = append(as, attribute.String("tenure.shard", string(f.req.ClusterName)), attribute.Int64("tenure.epoch", f.epoch))
 	}
 	if f.requeue > 0 {

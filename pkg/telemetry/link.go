@@ -11,6 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+
+	"github.com/tenure-dev/tenure/pkg/clustername"
 )
 
 // Stamped is implemented by objects whose status names the trace that last wrote it. For other objects only the writing
@@ -27,9 +29,7 @@ type Stamped interface {
 const rememberedWrites = 4096
 
 // Clusters finds the cluster of a request. A multicluster-runtime manager is one.
-type Clusters interface {
-	GetCluster(ctx context.Context, name multicluster.ClusterName) (cluster.Cluster, error)
-}
+type Clusters = clustername.Clusters
 
 // Clusters returns the same clusters for use by reconcilers. If a traced reconcile reads an object through them, its
 // trace links to the trace that wrote the object, unless that was with Apply. While tracing is off, Clusters returns

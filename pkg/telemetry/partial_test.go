@@ -63,7 +63,7 @@ func TestOnlySpansThatACollectorRejectsCountAsLost(t *testing.T) {
 			defer func() { _ = exporter.Shutdown(t.Context()) }()
 			var out lockedBuffer
 			p := newPipeline(settings, exporter, logr.FromSlogHandler(slog.NewTextHandler(&out, nil)))
-			p.submit(told{{Name: "a"}, {Name: "b"}}, 2)
+			p.submit(ready{{Name: "a"}, {Name: "b"}}, 2)
 			p.flush(t.Context())
 			if sent, refused := value(t, p.sent), value(t, p.refused); sent != c.sent || refused != c.refused {
 				t.Errorf("%v sent, %v lost; want %v and %v", sent, refused, c.sent, c.refused)
@@ -79,8 +79,8 @@ func TestAStoryThatIsLargerThanTheQueueIsSentByItself(t *testing.T) {
 	settings := always()
 	settings.Queue = 2
 	p := newPipeline(settings, &stubborn{}, logr.Discard())
-	p.submit(told{{Name: "a"}, {Name: "b"}, {Name: "c"}}, 3)
-	p.submit(told{{Name: "d"}}, 1)
+	p.submit(ready{{Name: "a"}, {Name: "b"}, {Name: "c"}}, 3)
+	p.submit(ready{{Name: "d"}}, 1)
 	p.flush(t.Context())
 	if sent, lost := value(t, p.sent), value(t, p.overflow); sent != 3 || lost != 1 {
 		t.Errorf("%v sent, %v lost; want 3 and 1", sent, lost)

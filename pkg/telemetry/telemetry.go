@@ -140,16 +140,17 @@ func (t *Telemetry) Run(ctx context.Context) {
 	t.pipeline.run(ctx)
 }
 
-// Tell sends spans that the caller made. It never waits, and does nothing while tracing is off.
-func (t *Telemetry) Tell(spans ...Span) {
+// Send sends spans that the caller made. It never waits, and does nothing while tracing is off.
+func (t *Telemetry) Send(spans ...Span) {
 	if t.pipeline != nil && len(spans) > 0 {
-		t.pipeline.submit(told(spans), len(spans))
+		t.pipeline.submit(ready(spans), len(spans))
 	}
 }
 
-type told []Span
+// ready are spans that needn't be made from a record.
+type ready []Span
 
-func (s told) spans() []Span { return s }
+func (s ready) spans() []Span { return s }
 
 // maxTailKept bounds the unsampled reconciles that are kept each second because they were slow or failed.
 const maxTailKept = 20

@@ -6,7 +6,7 @@
 // the process: conditions, events, log attributes, screens, spans. A page that sets textContent needs nothing else;
 // one that builds HTML has to escape as well.
 //
-// [Join] and [Few] list names.
+// [Join], [Sorted] and [Few] list names.
 package text
 
 import (
@@ -75,6 +75,13 @@ func Join[T ~string](all []T, separator string) string {
 		words[i] = string(word)
 	}
 	return strings.Join(words, separator)
+}
+
+// Sorted returns the words in order, each once, and leaves what it is given as it is.
+func Sorted[T ~string](words []T) []T {
+	sorted := slices.Clone(words) // slices.Sorted takes twice the memory, and copies name many clusters
+	slices.Sort(sorted)
+	return slices.Compact(sorted)
 }
 
 // Few joins the first names, at most that many, and counts the others.

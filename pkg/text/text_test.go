@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -117,5 +118,12 @@ func TestMessagesOfOneCauseDifferInNamesAndFiguresAlone(t *testing.T) {
 		if got, want := Cause(message), "pods is forbidden: exceeded quota, used:"; got != want {
 			t.Errorf("%q: %q, want %q", message, got, want)
 		}
+	}
+}
+
+func TestWordsAreSortedAndNamedOnce(t *testing.T) {
+	words := []string{"west", "east", "west"}
+	if got := Sorted(words); !slices.Equal(got, []string{"east", "west"}) || words[0] != "west" {
+		t.Errorf("%q of %q", got, words)
 	}
 }

@@ -59,11 +59,10 @@ const (
 
 // Worse compares two states. The result is negative if a is worse than b. The order, worst first, is open,
 // half-open, limited, all others.
-func Worse(a, b protocol.ClusterState) int {
-	rank := map[protocol.ClusterState]int{
-		protocol.ClusterOpen: 3, protocol.ClusterHalfOpen: 2, protocol.ClusterLimited: 1,
-	}
-	return cmp.Compare(rank[b], rank[a])
+func Worse(a, b protocol.ClusterState) int { return cmp.Compare(badness[b], badness[a]) }
+
+var badness = map[protocol.ClusterState]int{
+	protocol.ClusterOpen: 3, protocol.ClusterHalfOpen: 2, protocol.ClusterLimited: 1,
 }
 
 // EncodeViews returns the annotation that describes, in a replica's Lease, the clusters that don't answer as they

@@ -2,8 +2,8 @@ package keyspace
 
 import "fmt"
 
-// SlotLabel is the label key under which an owned object carries its owner's slot.
-// The object's own UID doesn't show its owner's shard.
+// SlotLabel is the label key under which an owned object carries its owner's slot. The object's own UID doesn't show
+// its owner's shard.
 const SlotLabel = "tenure.dev/slot"
 
 // ClusterName is the name under which a workload cluster is known to all replicas.
@@ -18,8 +18,8 @@ const (
 	fnvPrime  uint64 = 0x100000001b3
 )
 
-// Hash returns the API server's shard hash of a UID. It doesn't use hash/fnv,
-// because it runs for every event and must not allocate.
+// Hash returns the API server's shard hash of a UID. It doesn't use hash/fnv, because it runs for every event and must
+// not allocate.
 func Hash(uid string) uint64 {
 	h := fnvOffset
 	for i := 0; i < len(uid); i++ {
@@ -40,8 +40,8 @@ func (s Slot) String() string {
 	return string([]byte{digits[s>>4], digits[s&0xf]})
 }
 
-// ParseSlot parses what [Slot.String] writes, and refuses everything else: a label
-// that another tool wrote as "A" or "0xa" wouldn't match any selector either.
+// ParseSlot parses what [Slot.String] writes, and refuses everything else: a label that another tool wrote as "A" or
+// "0xa" wouldn't match any selector either.
 func ParseSlot(text string) (Slot, error) {
 	if len(text) != 2 {
 		return 0, fmt.Errorf("slot %q: want two lower-case hex digits", text)

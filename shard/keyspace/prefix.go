@@ -9,8 +9,8 @@ import (
 // MaxBits is the length of the longest prefix: the bits of a slot.
 const MaxBits = 8
 
-// Prefix is zero to eight leading bits of the hash. It is comparable, and its
-// zero value is the empty prefix, which contains every hash.
+// Prefix is zero to eight leading bits of the hash. It is comparable, and its zero value is the empty prefix, which
+// contains every hash.
 type Prefix struct {
 	top  uint8 // the bits, left-aligned, zeros after them: also the first slot
 	bits uint8
@@ -32,8 +32,8 @@ func ParsePrefix(text string) (Prefix, error) {
 	return p, nil
 }
 
-// Partition returns the 2^bits prefixes of that length, in order. It panics unless
-// bits is within 0..[MaxBits], so callers must validate user input.
+// Partition returns the 2^bits prefixes of that length, in order. It panics unless bits is within 0..[MaxBits], so
+// callers must validate user input.
 func Partition(bits int) []Prefix {
 	if bits < 0 || bits > MaxBits {
 		panic(fmt.Sprintf("keyspace: a partition by %d bits: want 0 to %d", bits, MaxBits))
@@ -54,8 +54,7 @@ func (p Prefix) String() string {
 	return string(digits[:p.bits])
 }
 
-// MarshalText returns the prefix's string. JSON and structured logs use it, since
-// they can't show unexported fields.
+// MarshalText returns the prefix's string. JSON and structured logs use it, since they can't show unexported fields.
 func (p Prefix) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
 
 // UnmarshalText is the reverse of [Prefix.MarshalText].
@@ -74,8 +73,8 @@ func (p Prefix) Bits() int { return int(p.bits) }
 // Contains reports whether the hash starts with the prefix.
 func (p Prefix) Contains(hash uint64) bool { return p.ContainsSlot(slotOfHash(hash)) }
 
-// ContainsSlot reports whether the hashes of the slot start with the prefix. Either
-// all of them do or none does, since a prefix is a run of whole slots.
+// ContainsSlot reports whether the hashes of the slot start with the prefix. Either all of them do or none does, since
+// a prefix is a run of whole slots.
 func (p Prefix) ContainsSlot(s Slot) bool { return (uint8(s)^p.top)>>(MaxBits-p.bits) == 0 }
 
 // Slots returns the first and the last slot of the prefix, both inclusive.
@@ -83,16 +82,14 @@ func (p Prefix) Slots() (first, last Slot) {
 	return Slot(p.top), Slot(p.top | uint8(0xff>>p.bits))
 }
 
-// Range returns the half-open interval [lo, hi) of the prefix's hashes, modulo
-// 2^64: if hi is 0, it stands for 2^64. full reports whether the prefix is the
-// empty one, whose interval looks empty ([0, 0)) and means everything.
-func (p Prefix) Range() (lo, hi uint64, full bool) {
+// Range returns the half-open interval [lo, hi) of the prefix's hashes, modulo 2^64: if hi is 0, it stands for 2^64.
+func (p Prefix) Range() (lo, hi uint64) {
 	first, last := p.Slots()
-	return uint64(first) << (64 - MaxBits), (uint64(last) + 1) << (64 - MaxBits), p.bits == 0
+	return uint64(first) << (64 - MaxBits), (uint64(last) + 1) << (64 - MaxBits)
 }
 
-// Split returns the two prefixes that are one bit longer, lower first. They are
-// disjoint and their union is p. It fails for a single slot.
+// Split returns the two prefixes that are one bit longer, lower first. They are disjoint and their union is p. It fails
+// for a single slot.
 func (p Prefix) Split() (lower, upper Prefix, err error) {
 	if p.bits == MaxBits {
 		return Prefix{}, Prefix{}, fmt.Errorf("splitting prefix %s: a prefix of 8 bits is one slot and can't be split", p)
@@ -102,29 +99,19 @@ func (p Prefix) Split() (lower, upper Prefix, err error) {
 	return lower, upper, nil
 }
 
-// Parent returns the prefix that is one bit shorter. It returns false for the empty
-// prefix, which has none.
-func (p Prefix) Parent() (Prefix, bool) {
-	if p.bits == 0 {
-		return Prefix{}, false
-	}
-	return Prefix{top: p.top &^ (0x80 >> (p.bits - 1)), bits: p.bits - 1}, true
-}
-
 // Compare orders prefixes by their first hash, a parent before its children.
 func (p Prefix) Compare(q Prefix) int {
 	return cmp.Or(cmp.Compare(p.top, q.top), cmp.Compare(p.bits, q.bits))
 }
 
-// Equal reports whether p == q. Comparisons by reflection, such as go-cmp's, need it
-// because the type has unexported fields.
+// Equal reports whether p == q. Comparisons by reflection, such as go-cmp's, need it because the type has unexported
+// fields.
 func (p Prefix) Equal(q Prefix) bool { return p == q }
 
-// Selector returns the prefix as a value of ListOptions.shardSelector. The API
-// server requires exactly 16 hex digits, except for the end of the last range, 2^64,
-// which has 17 (k8s.io/apiserver/pkg/sharding).
+// Selector returns the prefix as a value of ListOptions.shardSelector. The API server requires exactly 16 hex digits,
+// except for the end of the last range, 2^64, which has 17 (k8s.io/apiserver/pkg/sharding).
 func (p Prefix) Selector() string {
-	lo, hi, _ := p.Range()
+	lo, hi := p.Range()
 	end := fmt.Sprintf("0x%016x", hi)
 	if hi == 0 {
 		end = "0x10000000000000000"
@@ -132,9 +119,8 @@ func (p Prefix) Selector() string {
 	return fmt.Sprintf("shardRange(object.metadata.uid, '0x%016x', '%s')", lo, end)
 }
 
-// SlotSelector returns a label selector for objects whose owners lie in the prefix.
-// For the empty prefix it only requires the label: naming all 256 values would mean
-// the same and cost the API server more.
+// SlotSelector returns a label selector for objects whose owners lie in the prefix. For the empty prefix it only
+// requires the label: naming all 256 values would mean the same and cost the API server more.
 func (p Prefix) SlotSelector() string {
 	if p.bits == 0 {
 		return SlotLabel

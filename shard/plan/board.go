@@ -17,8 +17,8 @@ type board struct {
 	clusters int
 	// candidates counts the replicas that shards can be given to.
 	candidates int
-	words      *words       // what candidates state about clusters; nil if all are fit for all
-	excluded   []exclusions // by cluster; nil if words is nil
+	statements *statements  // what candidates state about clusters; nil if all are fit for all
+	excluded   []exclusions // by cluster; nil if statements is nil
 }
 
 // nowhere is the index that means no replica.
@@ -55,7 +55,7 @@ const pinned = math.MaxInt
 func newBoard(shards []Shard, replicas []Replica) *board {
 	b := &board{}
 	b.addReplicas(replicas)
-	b.words = b.readWords()
+	b.statements = b.readStatements()
 	b.addShards(shards)
 	return b
 }
@@ -109,8 +109,8 @@ func (b *board) addShards(shards []Shard) {
 		}
 		if last == nil || in.ID.Cluster != last.ID.Cluster {
 			b.clusters++
-			if b.words != nil {
-				b.excluded = append(b.excluded, b.words.of(in.ID.Cluster))
+			if b.statements != nil {
+				b.excluded = append(b.excluded, b.statements.of(in.ID.Cluster))
 			}
 		}
 		last = in
@@ -148,7 +148,7 @@ func (b *board) fitness(s *boardShard, replica int32) Fitness {
 	switch {
 	case replica == nowhere || !b.replicas[replica].candidate:
 		return Unfit
-	case b.words == nil:
+	case b.statements == nil:
 		return Fit
 	}
 	return b.excluded[s.cluster].of(replica)
@@ -156,7 +156,7 @@ func (b *board) fitness(s *boardShard, replica int32) Fitness {
 
 // takers returns how many candidates are fit for the shard's cluster.
 func (b *board) takers(s *boardShard) int {
-	if b.words == nil {
+	if b.statements == nil {
 		return b.candidates
 	}
 	return b.candidates - len(b.excluded[s.cluster])

@@ -25,25 +25,22 @@
 //     levelled among the replicas that can serve the same clusters, group by group: within one shard if all unfit
 //     replicas are unfit for the same clusters. If no replica is unfit, this is rule 3.
 //
-// So a join moves the joiner's share and nothing else, a death moves the dead
-// replica's shards and nothing else, and a plan for a settled fleet is empty.
+// So a join moves the joiner's share and nothing else, a death moves the dead replica's shards and nothing else, and a
+// plan for a settled fleet is empty.
 //
 // If an assignee dies or begins to leave before it takes over, the move is called off at once (From equals To):
 // otherwise the holder would drain for a successor that won't come. A later plan may move the shard somewhere else.
 //
 // # Considerations
 //
-// Consistent hashing (Karger et al. 1997), rendezvous hashing (Thaler and
-// Ravishankar 1998) and jump hash (Lamping and Veach 2014) answer "who has this
-// key" without knowing who has it now. Here the records say who has it. With the
-// present assignment as an input, exact balance and the fewest moves can be had
-// together, which none of those offers (bench/algorithms compares them). The price
-// is that the answer depends on history. So the records are the truth, and not
-// this function.
+// Consistent hashing (Karger et al. 1997), rendezvous hashing (Thaler and Ravishankar 1998) and jump hash (Lamping and
+// Veach 2014) answer "who has this key" without knowing who has it now. Here the records say who has it. With the
+// present assignment as an input, exact balance and the fewest moves can be had together, which none of those offers
+// (bench/algorithms compares them). The price is that the answer depends on history. So the records are the truth, and
+// not this function.
 //
-// Rounding shares by quota instead of by strict largest remainder (Hamilton's
-// method) costs nothing in balance and saves moves: a replica that has the odd
-// shard may keep it, even where another one's remainder has become larger.
+// Rounding shares by quota instead of by strict largest remainder (Hamilton's method) costs nothing in balance and
+// saves moves: a replica that has the odd shard may keep it, even where another one's remainder has become larger.
 //
 // The planner has no memory: it can't distinguish a replica that is slow to take over from one that never will. The
 // coordinator uses timeouts for that.

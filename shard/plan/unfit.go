@@ -154,8 +154,8 @@ func (e exclusions) of(replica int32) Fitness {
 	return Fit
 }
 
-// words holds the statements of all candidates that aren't fit for all clusters.
-type words struct {
+// statements holds the statements of all candidates that aren't fit for all clusters.
+type statements struct {
 	listed map[keyspace.ClusterName]exclusions // of candidates that list what they aren't fit for
 	others []others                            // candidates that list what they are fit for
 }
@@ -166,15 +166,15 @@ type others struct {
 }
 
 // readWords parses the candidates' statements. It returns nil if all are fit for all clusters.
-func (b *board) readWords() *words {
-	var w *words
+func (b *board) readStatements() *statements {
+	var s *statements
 	for i := range b.replicas {
 		r := &b.replicas[i]
 		if !r.candidate || r.Unfit == "" {
 			continue
 		}
-		if w == nil {
-			w = &words{listed: map[keyspace.ClusterName]exclusions{}}
+		if s == nil {
+			s = &statements{listed: map[keyspace.ClusterName]exclusions{}}
 		}
 		names, rest := r.Unfit.split()
 		said := map[keyspace.ClusterName]Fitness{}
@@ -191,24 +191,24 @@ func (b *board) readWords() *words {
 			}
 		}
 		if rest {
-			w.others = append(w.others, others{int32(i), said})
+			s.others = append(s.others, others{int32(i), said})
 			continue
 		}
 		for cluster, fitness := range said {
-			w.listed[cluster] = append(w.listed[cluster], exclusion{int32(i), fitness})
+			s.listed[cluster] = append(s.listed[cluster], exclusion{int32(i), fitness})
 		}
 	}
-	return w
+	return s
 }
 
 // of returns the candidates that aren't fit for a cluster.
-func (w *words) of(cluster keyspace.ClusterName) exclusions {
-	all := w.listed[cluster]
-	if len(w.others) == 0 {
+func (s *statements) of(cluster keyspace.ClusterName) exclusions {
+	all := s.listed[cluster]
+	if len(s.others) == 0 {
 		return all
 	}
 	all = slices.Clip(all)
-	for _, o := range w.others {
+	for _, o := range s.others {
 		fitness, said := o.said[cluster]
 		if !said {
 			fitness = Unfit
@@ -233,7 +233,7 @@ func (g *group) takes(replica int32) bool { return g.excluded.of(replica) == Fit
 // groups divides the clusters into groups. Those that the fewest candidates can serve come first, so that the later
 // ones can level the totals.
 func (b *board) groups() []*group {
-	if b.words == nil {
+	if b.statements == nil {
 		return []*group{{clusters: [][]boardShard{b.shards}}}
 	}
 	byKey := map[string]*group{}

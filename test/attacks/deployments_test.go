@@ -129,7 +129,7 @@ func (s sides) Aliases() map[multicluster.ClusterName]multicluster.ClusterName {
 
 func (s sides) PutOff(multicluster.ClusterName, string) (time.Duration, bool) { return 0, false }
 
-func (s sides) Asked(context.Context, multicluster.ClusterName) time.Duration { return 0 }
+func (s sides) RetryAfter(context.Context, multicluster.ClusterName) time.Duration { return 0 }
 
 // source is the Deployment of a case: a harmless one with the case laid over it.
 func (c deploymentCase) source(t testing.TB) *appsv1.Deployment {

@@ -105,10 +105,10 @@ func TestKubeconfigs(t *testing.T) {
 			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "west"},
 				Data: map[string][]byte{kubeconfig.Key: text}}
 			reason, note := "", ""
-			bounded(t, func() { reason, note = clusterhealth.Look(t.Context(), secret, policy, 2*time.Second) })
+			bounded(t, func() { reason, note, _ = clusterhealth.Look(t.Context(), secret, policy, 2*time.Second) })
 			file := inFile(t, text)
 			bounded(t, func() {
-				r, n := clusterhealth.Look(t.Context(), file, policy, 2*time.Second)
+				r, n, _ := clusterhealth.Look(t.Context(), file, policy, 2*time.Second)
 				if shown(t, n); r != reason {
 					t.Errorf("the same text in a file: %s: %s\nin a Secret: %s: %s", r, n, reason, note)
 				}

@@ -58,7 +58,7 @@ func TestReplies(t *testing.T) {
 			now = c
 			asked.Opened.Store(0)
 			reason, note := "", ""
-			bounded(t, func() { reason, note = clusterhealth.Look(t.Context(), secret, kubeconfig.Policy{}, 2*time.Second) })
+			bounded(t, func() { reason, note, _ = clusterhealth.Look(t.Context(), secret, kubeconfig.Policy{}, 2*time.Second) })
 			shown(t, note)
 			set.check(t)
 			if asked.Opened.Load() > 0 {

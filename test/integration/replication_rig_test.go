@@ -191,7 +191,7 @@ func (r *rig) Aliases() map[multicluster.ClusterName]multicluster.ClusterName { 
 
 func (r *rig) PutOff(multicluster.ClusterName, string) (time.Duration, bool) { return 0, false }
 
-func (r *rig) Asked(context.Context, multicluster.ClusterName) time.Duration { return 0 }
+func (r *rig) RetryAfter(context.Context, multicluster.ClusterName) time.Duration { return 0 }
 
 // setDown plays the health check's part.
 func (r *rig) setDown(name string, down bool) {

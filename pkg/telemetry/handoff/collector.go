@@ -38,7 +38,8 @@ func NewCollector(status func() shard.Status) *Collector {
 		{"tenure_shard_epoch", "Epoch of a shard that this replica holds or warms.", []string{"shard"}},
 		{"tenure_shard_phase", "Phase of a shard at this replica: always 1, with the phase as a label.",
 			[]string{"shard", "phase"}},
-		{"tenure_shard_objects", "Objects of primary kinds in a shard that this replica holds.", []string{"shard"}},
+		{"tenure_shard_objects", "Objects of the primary kinds in this replica's cache of a shard that it holds: " +
+			"finished Ats aren't counted.", []string{"shard"}},
 		{"tenure_shard_load_seconds", "Seconds spent in reconciles of a shard, per second.", []string{"shard"}},
 		{"tenure_shards_unserved", "Shards that nobody serves or that have no record, of clusters that this replica " +
 			"knows.", nil},

@@ -3,11 +3,9 @@
 //
 // # Setup
 //
-//	h := handoff.NewWatcher()
-//	tel := telemetry.New(telemetry.Config{..., Reconciled: h.Reconciled})
-//	if tel.Tracing() {
-//		h.Tell(tel.Tell)
-//	}
+//	var tel *telemetry.Telemetry
+//	h := handoff.NewWatcher(func(spans ...telemetry.Span) { tel.Send(spans...) }) // or nil without tracing
+//	tel = telemetry.New(telemetry.Config{..., Reconciled: h.Reconciled})
 //	mgr, err := shard.NewManager(..., shard.Config{..., Observer: h})
 //	metrics.Registry.MustRegister(h, handoff.NewCollector(mgr.Status))
 //

@@ -47,9 +47,8 @@ func newStory(t *testing.T) (*story, *Watcher) {
 }
 
 func (s *story) watcher() *Watcher {
-	w := NewWatcher()
+	w := NewWatcher(func(spans ...telemetry.Span) { s.spans = append(s.spans, spans...) })
 	w.now = func() time.Time { return began.Add(s.clock) }
-	w.Tell(func(spans ...telemetry.Span) { s.spans = append(s.spans, spans...) })
 	return w
 }
 
@@ -222,7 +221,7 @@ func TestATryWithoutAResultIsInTheTraceThatItsStepBelongsTo(t *testing.T) {
 }
 
 func TestShardsThatComeAndGoLeaveNothingBehind(t *testing.T) {
-	w := NewWatcher()
+	w := NewWatcher(nil)
 	now, most := began, 0
 	w.now = func() time.Time { return now }
 	for i := range 100_000 { // 100 a second, of clusters that nobody has heard of before
@@ -301,7 +300,7 @@ func TestIDsDifferByShardEpochAndFleet(t *testing.T) {
 }
 
 func TestMetricsSayWhatTheStatusSays(t *testing.T) {
-	w := NewWatcher()
+	w := NewWatcher(nil)
 	w.Lapsed("me", "because")
 	w.Renewed(2 * time.Second)
 	w.Activated(shard.Activation{Shard: shardID(t, "west/01"), Epoch: 5, Kind: protocol.Planned,
@@ -382,7 +381,7 @@ tenure_watch_mode{cluster="west",mode="server"} 1
 
 func TestTheExemplarOfAGapIsATraceThatIsTold(t *testing.T) {
 	s := &story{t: t, id: shardID(t, "west/01")}
-	for name, w := range map[string]*Watcher{"told": s.watcher(), "tracing is off": NewWatcher()} {
+	for name, w := range map[string]*Watcher{"told": s.watcher(), "tracing is off": NewWatcher(nil)} {
 		s.activated(w, 5, 0)
 		var gap dto.Metric
 		must.Succeed(t, w.gap.WithLabelValues(string(protocol.Planned)).(prometheus.Metric).Write(&gap))

@@ -26,14 +26,13 @@ const calledOff = time.Hour
 // Watcher is a [shard.Observer] that makes traces and metrics of what it observes. It is safe for concurrent use.
 type Watcher struct {
 	shard.NopObserver
-	now func() time.Time
+	now  func() time.Time
+	sink func(...telemetry.Span) // nil without tracing
 
 	// open is len(steps)+len(arrivals). Every reconcile reads it, without the lock.
 	open atomic.Int64
 
-	mu       sync.Mutex // guards all below
-	tell     func(...telemetry.Span)
-	told     bool                // whether Tell was called
+	mu       sync.Mutex          // guards all below
 	served   map[string]tenure   // the last tenure here, by shard name, as all below
 	steps    map[string]*pending // of moves to here or from here
 	arrivals map[string]*arrival // root spans that are open
@@ -51,10 +50,11 @@ type tenure struct {
 	closed time.Time // zero while it lasts
 }
 
-// NewWatcher returns a Watcher. Until [Watcher.Tell] is called it drops spans, and its metrics name no traces.
-func NewWatcher() *Watcher {
+// NewWatcher returns a Watcher that sends its spans by a function. That is called under a lock, so it must return at
+// once. With nil there are no traces, and the metrics name none.
+func NewWatcher(send func(...telemetry.Span)) *Watcher {
 	w := &Watcher{
-		now: time.Now, tell: func(...telemetry.Span) {},
+		now: time.Now, sink: send,
 		served: map[string]tenure{}, steps: map[string]*pending{}, arrivals: map[string]*arrival{},
 		moves: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tenure_shard_moves_total",
@@ -83,11 +83,10 @@ func NewWatcher() *Watcher {
 	return w
 }
 
-// Tell sets the function that gets the spans, if they are sent. It is called under a lock, so it must return at once.
-func (w *Watcher) Tell(tell func(...telemetry.Span)) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.tell, w.told = tell, true
+func (w *Watcher) send(spans ...telemetry.Span) {
+	if w.sink != nil {
+		w.sink(spans...)
+	}
 }
 
 // pending holds steps of one shard until a later step shows which epoch they belong to.
@@ -136,7 +135,7 @@ func (w *Watcher) Stepped(s shard.Step) {
 		// waited for.
 		if s.Outcome == protocol.Unknown && s.Epoch > 0 && s.Record != "" {
 			s = released(s)
-			w.tell(stepSpan(s, s.Epoch))
+			w.send(stepSpan(s, s.Epoch))
 		}
 		return
 	}
@@ -152,20 +151,20 @@ func (w *Watcher) Stepped(s shard.Step) {
 	case shard.StepHandOff:
 		w.handedOff(name, s)
 	default:
-		w.tell(stepSpan(s, s.Epoch))
+		w.send(stepSpan(s, s.Epoch))
 	}
 }
 
 // handedOff sends the spans of a tenure's end.
 func (w *Watcher) handedOff(name string, s shard.Step) {
 	if ours := s.Epoch - 1; w.served[name].epoch != ours {
-		w.tell(w.of(name).unserved(s, ours)...)
+		w.send(w.of(name).unserved(s, ours)...)
 	}
 	s = released(s)
 	if drain := w.of(name).drain; drain != nil {
-		w.tell(stepSpan(*drain, s.Epoch))
+		w.send(stepSpan(*drain, s.Epoch))
 	}
-	w.tell(stepSpan(s, s.Epoch))
+	w.send(stepSpan(s, s.Epoch))
 	w.drop(name)
 }
 
@@ -193,7 +192,7 @@ func (w *Watcher) Activated(a shard.Activation) {
 	defer w.mu.Unlock()
 	if a.Gap > 0 {
 		var of trace.SpanContext
-		if w.told {
+		if w.sink != nil {
 			traceID, root := idsOf(string(a.Record), a.Shard, a.Epoch)
 			of = trace.NewSpanContext(trace.SpanContextConfig{TraceID: traceID, SpanID: root})
 		}
@@ -211,7 +210,7 @@ func (w *Watcher) Activated(a shard.Activation) {
 	early := p.early
 	w.drop(name)
 	if a.Objects == 0 || early != nil {
-		w.tell(came.spans(early)...)
+		w.send(came.spans(early)...)
 		return
 	}
 	if w.arrivals[name] == nil {
@@ -287,7 +286,7 @@ func (w *Watcher) Flush() {
 func (w *Watcher) giveUp() {
 	for name, p := range w.steps {
 		if p.claim != nil {
-			w.tell(p.unserved(*p.claim, p.claim.Epoch)...)
+			w.send(p.unserved(*p.claim, p.claim.Epoch)...)
 		}
 		w.drop(name)
 	}
@@ -313,7 +312,7 @@ func (w *Watcher) flush(before time.Time) {
 func (w *Watcher) close(name string, a *arrival, first *telemetry.Reconciled) {
 	delete(w.arrivals, name)
 	w.open.Add(-1)
-	w.tell(a.spans(first)...)
+	w.send(a.spans(first)...)
 }
 
 // Describe implements prometheus.Collector.

@@ -10,7 +10,7 @@ import (
 // doubts are records that are read live, one after the other, because the home cluster may have gone back: a watch
 // shows an older version than before, or was interrupted, or a write was committed with a lower version than one seen
 // before it was sent. None of these is evidence, since one API server may lag behind another. The live read gives
-// evidence.
+// evidence. Of the functions here, contradicts and fellBelow end the incarnation. The others only queue reads.
 type doubts struct {
 	of     []Subject        // records to read, in order
 	queued map[Subject]bool // the same
@@ -73,8 +73,8 @@ func version(what ownership.Input) (of Subject, v ownership.Version, ok bool) {
 // mostDoubts bounds the records that are read because a watch shows older versions: a few are enough.
 const mostDoubts = 8
 
-// look checks an input from a watch for signs that the home cluster went back.
-func (d *Driver) look(what ownership.Input) {
+// noteOlder checks an input from a watch for signs that the home cluster went back.
+func (d *Driver) noteOlder(what ownership.Input) {
 	of, v, ok := version(what)
 	if !ok || d.machine == nil {
 		return
@@ -88,23 +88,23 @@ func (d *Driver) look(what ownership.Input) {
 	d.doubts.newest = max(d.doubts.newest, v)
 }
 
-// lookAll checks a live list. A record that is older in the list is read once more, since a newer version may have been
-// seen while the list was in flight.
-func (d *Driver) lookAll(l ownership.Listing) {
+// noteOlderOf checks a live list. A record that is older in the list is read once more, since a newer version may have
+// been seen while the list was in flight.
+func (d *Driver) noteOlderOf(l ownership.Listing) {
 	for _, lease := range l.Leases {
-		d.look(ownership.LeaseSeen{Lease: lease})
+		d.noteOlder(ownership.LeaseSeen{Lease: lease})
 	}
 	for _, s := range l.Shards {
-		d.look(ownership.ShardSeen{Shard: s})
+		d.noteOlder(ownership.ShardSeen{Shard: s})
 	}
 	for _, n := range l.Layouts {
-		d.look(ownership.LayoutSeen{Layout: n})
+		d.noteOlder(ownership.LayoutSeen{Layout: n})
 	}
 }
 
-// suspect checks the version of a committed write. Versions only rise in one history. So a version below the record's
-// previous one proves that the home cluster went back. One below another record's version only raises doubts.
-func (d *Driver) suspect(p pending, e Written) (back bool) {
+// checkCommitted checks the version of a committed write. Versions only rise in one history. So a version below the
+// record's previous one proves that the home cluster went back. One below another record's version only raises doubts.
+func (d *Driver) checkCommitted(p pending, e Written) (back bool) {
 	if e.Outcome != ownership.Committed || e.Version == 0 || d.machine == nil {
 		return false
 	}
@@ -113,7 +113,7 @@ func (d *Driver) suspect(p pending, e Written) (back bool) {
 		d.doubtAll()
 	}
 	d.doubts.newest = max(d.doubts.newest, e.Version)
-	return d.below(p.of, e.Version, p.known)
+	return d.fellBelow(p.of, e.Version, p.known)
 }
 
 // doubtAll reads what this incarnation relies on: its lease, the lead record, and the records of shards that it holds
@@ -168,22 +168,27 @@ func (d *Driver) doubtSettled(p pending, found bool) {
 // renewal of an earlier incarnation, unless the home cluster went back. That ends the incarnation.
 func (d *Driver) contradicts(p pending, what ownership.Input) bool {
 	of, v, ok := version(what)
-	older := d.older(what)
+	older := d.olderRenewal(what)
 	if !ok || v >= p.known && older == "" {
 		return false
 	}
 	ran := d.machine != nil
 	if older != "" {
-		d.goneBack("the home cluster went back: " + older)
+		d.goneBack("%s", older)
 	} else {
-		d.below(of, v, p.known)
+		d.fellBelow(of, v, p.known)
 	}
 	return ran || p.seals()
 }
 
-// goneBack ends the incarnation because the home cluster went back, or may have. One that ends for another reason at
+// goneBack ends the incarnation because the home cluster went back.
+func (d *Driver) goneBack(format string, args ...any) {
+	d.lapseAfresh("the home cluster went back: " + fmt.Sprintf(format, args...))
+}
+
+// lapseAfresh ends the incarnation because the home cluster went back, or may have. One that ends for another reason at
 // this moment, or has ended, forgets what it knows all the same.
-func (d *Driver) goneBack(reason string) {
+func (d *Driver) lapseAfresh(reason string) {
 	d.step(ownership.WentBack{Reason: reason})
 	if d.afresh {
 		return
@@ -195,8 +200,8 @@ func (d *Driver) goneBack(reason string) {
 	d.forgetPast()
 }
 
-// older says how the Lease of an earlier incarnation contradicts its last renewal; "" if it doesn't.
-func (d *Driver) older(what ownership.Input) string {
+// olderRenewal says how the Lease of an earlier incarnation contradicts its last renewal; "" if it doesn't.
+func (d *Driver) olderRenewal(what ownership.Input) string {
 	seen, ok := what.(ownership.LeaseSeen)
 	if !ok || seen.Lease.Renewal == 0 {
 		return ""
@@ -209,8 +214,8 @@ func (d *Driver) older(what ownership.Input) string {
 	return ""
 }
 
-// below ends the incarnation if v is lower than a version that is known to have existed.
-func (d *Driver) below(of Subject, v, known ownership.Version) bool {
+// fellBelow ends the incarnation if v is lower than a version that is known to have existed.
+func (d *Driver) fellBelow(of Subject, v, known ownership.Version) bool {
 	if v >= known {
 		return false
 	}
@@ -223,6 +228,6 @@ func (d *Driver) below(of Subject, v, known ownership.Version) bool {
 	case of.Layout != "":
 		name = "the layout of " + string(of.Layout)
 	}
-	d.goneBack(fmt.Sprintf("the home cluster went back: %s is at version %d, but was at version %d", name, v, known))
+	d.goneBack("%s is at version %d, but was at version %d", name, v, known)
 	return true
 }

@@ -20,12 +20,6 @@ type Config struct {
 	Name func() ownership.Incarnation
 }
 
-// Validate reports every setting that can't work.
-func (c Config) Validate() error {
-	c.Protocol.ID = "any"
-	return c.Protocol.Validate()
-}
-
 // The bounds that don't depend on the lease duration.
 const (
 	// leastPatience is the shortest timeout of a request to the home cluster.
@@ -113,7 +107,7 @@ func (d *Driver) Handle(now ownership.Instant, e Event) []Request {
 	switch e := e.(type) {
 	case Seen:
 		if e.By == d.id { // else it is what an earlier incarnation was shown
-			d.look(e.What)
+			d.noteOlder(e.What)
 			d.shown(e.What)
 		}
 	case Reconnected:
@@ -174,7 +168,7 @@ func (d *Driver) Handle(now ownership.Instant, e Event) []Request {
 func (d *Driver) shown(what ownership.Input) {
 	switch gone := what.(type) {
 	case ownership.LeadGone:
-		d.confirmLead()
+		d.confirm(Subject{})
 		return
 	case ownership.LayoutGone:
 		d.confirm(Subject{Layout: gone.Cluster})

@@ -41,7 +41,7 @@ func connected(clusterNo uint64) Clusters {
 // newBench returns a process that has just started as a-1 and knows the cluster west.
 func newBench(t *testing.T) *bench {
 	t.Helper()
-	return newBenchWith(t, func(cfg *ownership.Config) { cfg.ViewTimeout = 100 * time.Hour })
+	return newBenchWith(t, func(cfg *ownership.Config) { cfg.WatchTimeout = 100 * time.Hour })
 }
 
 // newBenchWith is newBench, of a process with other timings. The others don't lose sight of the records.
@@ -996,6 +996,22 @@ func TestAReadFromBeforeTheCoordinatorsRecordWasMadeIsNoDeletion(t *testing.T) {
 				t.Errorf("it asks for the role again: %v, and leads: %v", again, b.d.Leads())
 			}
 		})
+	}
+}
+
+func TestADeletionOfTheCoordinatorsRecordIsReadUntilAReadAnswers(t *testing.T) {
+	b := joined(t)
+	b.feed(Seen{What: ownership.LeadGone{}})
+	b.feed(Found{Number: find[Read](b).Number}) // the read failed
+	none[Read](b)
+	b.pass(confirmEvery)
+	read := find[Read](b)
+	if read.Of != (Subject{}) {
+		t.Fatalf("%+v is read, want the coordinator's record", read.Of)
+	}
+	b.feed(Found{Number: read.Number, What: ownership.LeadGone{}})
+	if w, e := writing[ownership.WriteLead](b); e.Base != 0 || w.Of != nil {
+		t.Errorf("%+v is written, want a new record", e)
 	}
 }
 

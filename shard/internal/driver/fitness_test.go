@@ -18,6 +18,7 @@ func TestTheNextIncarnationKnowsWhichClustersCannotBeUsed(t *testing.T) {
 		t.Errorf("it asks for %+v, and can't use the cluster", w.Effect)
 	}
 	b.feed(Health{"west", true})
+	b.pass(lease / 100) // what it states is computed at most every 10 ms
 	if _, claim := writing[ownership.WriteShard](b); claim.Kind != ownership.ClaimFree {
 		t.Errorf("%+v", claim)
 	}

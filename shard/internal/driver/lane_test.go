@@ -195,7 +195,7 @@ func TestI1WhatShowsThatTheWatchesGoOn(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBenchWith(t, func(cfg *ownership.Config) {
-				cfg.ViewTimeout,
+				cfg.WatchTimeout,
 					cfg.ReportEvery = cfg.LeaseDuration, time.Second
 			})
 			b.join()
@@ -269,7 +269,7 @@ func TestAListMayTakeALeaseAndSetsNoPace(t *testing.T) {
 
 // A record that was seen after a list was asked for isn't gone because the list doesn't show it.
 func TestAListIsAsOldAsItsRequest(t *testing.T) {
-	b := newBenchWith(t, func(cfg *ownership.Config) { cfg.ViewTimeout = cfg.LeaseDuration })
+	b := newBenchWith(t, func(cfg *ownership.Config) { cfg.WatchTimeout = cfg.LeaseDuration })
 	b.join()
 	var list Read
 	for list.Number == 0 {

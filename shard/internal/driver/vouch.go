@@ -92,7 +92,7 @@ func (d *Driver) vouches(asked, came ownership.Instant) {
 	switch {
 	case d.stoodStill.AtLeast(asked) > 0:
 		came = asked
-	case came == ownership.Instant{}:
+	case came.IsZero():
 		came = d.now
 	}
 	if until := came.Add(vouchFor); until.AtLeast(d.vouch.until) > 0 { // each is a proof by itself
@@ -122,8 +122,8 @@ func (d *Driver) vouchAnswered(p pending, what ownership.Input, came ownership.I
 		if !found {
 			d.blank = !slices.ContainsFunc(d.Holdings(), func(h ownership.Holding) bool { return h.Held })
 			d.pause = 0 // the doubt began with this incarnation, and peers may wait for the next
-			d.goneBack(fmt.Sprintf("lease %s of an earlier incarnation of this process is missing: peers have removed it, or "+
-				"the home cluster went back", p.of.Lease))
+			d.lapseAfresh(fmt.Sprintf("lease %s of an earlier incarnation of this process is missing: peers have removed it, "+
+				"or the home cluster went back", p.of.Lease))
 		}
 	}
 }

@@ -101,7 +101,7 @@ func (d *Driver) written(e Written) {
 		if claim, ok := p.effect.(ownership.WriteShard); ok && e.Outcome == ownership.Committed {
 			d.noteClaim(claim)
 		}
-		if d.suspect(p, e) {
+		if d.checkCommitted(p, e) {
 			return
 		}
 		if e.Outcome == ownership.Committed {
@@ -132,37 +132,12 @@ func (d *Driver) found(e Found) {
 		return
 	}
 	d.measurePace(p, false)
-	what := e.What
-	switch seen := what.(type) {
-	case ownership.ShardGone:
-		seen.Asked = p.asked.Add(1) // it was sent after all that had been seen in that instant
-		what = seen
-	case ownership.LeadSeen:
-		if p.why == found {
-			what = ownership.LeadFound(seen)
-		}
-	case ownership.Listing:
-		seen.Asked = p.asked.Add(1)
-		what = seen
+	what := d.interpret(p, e.What)
+	if list, ok := what.(ownership.Listing); ok {
 		d.pending = slices.DeleteFunc(d.pending, func(q pending) bool { // what it shows would be older
 			return q.of.All && q.asked.AtLeast(p.asked) <= 0
 		})
-		d.lookAll(seen)
-	case ownership.LeadGone, ownership.LeaseGone:
-		if d.newest(p.of) > p.known {
-			what = nil // a newer one was seen since
-		}
-	case ownership.LayoutRead:
-		if p.why == found {
-			seen.Ask = p.seq
-		}
-		what = seen
-		if gone := seen.Layout.Version == 0; gone && p.why == confirm {
-			what = ownership.LayoutGone{Cluster: seen.Cluster}
-			if d.newest(p.of) > p.known {
-				what = nil // a newer one was seen since
-			}
-		}
+		d.noteOlderOf(list)
 	}
 	if d.contradicts(p, what) {
 		return
@@ -188,6 +163,40 @@ func (d *Driver) found(e Found) {
 	}
 }
 
+// interpret returns what the answer to a read says to the machine; nil if the read failed, or if it found nothing and a
+// newer version was seen since it was sent.
+func (d *Driver) interpret(p pending, what ownership.Input) ownership.Input {
+	outdated := d.newest(p.of) > p.known
+	switch seen := what.(type) {
+	case ownership.ShardGone:
+		seen.Asked = p.asked.Add(1) // it was sent after all that had been seen in that instant
+		return seen
+	case ownership.LeadSeen:
+		if p.why == found {
+			return ownership.LeadFound(seen)
+		}
+	case ownership.Listing:
+		seen.Asked = p.asked.Add(1)
+		return seen
+	case ownership.LeadGone, ownership.LeaseGone:
+		if outdated {
+			return nil
+		}
+	case ownership.LayoutRead:
+		gone := p.why == confirm && seen.Layout.Version == 0
+		switch {
+		case gone && outdated:
+			return nil
+		case gone:
+			return ownership.LayoutGone{Cluster: seen.Cluster}
+		case p.why == found:
+			seen.Ask = p.seq
+		}
+		return seen
+	}
+	return what
+}
+
 // answer tells the machine the outcome of a write, and makes room for the next.
 func (d *Driver) answer(p pending) {
 	if d.machine == nil {
@@ -204,14 +213,7 @@ type deletion struct {
 	at ownership.Instant // when to read it again
 }
 
-// confirmLead reads the lead record after a watch showed its deletion: it may have been made again since.
-func (d *Driver) confirmLead() {
-	if d.machine != nil {
-		d.read(pending{why: found}, Subject{})
-	}
-}
-
-// confirm reads a record or a layout before its deletion is believed, since a holder stops when its record is deleted.
+// confirm reads a record live before its deletion is believed: a holder stops when its record is deleted.
 func (d *Driver) confirm(of Subject) {
 	if d.machine != nil { // otherwise the next incarnation's listing shows it
 		d.read(pending{why: confirm}, of)

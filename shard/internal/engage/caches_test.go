@@ -105,15 +105,15 @@ func metadataOf(kind string) *metav1.PartialObjectMetadata {
 func openTwo(t *testing.T) *Cluster {
 	t.Helper()
 	c := openPart(t, keyspace.Prefix{}, Kind{Object: &corev1.ConfigMap{}}, Kind{Object: metadataOf("Secret")})
-	ctx := run(t, c)
+	ctx := startCluster(t, c)
 	warm, over := context.WithTimeout(ctx, time.Minute)
 	defer over()
 	must.Succeed(t, c.Warm(warm))
 	return c
 }
 
-// run starts a shard, until the test ends.
-func run(t *testing.T, c *Cluster) context.Context {
+// startCluster starts a shard, until the test ends.
+func startCluster(t *testing.T, c *Cluster) context.Context {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- c.Start(ctx) }()
@@ -151,7 +151,7 @@ func TestAKindIsNamedThatIsNotSyncedAndWhy(t *testing.T) {
 			if got := fmt.Sprint(part.Unsynced(true)); got != first || part.Unsynced(false) != nil {
 				t.Errorf("before the first lists: %s, %v", got, part.Unsynced(false))
 			}
-			run(t, part)
+			startCluster(t, part)
 			began := time.Now()
 			for fmt.Sprint(part.Unsynced(true)) != c.want {
 				if time.Since(began) > forbiddenPause/2 {

@@ -33,16 +33,12 @@ type Kind struct {
 	// Optional kinds are listed in every cluster, though not every cluster needs to allow it: a refusal (403) isn't held
 	// against the cluster.
 	Optional bool
-	// Fields is a field selector: primary kinds are listed and watched by it, owned kinds only listed. "" selects all.
-	Fields string
-	// ManagedFields keeps the objects' managed fields.
+	// The rest is as shard.Kind says.
+	Fields        string
 	ManagedFields bool
-	// Transform is applied to the kind's objects before they are cached; nil for none.
-	Transform toolscache.TransformFunc
-	// Pack returns a smaller form of an object that is cached; nil packs none.
-	Pack func(client.Object) informer.Packed
-	// Finished reports whether an object has come to its end; see informer.Config. Nil keeps all.
-	Finished func(client.Object) bool
+	Transform     toolscache.TransformFunc
+	Pack          func(client.Object) informer.Packed
+	Finished      func(client.Object) bool
 }
 
 // Index is one field index on a shard's cache.
@@ -64,18 +60,19 @@ type Options struct {
 // Cluster is one shard of a real cluster, as a cluster.Cluster.
 type Cluster struct {
 	*recorders
-	gate   *Gate
-	kinds  []Kind
-	config *rest.Config
-	http   *http.Client
-	codecs serializer.CodecFactory
-	caches *caches
-	stores []*informing // of the declared kinds, in their order
-	lean   leanKinds
-	client client.Client
-	live   client.Client
-	mapper meta.RESTMapper
-	filters
+	gate    *Gate
+	kinds   []Kind
+	scheme  *runtime.Scheme
+	config  *rest.Config
+	http    *http.Client
+	codecs  serializer.CodecFactory
+	filters filters
+	caches  *caches
+	stores  []*informing // of the declared kinds, in their order
+	lean    leanKinds
+	client  client.Client
+	live    client.Client
+	mapper  meta.RESTMapper
 }
 
 var _ cluster.Cluster = (*Cluster)(nil)
@@ -94,8 +91,8 @@ func Open(real *Connection, gate *Gate, traffic *Traffic, opts Options) (*Cluste
 		return nil, fmt.Errorf("building the transport of shard %s: %w", gate.shard, err)
 	}
 	c := &Cluster{
-		gate: gate, kinds: opts.Kinds, config: config, http: httpClient, codecs: real.codecs(), mapper: real.mapper,
-		filters: filters{shard: gate.shard, traffic: traffic, clientSide: opts.ClientFiltering},
+		gate: gate, kinds: opts.Kinds, scheme: real.scheme, config: config, http: httpClient, codecs: real.codecs(),
+		mapper: real.mapper, filters: filters{shard: gate.shard, traffic: traffic, clientSide: opts.ClientFiltering},
 	}
 	c.recorders, err = newRecorders(config, httpClient, gate, real.scheme)
 	if err == nil {
@@ -109,7 +106,7 @@ func Open(real *Connection, gate *Gate, traffic *Traffic, opts Options) (*Cluste
 	}
 	owned := func(obj runtime.Object) bool {
 		kind, err := apiutil.GVKForObject(obj, real.scheme)
-		return err == nil && c.declared[kind].Owned
+		return err == nil && c.filters.declared[kind].Owned
 	}
 	cached := &cachedClient{Client: leanClient{c.live, &c.lean}, caches: c.caches}
 	c.client = &fencedClient{Client: cached, live: c.live, gate: gate, owned: owned}
@@ -132,13 +129,13 @@ func newRecorders(config *rest.Config, httpClient *http.Client, gate *Gate, sche
 // newCaches makes the caches of the declared kinds.
 func (c *Cluster) newCaches(opts Options) error {
 	c.caches = &caches{scheme: c.scheme, make: c.informing, kinds: map[form]*informing{}}
-	c.declared = map[schema.GroupVersionKind]Kind{}
+	c.filters.declared = map[schema.GroupVersionKind]Kind{}
 	for _, k := range opts.Kinds {
 		f, err := formOf(k.Object, c.scheme)
 		if err != nil {
 			return fmt.Errorf("kind %T: %w", k.Object, err)
 		}
-		c.declared[f.GroupVersionKind] = k
+		c.filters.declared[f.GroupVersionKind] = k
 		i, err := c.caches.of(f)
 		if err != nil {
 			return fmt.Errorf("kind %T: %w", k.Object, err)
@@ -156,11 +153,12 @@ func (c *Cluster) newCaches(opts Options) error {
 // informing makes the informer of a kind, and doesn't run it. If the shard is only a part of its cluster, the kind
 // must be declared: otherwise it isn't known which of the kind's objects belong to that part.
 func (c *Cluster) informing(f form) (*informing, error) {
-	if _, declared := c.declared[f.GroupVersionKind]; !declared && c.shard.Prefix.Bits() > 0 {
+	kind, declared := c.filters.declared[f.GroupVersionKind]
+	if !declared && c.gate.shard.Prefix.Bits() > 0 {
 		return nil, fmt.Errorf("an informer of %s in shard %s: the kind isn't declared, so it would show an arbitrary part "+
 			"of the objects: declare it in shard.Config.Kinds, with Owned or Primary, or read it through GetClient, which "+
 			"reads it live",
-			f.GroupKind(), c.shard)
+			f.GroupKind(), c.gate.shard)
 	}
 	mapping, err := c.mapper.RESTMapping(f.GroupKind(), f.Version)
 	if err != nil {
@@ -177,14 +175,14 @@ func (c *Cluster) informing(f form) (*informing, error) {
 	filter := c.filters.of(f)
 	store := informer.New(informer.Config{
 		Kind: f.GroupVersionKind, Namespaced: mapping.Scope.Name() == meta.RESTScopeNameNamespace, Take: filter.take,
-		Pack: c.declared[f.GroupVersionKind].Pack, Finished: c.declared[f.GroupVersionKind].Finished,
+		Pack: kind.Pack, Finished: kind.Finished,
 	})
 	return &informing{Store: store, filter: filter, from: filter.wrap(from), example: example}, nil
 }
 
 // Start fills the shard's caches until the context ends; then event recorders stop too.
 func (c *Cluster) Start(ctx context.Context) error {
-	defer c.stop()
+	defer c.recorders.stop()
 	return c.caches.Start(ctx)
 }
 

@@ -18,12 +18,12 @@ var ErrFenced = errors.New("shard isn't held by this replica")
 
 // Gate lets the reconciles and writes of one shard through, or not. It is safe for concurrent use.
 type Gate struct {
-	shard   keyspace.ShardID
-	agent   string      // User-Agent prefix: program and version
-	replica string      // incarnation
-	valid   func() bool // reports whether the incarnation's lease allows acting at this very moment
-	parent  context.Context
-	idle    chan *running // hands reconciles to goroutines that wait for one
+	shard       keyspace.ShardID
+	agent       string // User-Agent prefix: program and version
+	incarnation string
+	valid       func() bool // reports whether the incarnation's lease allows acting at this very moment
+	parent      context.Context
+	spare       chan *run // hands reconciles to goroutines that wait for one
 
 	mu        sync.Mutex // guards all below; held for a few instructions only
 	ctx       context.Context
@@ -36,7 +36,7 @@ type Gate struct {
 	changed   chan struct{} // closed and replaced when running or writes fall while the gate isn't open
 	closing   time.Time     // when draining began
 	lastEnd   time.Time     // when a reconcile or a write last ended
-	astray    time.Time     // when a write was last given up without an answer
+	givenUpAt time.Time     // when a write was last given up without an answer
 	unwritten int           // events that recorders were given, and didn't write yet
 	lastGiven time.Time     // when they were last given one
 	missed    bool          // it was open, and let nothing pass because the lease seemed to have run out
@@ -51,11 +51,11 @@ const (
 )
 
 // NewGate returns a shut gate. The context bounds everything that runs through it; valid is asked at every passage.
-func NewGate(ctx context.Context, shard keyspace.ShardID, agent, replica string, valid func() bool) *Gate {
-	g := &Gate{shard: shard, agent: agent, replica: replica, valid: valid, parent: ctx,
-		idle: make(chan *running), changed: make(chan struct{})}
+func NewGate(ctx context.Context, shard keyspace.ShardID, agent, incarnation string, valid func() bool) *Gate {
+	g := &Gate{shard: shard, agent: agent, incarnation: incarnation, valid: valid, parent: ctx,
+		spare: make(chan *run), changed: make(chan struct{})}
 	g.ctx, g.cancel = context.WithCancel(ctx)
-	g.userAgent = fmt.Sprintf("%s (shard=%s; incarnation=%s)", agent, shard, replica)
+	g.userAgent = fmt.Sprintf("%s (shard=%s; incarnation=%s)", agent, shard, incarnation)
 	return g
 }
 
@@ -67,7 +67,7 @@ func (g *Gate) Open(epoch ownership.Epoch) {
 		g.ctx, g.cancel = context.WithCancel(g.parent)
 	}
 	g.state, g.epoch, g.missed = gateOpen, epoch, false
-	g.userAgent = fmt.Sprintf("%s (shard=%s; epoch=%d; incarnation=%s)", g.agent, g.shard, epoch, g.replica)
+	g.userAgent = fmt.Sprintf("%s (shard=%s; epoch=%d; incarnation=%s)", g.agent, g.shard, epoch, g.incarnation)
 }
 
 // Shut stops everything at once: nothing passes any more, and what runs is cancelled. It doesn't wait; see
@@ -126,7 +126,7 @@ func (g *Gate) beginWrite(ctx context.Context) (_ context.Context, done func(ans
 	g.mu.Lock()
 	if g.state == gateShut || !g.valid() || outlived(ctx) {
 		g.mu.Unlock()
-		return nil, nil, nil, fmt.Errorf("%w: %s at %s", ErrFenced, g.shard, g.replica)
+		return nil, nil, nil, fmt.Errorf("%w: %s at %s", ErrFenced, g.shard, g.incarnation)
 	}
 	g.writes++
 	tenure := g.ctx
@@ -136,7 +136,7 @@ func (g *Gate) beginWrite(ctx context.Context) (_ context.Context, done func(ans
 	done = func(answered bool) {
 		if !answered {
 			g.mu.Lock()
-			g.astray = time.Now()
+			g.givenUpAt = time.Now()
 			g.mu.Unlock()
 		}
 		g.leave(&g.writes)
@@ -217,7 +217,7 @@ func (g *Gate) Drain(ctx context.Context, patience, grace time.Duration) error {
 	g.end()
 	if !g.await(ctx, writeGrace, g.noneWrites) {
 		g.mu.Lock()
-		g.astray = time.Now()
+		g.givenUpAt = time.Now()
 		g.mu.Unlock()
 	}
 	return g.settle(ctx)
@@ -244,9 +244,9 @@ func (g *Gate) end() {
 // it.
 func (g *Gate) settle(ctx context.Context) error {
 	g.mu.Lock()
-	left := onTheWire - time.Since(g.astray)
+	left := onTheWire - time.Since(g.givenUpAt)
 	g.mu.Unlock()
-	g.await(ctx, left, func() bool { return time.Since(g.astray) >= onTheWire })
+	g.await(ctx, left, func() bool { return time.Since(g.givenUpAt) >= onTheWire })
 	return ctx.Err()
 }
 

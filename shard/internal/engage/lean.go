@@ -16,8 +16,8 @@ import (
 
 // AnswerUnread is an option for Create and for the Update of a status or another subresource. It says that the caller
 // doesn't need the answer, so the object may stay as it was sent, with the resourceVersion of before. Decoding an
-// answer, which is the whole object, took two fifths of a status write's CPU. Other clients, and kinds without a typed
-// cache, ignore the option. The whole object is asked for all the same, since the audit log has what was answered.
+// answer, which is the whole object, takes a large part of a status write's CPU. Other clients ignore the option, as do
+// kinds without a typed cache. The whole object is asked for all the same, since the audit log has what was answered.
 type AnswerUnread struct{}
 
 func (AnswerUnread) ApplyToCreate(*client.CreateOptions)                       {}

@@ -66,7 +66,7 @@ func leanAndPlain(t *testing.T, code int, answer string, others ...string) (lean
 	mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
 	must.Succeed(t, err)
 	c := &Cluster{config: &rest.Config{Host: server.URL}, http: server.Client(),
-		codecs: serializer.NewCodecFactory(scheme), mapper: mapper, recorders: &recorders{scheme: scheme}}
+		codecs: serializer.NewCodecFactory(scheme), mapper: mapper, scheme: scheme}
 	plain, err = client.New(c.config, client.Options{Scheme: scheme, Mapper: mapper})
 	must.Succeed(t, err)
 	_, err = c.typed(form{GroupVersionKind: kind}, mapping, runtime.NewParameterCodec(scheme))
@@ -213,7 +213,7 @@ func TestBodiesAreSentInTheFormThatAConnectionAsksFor(t *testing.T) {
 		t.Cleanup(server.Close)
 		c := &Cluster{config: &rest.Config{Host: server.URL, ContentConfig: rest.ContentConfig{ContentType: given}},
 			http: server.Client(), codecs: serializer.NewCodecFactory(clientgoscheme.Scheme),
-			recorders: &recorders{scheme: clientgoscheme.Scheme}}
+			scheme: clientgoscheme.Scheme}
 		mapping := &meta.RESTMapping{Resource: corev1.SchemeGroupVersion.WithResource("pods"), Scope: meta.RESTScopeNamespace}
 		_, err := c.typed(form{GroupVersionKind: corev1.SchemeGroupVersion.WithKind("Pod")}, mapping,
 			runtime.NewParameterCodec(clientgoscheme.Scheme))

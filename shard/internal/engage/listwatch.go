@@ -29,7 +29,7 @@ func (listed) IsWatchListSemanticsUnSupported() bool { return true }
 // wrap narrows a list-watch to the filter. Its lists have only objects that belong, transformed. Objects that a watch
 // sends still have to go through [filter.take].
 func (f *filter) wrap(inner toolscache.ListerWatcher) toolscache.ListerWatcher {
-	lw, watched := toolscache.ToListerWatcherWithContext(inner), &past{}
+	lw, watched := toolscache.ToListerWatcherWithContext(inner), &streamHistory{}
 	return listed{&toolscache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 			watched.forget()
@@ -72,9 +72,9 @@ const listLost = longestAnswer + listStallAfter
 // had, and pause for half a minute. (It still does if the server goes away and comes back five times in a few minutes.)
 // A list that takes longer than listLost is tried again, too, since something between may have lost it. tell is called
 // with the error of each failed list, and of each watch that is refused by 429. A watch that ended in any other way
-// than past says may resume: a caller that must know of that has to check when a watch begins again.
+// than streamHistory says may resume: a caller that must know of that has to check when a watch begins again.
 func Live(inner toolscache.ListerWatcher, pause time.Duration, tell func(error)) toolscache.ListerWatcher {
-	lw, watched := toolscache.ToListerWatcherWithContext(inner), &past{}
+	lw, watched := toolscache.ToListerWatcherWithContext(inner), &streamHistory{}
 	return listed{&toolscache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 			opts.ResourceVersion, opts.ResourceVersionMatch = "", ""
@@ -138,12 +138,12 @@ func LiveInformer(pause time.Duration, tell func(error)) func(toolscache.ListerW
 // been restored, behind something that answers for it. If an attempt got no answer, it waits until the server answers,
 // and returns errAway. If the server has too many requests (429), it tells so and tries again: a reflector would pause
 // for up to half a minute.
-func watchServer(ctx context.Context, lw toolscache.WatcherWithContext, opts metav1.ListOptions, watched *past,
+func watchServer(ctx context.Context, lw toolscache.WatcherWithContext, opts metav1.ListOptions, watched *streamHistory,
 	most time.Duration, tell func(error)) (watch.Interface, error) {
 	if watched.takeLost() {
 		return nil, errAway
 	}
-	ctx = context.WithValue(ctx, pastKey{}, watched)
+	ctx = context.WithValue(ctx, streamHistoryKey{}, watched)
 	w, made, err := attempt(ctx, lw, opts)
 	for between := apart(most); apierrors.IsTooManyRequests(err) && !made.lost; w, made, err = attempt(ctx, lw, opts) {
 		tell(err)
@@ -198,8 +198,8 @@ type attempts struct {
 // minute, and a reflector's pauses before a list double, up to half a minute, unless they are two minutes apart.
 const cutsApart = 2*time.Minute + 10*time.Second
 
-// past is what a list-watch knows of the streams of its watches. It is safe for concurrent use.
-type past struct {
+// streamHistory is what a list-watch knows of the streams of its watches. It is safe for concurrent use.
+type streamHistory struct {
 	mu sync.Mutex // guards all below
 	// heard reports whether anything has come since the last list. If nothing ever comes, silence proves nothing.
 	heard bool
@@ -214,57 +214,57 @@ type past struct {
 }
 
 // forget is called before each list, which shows what there is now.
-func (p *past) forget() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.heard, p.lost, p.owed = false, false, false
+func (h *streamHistory) forget() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.heard, h.lost, h.owed = false, false, false
 }
 
 // hears is called when something comes by a stream.
-func (p *past) hears() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.heard = true
+func (h *streamHistory) hears() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.heard = true
 }
 
 // ended is called when a stream was cut, or, with final, when it isn't believed any more.
-func (p *past) ended(final bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+func (h *streamHistory) ended(final bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	switch now := time.Now(); {
-	case !p.heard:
-	case final, now.Sub(p.cut) >= cutsApart:
-		p.lost, p.cut = true, now
+	case !h.heard:
+	case final, now.Sub(h.cut) >= cutsApart:
+		h.lost, h.cut = true, now
 	default:
-		p.owed = true
+		h.owed = true
 	}
 }
 
 // takeLost reports whether a list is due, once.
-func (p *past) takeLost() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	lost := p.lost
-	p.lost = false
+func (h *streamHistory) takeLost() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	lost := h.lost
+	h.lost = false
 	return lost
 }
 
 // due returns when the list that is owed is due; ok is false if none is.
-func (p *past) due() (in time.Duration, ok bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return time.Until(p.cut.Add(cutsApart)), p.owed
+func (h *streamHistory) due() (in time.Duration, ok bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return time.Until(h.cut.Add(cutsApart)), h.owed
 }
 
-// pastKey is the key of a past in the context of a request to watch.
-type pastKey struct{}
+// streamHistoryKey is the key of a streamHistory in the context of a request to watch.
+type streamHistoryKey struct{}
 
-// pastOf returns the past of the list-watch that a request is for; ok is false if it is for none.
-func pastOf(ctx context.Context) (_ *past, ok bool) {
-	if p, ok := ctx.Value(pastKey{}).(*past); ok {
-		return p, true
+// historyOf returns the history of the list-watch that a request is for; ok is false if it is for none.
+func historyOf(ctx context.Context) (_ *streamHistory, ok bool) {
+	if h, ok := ctx.Value(streamHistoryKey{}).(*streamHistory); ok {
+		return h, true
 	}
-	return &past{}, false
+	return &streamHistory{}, false
 }
 
 // attemptsKey is the key of attempts in the context of their requests.

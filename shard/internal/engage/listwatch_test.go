@@ -472,7 +472,7 @@ func bookmark(version int) string {
 func watched(t *testing.T, server http.RoundTripper) toolscache.Store {
 	fence := openFence(t, server)
 	c := &Cluster{
-		recorders: &recorders{scheme: clientgoscheme.Scheme}, codecs: clientgoscheme.Codecs,
+		scheme: clientgoscheme.Scheme, codecs: clientgoscheme.Codecs,
 		config: &rest.Config{Host: "http://west", QPS: -1},
 		http:   &http.Client{Transport: fence},
 	}

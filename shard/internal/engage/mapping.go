@@ -19,8 +19,8 @@ import (
 const mappingTimeout = 10 * time.Second
 
 // mapping is the REST mapping of one API server. Clients and caches request a kind in one version. The mapping then
-// reads that version's resources and keeps the one: all resources of a usual API server would take 190 KiB of memory.
-// It is safe for concurrent use.
+// reads that version's resources and keeps the one: all resources of an API server would take much memory in every
+// replica. It is safe for concurrent use.
 type mapping struct {
 	meta.RESTMapper // answers all other questions, and reads all resources at the first
 	resources       discovery.ServerResourcesInterface

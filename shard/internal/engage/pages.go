@@ -91,20 +91,10 @@ func (f *filter) list(ctx context.Context, lw toolscache.ListerWithContext,
 			p.most = largestList
 		}
 		list, err := lw.ListWithContext(context.WithValue(ctx, pageKey{}, p), opts)
-		if err != nil && p.isLarge() && opts.Limit > 1 {
-			opts.Limit = max(1, opts.Limit/pageGrowth)
-			continue
-		}
-		if opts.FieldSelector != "" && opts.Continue == "" && apierrors.IsBadRequest(err) && !cas.ByProxy(err) {
-			f.fields.unknown.Store(true)
-			opts.FieldSelector = ""
-			continue
-		}
-		if next := continued(err); next != "" && opts.Continue != "" && !expired {
-			opts.Continue, expired = next, true
-			continue
-		}
 		if err != nil {
+			if f.again(err, p, &opts, &expired) {
+				continue
+			}
 			return nil, err
 		}
 		expired = false
@@ -131,6 +121,24 @@ func (f *filter) list(ctx context.Context, lw toolscache.ListerWithContext,
 		opts.ResourceVersion, opts.ResourceVersionMatch = "", "" // are in the token
 		opts.Limit = nextPage(opts.Limit, arrived, p.read.Load())
 	}
+}
+
+// again reports whether a request for a page that failed should be repeated, and changes its options for that. expired
+// is whether the token that it continues by replaces one that has expired.
+func (f *filter) again(err error, p *page, opts *metav1.ListOptions, expired *bool) bool {
+	next := continued(err)
+	switch {
+	case p.isLarge() && opts.Limit > 1:
+		opts.Limit = max(1, opts.Limit/pageGrowth)
+	case opts.FieldSelector != "" && opts.Continue == "" && apierrors.IsBadRequest(err) && !cas.ByProxy(err):
+		f.fields.unknown.Store(true)
+		opts.FieldSelector = ""
+	case next != "" && opts.Continue != "" && !*expired:
+		opts.Continue, *expired = next, true
+	default:
+		return false
+	}
+	return true
 }
 
 // aboutList returns what a list says of itself. It fails for what is no API server's list: any JSON object, such as

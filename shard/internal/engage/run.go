@@ -30,36 +30,36 @@ const (
 // another goroutine, since Go can't stop one that doesn't return: Run returns without it ReturnGrace after its
 // context ended. traffic counts abandoned reconciles for as long as they run.
 func (g *Gate) Run(ctx context.Context, traffic *Traffic, reconcile func(context.Context)) Result {
-	run := &running{reconcile: reconcile}
-	ctx, end, ok := g.begin(ctx, &run.passage)
+	r := &run{reconcile: reconcile}
+	ctx, end, ok := g.begin(ctx, &r.passage)
 	if !ok {
 		return Refused
 	}
 	defer end()
-	run.ctx, run.done = ctx, make(chan struct{})
+	r.ctx, r.done = ctx, make(chan struct{})
 	select {
-	case g.idle <- run:
+	case g.spare <- r:
 	default:
-		go g.serve(run)
+		go g.serve(r)
 	}
 	select {
-	case <-run.done:
+	case <-r.done:
 	case <-ctx.Done():
-		if !run.returns(ReturnGrace) {
-			run.abandoned.Store(true) // fences its writes, even if its tenure goes on
+		if !r.returns(ReturnGrace) {
+			r.abandoned.Store(true) // fences its writes, even if its tenure goes on
 			traffic.Abandoned.Add(1)
 			go func() {
-				<-run.done
+				<-r.done
 				traffic.Abandoned.Add(-1)
-				if run.panicked != nil { // nobody else hears of it
-					log.FromContext(run.ctx).Error(nil, "a reconcile that had been abandoned panicked", "panic", run.panicked)
+				if r.panicked != nil { // nobody else hears of it
+					log.FromContext(r.ctx).Error(nil, "a reconcile that had been abandoned panicked", "panic", r.panicked)
 				}
 			}()
 			return Abandoned
 		}
 	}
-	if run.panicked != nil {
-		panic(run.panicked) // the worker decides what a panic does
+	if r.panicked != nil {
+		panic(r.panicked) // the worker decides what a panic does
 	}
 	return Returned
 }
@@ -69,14 +69,14 @@ const idleFor = 5 * time.Second
 
 // serve runs a reconcile, and then others of the gate for as long as they come. A new goroutine for each would begin
 // with a small stack, and copy it several times until a request fits.
-func (g *Gate) serve(run *running) {
+func (g *Gate) serve(r *run) {
 	timer := time.NewTimer(idleFor)
 	defer timer.Stop()
 	for {
-		run.do()
+		r.do()
 		timer.Reset(idleFor)
 		select {
-		case run = <-g.idle:
+		case r = <-g.spare:
 		case <-timer.C:
 			return
 		case <-g.parent.Done():
@@ -85,8 +85,8 @@ func (g *Gate) serve(run *running) {
 	}
 }
 
-// running is one reconcile in a goroutine of the gate's.
-type running struct {
+// run is one reconcile in a goroutine of the gate's.
+type run struct {
 	passage
 	ctx       context.Context
 	reconcile func(context.Context)
@@ -94,7 +94,7 @@ type running struct {
 	panicked  any           // set before done is closed
 }
 
-func (r *running) do() {
+func (r *run) do() {
 	defer close(r.done)
 	defer func() {
 		if p := recover(); p != nil {
@@ -105,7 +105,7 @@ func (r *running) do() {
 }
 
 // returns waits for the reconcile, and reports whether it returned in time.
-func (r *running) returns(within time.Duration) bool {
+func (r *run) returns(within time.Duration) bool {
 	timer := time.NewTimer(within)
 	defer timer.Stop()
 	select {

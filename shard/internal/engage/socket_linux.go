@@ -14,7 +14,7 @@ import (
 //
 // The scheduler is told of system calls because they may block. The first one after a process was idle wakes the
 // runtime's monitor thread (sysmon), which looks at the call every 20 µs until the process is idle again. A replica is
-// idle between almost any two events, so that took a quarter of its processor time. Calls on a socket that is in
+// idle between almost any two events, so that took much of its processor time. Calls on a socket that is in
 // non-blocking mode don't block, which makes the monitor useless: where there is nothing to read they return, and the
 // goroutine waits for the network poller as ever.
 func dial(with *net.Dialer) func(context.Context, string, string) (net.Conn, error) {

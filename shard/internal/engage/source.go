@@ -69,7 +69,8 @@ func (c *Cluster) typed(f form, mapping *meta.RESTMapping, options runtime.Param
 		config.ContentType = cmp.Or(config.ContentType, runtime.ContentTypeProtobuf)
 		config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	}
-	codec, err := stream(c.codecs.WithoutConversion(), f.GroupVersionKind, c.declared[f.GroupVersionKind].ManagedFields,
+	managed := c.filters.declared[f.GroupVersionKind].ManagedFields
+	codec, err := stream(c.codecs.WithoutConversion(), f.GroupVersionKind, managed,
 		func() (runtime.Object, error) { return c.scheme.New(f.GroupVersionKind) })
 	if err != nil {
 		return nil, err

@@ -158,33 +158,7 @@ func (b *Breaker) send(ctx context.Context, req *http.Request, base http.RoundTr
 	switch {
 	case err == nil:
 		answered = true
-		w.hears()
-		body := &timedBody{ReadCloser: res.Body, heard: w.hears, broke: func() {
-			if ctx.Err() == nil { // not given up by the caller
-				b.failed()
-				askedOf(ctx).note(askedBy{cluster: b, lost: true})
-			}
-		}}
-		res.Body = body
-		disbelieve(req, res)
-		if !causeOf(res.StatusCode).unusable() {
-			body.heard = func() { w.hears(); b.heard() }
-		}
-		release := w.end
-		if list {
-			b.answered(res, pageOf(ctx))
-			tellRetryAfter(ctx, b, res)
-		} else {
-			b.Judge(req, res, time.Since(sent), tellRetryAfter(ctx, b, res))
-			body.took.Store(0) // what was read until now is judged already
-			release = func() {
-				w.end()
-				if !streams(req.URL.Path) {
-					b.took(time.Duration(body.took.Load()))
-				}
-			}
-		}
-		res.Body = &releasingBody{ReadCloser: res.Body, release: release}
+		b.received(ctx, req, res, w, list, sent)
 		return res, nil
 	case ctx.Err() == nil, // not given up by the caller, or after its deadline, in which nothing came from the cluster
 		errors.Is(ctx.Err(), context.DeadlineExceeded) && w.quiet() >= FirstPause:
@@ -200,6 +174,39 @@ func (b *Breaker) send(ctx context.Context, req *http.Request, base http.RoundTr
 		}
 	}
 	return nil, err
+}
+
+// received judges the cluster by the head of an answer to a request that was sent then, and has the answer's body go on
+// with that while it is read.
+func (b *Breaker) received(ctx context.Context, req *http.Request, res *http.Response, w *watching, list bool,
+	sent time.Time) {
+	w.hears()
+	body := &timedBody{ReadCloser: res.Body, heard: w.hears, broke: func() {
+		if ctx.Err() == nil { // not given up by the caller
+			b.failed()
+			askedOf(ctx).note(askedBy{cluster: b, lost: true})
+		}
+	}}
+	res.Body = body
+	disbelieve(req, res)
+	if !causeOf(res.StatusCode).unusable() {
+		body.heard = func() { w.hears(); b.heard() }
+	}
+	release := w.end
+	if list {
+		b.answered(res, pageOf(ctx))
+		tellRetryAfter(ctx, b, res)
+	} else {
+		b.Judge(req, res, time.Since(sent), tellRetryAfter(ctx, b, res))
+		body.took.Store(0) // what was read until now is judged already
+		release = func() {
+			w.end()
+			if !streams(req.URL.Path) {
+				b.took(time.Duration(body.took.Load()))
+			}
+		}
+	}
+	res.Body = &releasingBody{ReadCloser: res.Body, release: release}
 }
 
 // signed returns a copy of a request with a context and a User-Agent, "" for its own: a RoundTripper must not change

@@ -83,8 +83,8 @@ func TestEveryRequestIsSignedWithShardEpochAndIncarnation(t *testing.T) {
 
 func TestOnlyAnAnswerSaysWhatBecameOfAWrite(t *testing.T) {
 	for name, c := range map[string]struct {
-		status int // 0: none
-		astray bool
+		status  int // 0: none
+		givenUp bool
 	}{
 		"not sent":     {-1, false},
 		"done":         {http.StatusOK, false},
@@ -95,8 +95,8 @@ func TestOnlyAnAnswerSaysWhatBecameOfAWrite(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := openFence(t, &answering{status: c.status})
 			_, _ = send(t.Context(), f, http.MethodPost, "http://server/")
-			if astray := !f.gate.astray.IsZero(); astray != c.astray {
-				t.Errorf("held to be on the wire: %v, want %v", astray, c.astray)
+			if givenUp := !f.gate.givenUpAt.IsZero(); givenUp != c.givenUp {
+				t.Errorf("held to be on the wire: %v, want %v", givenUp, c.givenUp)
 			}
 		})
 	}
@@ -607,7 +607,7 @@ func TestATransportThatPanicsHoldsNothing(t *testing.T) {
 			if n, _, _ := f.traffic.Writes(); n != 0 || f.gate.writes != 0 {
 				t.Errorf("%s: %d places are taken, and the gate waits for %d writes", method, n, f.gate.writes)
 			}
-			if lost := f.traffic.UnansweredWrites.Load() == 1; lost != mutates(method) || f.gate.astray.IsZero() == lost {
+			if lost := f.traffic.UnansweredWrites.Load() == 1; lost != mutates(method) || f.gate.givenUpAt.IsZero() == lost {
 				t.Errorf("%s: it counts as unanswered: %v", method, lost)
 			}
 		}

@@ -51,8 +51,8 @@ func watches(req *http.Request) bool {
 
 // beginWatch sends a request to watch to a cluster, nil for home. What is between may keep a stream open whose server
 // has gone, and answer for it whatever a connection is asked. So the stream is given up when the server was to end it,
-// and is ended when not even a bookmark has come for watchSilence: a reflector resumes it then, or lists (see past).
-// A server that sends no bookmarks is asked a little more often than it would be.
+// and is ended when not even a bookmark has come for watchSilence: a reflector resumes it then, or lists (see
+// streamHistory). A server that sends no bookmarks is asked a little more often than it would be.
 func beginWatch(req *http.Request, of *Breaker, base http.RoundTripper) (*http.Response, error) {
 	ctx, query := req.Context(), req.URL.Query()
 	longest := time.Duration(math.MaxInt64)
@@ -61,7 +61,7 @@ func beginWatch(req *http.Request, of *Breaker, base http.RoundTripper) (*http.R
 	}
 	bounded, cancel := context.WithTimeout(ctx, longest)
 	w := &watchBody{cancel: cancel}
-	w.past, w.goesOn = pastOf(ctx)
+	w.history, w.goesOn = historyOf(ctx)
 	giveUp := func() {
 		w.givenUp.Store(true)
 		cancel()
@@ -80,7 +80,7 @@ func beginWatch(req *http.Request, of *Breaker, base http.RoundTripper) (*http.R
 	tellRetryAfter(ctx, of, res)
 	w.hears()
 	// Not before the answer: an attempt to see whether anybody is there must not be given up.
-	if in, owed := w.past.due(); owed && res.StatusCode == http.StatusOK {
+	if in, owed := w.history.due(); owed && res.StatusCode == http.StatusOK {
 		w.owed = time.AfterFunc(in, giveUp)
 	}
 	w.ReadCloser, res.Body = res.Body, w
@@ -96,18 +96,18 @@ type watchBody struct {
 	// givenUp says that a timer has fired.
 	givenUp atomic.Bool
 	closed  atomic.Bool // by the reader
-	past    *past
+	history *streamHistory
 	goesOn  bool // by another watch, once the stream has ended
 }
 
 func (w *watchBody) Read(p []byte) (int, error) {
 	n, err := w.ReadCloser.Read(p)
 	if n > 0 {
-		w.past.hears()
+		w.history.hears()
 		w.hears()
 	}
 	if final := w.givenUp.Load(); err != nil && (final || w.isCut(err)) {
-		w.past.ended(final)
+		w.history.ended(final)
 		if final || w.goesOn {
 			err = io.EOF // a reflector begins the next watch without a pause then
 		}

@@ -53,9 +53,12 @@ func (s *Store) Write(ctx context.Context, base ownership.Version, l ownership.L
 	lease.Labels[tenurev1alpha1.ReplicaLabel] = l.Replica
 	lease.Annotations[tenurev1alpha1.LeaseDurationAnnotation] = l.Duration.String()
 	lease.Annotations[tenurev1alpha1.RenewalAnnotation] = strconv.FormatUint(l.Renewal, 10)
+	var removed []string // an earlier write may have stated them
 	state := func(annotation, value, unless string) {
 		if value != unless {
 			lease.Annotations[annotation] = value
+		} else {
+			removed = append(removed, annotation)
 		}
 	}
 	state(tenurev1alpha1.WeightAnnotation, strconv.Itoa(l.Weight), "0")
@@ -66,15 +69,17 @@ func (s *Store) Write(ctx context.Context, base ownership.Version, l ownership.L
 	state(tenurev1alpha1.UnfitAnnotation, string(l.Unfit), "")
 	state(tenurev1alpha1.FreshAnnotation, strconv.FormatBool(l.Fresh), "false")
 	state(tenurev1alpha1.LeavingAnnotation, strconv.FormatBool(l.Leaving), "false")
+	said := ""
 	if s.Say != nil {
-		state(tenurev1alpha1.ClustersAnnotation, s.Say(), "")
+		said = s.Say()
 	}
+	state(tenurev1alpha1.ClustersAnnotation, said, "")
 	holder, seconds := string(l.ID), int32((l.Duration+time.Second-1)/time.Second)
 	lease.Spec = coordinationv1.LeaseSpec{
 		HolderIdentity: &holder, LeaseDurationSeconds: &seconds,
 		RenewTime: &metav1.MicroTime{Time: now}, // for people; no replica judges by it
 	}
-	return s.put(ctx, base, lease)
+	return s.put(ctx, base, lease, removed...)
 }
 
 // WriteLead creates (base 0) or replaces the coordinator's Lease by compare-and-swap.
@@ -244,18 +249,10 @@ func (s *Store) object(name, role string) *coordinationv1.Lease {
 	}}
 }
 
-// changing are the annotations that a later write of a Lease may remove.
-var changing = []string{
-	tenurev1alpha1.WeightAnnotation, tenurev1alpha1.BuildAnnotation, tenurev1alpha1.ProtocolAnnotation,
-	tenurev1alpha1.KindsAnnotation,
-	tenurev1alpha1.PodAnnotation, tenurev1alpha1.UnfitAnnotation, tenurev1alpha1.FreshAnnotation,
-	tenurev1alpha1.LeavingAnnotation, tenurev1alpha1.ClustersAnnotation,
-}
-
-// put creates a Lease (base 0), or patches that version of it. It doesn't use an update, because API servers create a
-// missing Lease on update: a renewal would bring back a deleted one.
-func (s *Store) put(ctx context.Context, base ownership.Version,
-	lease *coordinationv1.Lease) (ownership.Version, error) {
+// put creates a Lease (base 0), or patches that version of it and removes some annotations. It doesn't use an update,
+// because API servers create a missing Lease on update: a renewal would bring back a deleted one.
+func (s *Store) put(ctx context.Context, base ownership.Version, lease *coordinationv1.Lease,
+	removed ...string) (ownership.Version, error) {
 	if base == 0 {
 		if err := s.client.Create(ctx, lease); err != nil {
 			return 0, fmt.Errorf("creating lease %s: %w", lease.Name, err)
@@ -263,8 +260,8 @@ func (s *Store) put(ctx context.Context, base ownership.Version,
 		return cas.Version(lease.ResourceVersion)
 	}
 	annotations := map[string]any{}
-	for _, name := range changing {
-		annotations[name] = nil // removed, if it was there
+	for _, name := range removed {
+		annotations[name] = nil
 	}
 	for name, value := range lease.Annotations {
 		annotations[name] = value

@@ -7,9 +7,9 @@ import (
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
-// sortClusters determines which clusters may be served, and under which name.
-func (r *Replica) sortClusters() {
-	r.unsorted = false
+// chooseNames determines which clusters may be served, and under which name.
+func (r *Replica) chooseNames() {
+	r.namesStale = false
 	r.aliases = map[string][]keyspace.ClusterName{}
 	for _, c := range r.givenNames {
 		r.layout(c).stir()
@@ -26,25 +26,26 @@ func (r *Replica) sortClusters() {
 	for _, names := range r.aliases {
 		r.aliased = r.aliased || len(names) > 1
 	}
-	served := map[keyspace.ClusterName]int{}
-	for c, bits := range r.given.Bits {
+	served := map[keyspace.ClusterName]bool{}
+	for c := range r.given.Bits {
 		if !r.remade(c) && r.servedAs(c) == c {
-			served[c] = bits
+			served[c] = true
 		}
 	}
-	if !maps.Equal(served, r.clusters) {
-		r.clusters = served
+	if !maps.Equal(served, r.served) {
+		r.served = served
 		r.clustersKnown()
 		r.touchAll()
 	}
 }
 
-// misplaced reports whether a layout's change may change which clusters are served.
-func (r *Replica) misplaced(l *layout) bool {
-	_, served := r.clusters[l.cluster]
-	_, given := r.given.Bits[l.cluster]
-	return given && served == r.remade(l.cluster) || len(r.aliases[l.rec.UID]) > 1 ||
-		len(r.aliases[l.rec.UID]) == 1 && r.aliases[l.rec.UID][0] != l.cluster
+// changesServed reports whether a layout's change may change which clusters are served.
+func (r *Replica) changesServed(l *layout) bool {
+	if _, given := r.given.Bits[l.cluster]; given && r.served[l.cluster] == r.remade(l.cluster) {
+		return true // it is served though it is another cluster by now, or neither
+	}
+	names := r.aliases[l.rec.UID]
+	return len(names) > 1 || len(names) == 1 && names[0] != l.cluster
 }
 
 // uidOf returns the UID of the cluster under that name: the one that the cluster itself reports or, while that isn't
@@ -119,4 +120,30 @@ func (r *Replica) elsewhere(t *shardState) (highest Epoch, served bool) {
 		}
 	}
 	return highest, served
+}
+
+// heldTwice reports whether another replica may serve the slots of a shard that this one holds, under another name of
+// its cluster, so that the shard must not be opened yet. No compare-and-swap prevents that, since the two records are
+// claimed one by one, and each claimant may have claimed before it saw the other's claim. So a shard of a cluster with
+// several names is opened only when this replica knows all that was committed before it saw that it holds the shard: of
+// two claimants, the later one then sees the other.
+func (r *Replica) heldTwice(t *shardState) bool {
+	if !r.aliased || len(r.aliases[r.uidOf(t.id.Cluster)]) < 2 {
+		return false
+	}
+	_, served := r.elsewhere(t)
+	t.unsure = !r.knowsAllUntil(t.seenAt)
+	if t.unsure && (r.listAskedAt.AtLeast(t.seenAt) < 0 || r.now.Mono >= r.listAgainAt()) {
+		r.listAskedAt = r.now
+		r.emit(ListRecords{})
+	}
+	if served || t.unsure {
+		t.bar()
+	}
+	return served || t.unsure
+}
+
+// awaitsList reports whether a shard isn't opened before a live list of all records is answered: see heldTwice.
+func (r *Replica) awaitsList(t *shardState) bool {
+	return t.unsure && r.holds(t) && t.phase == warm && t.w == nil && !r.knowsAllUntil(t.seenAt)
 }

@@ -92,8 +92,8 @@ func (f *largeFleet) plan(b *testing.B, turn int) {
 			f.renewed(Lease{ID: id})
 		}
 	}
-	f.r.viewed(Leases, f.now)
-	f.r.viewed(Shards, f.now)
+	f.r.noteCaughtUp(LeaseWatch, f.now)
+	f.r.noteCaughtUp(ShardWatch, f.now)
 	if f.r.over {
 		b.Fatal("it has lapsed")
 	}
@@ -151,8 +151,8 @@ func BenchmarkMachine(b *testing.B) {
 
 // BenchmarkFollower is what a replica that doesn't coordinate pays in a fleet of 1,000 replicas, 10,000 clusters and
 // 80,000 records, of which it holds 80: in a quarter of a second in which peers renew 100 times, as at the default
-// lease duration, and report 25 times; when a peer's statement about a cluster changes; and when a cluster is added or
-// removed.
+// lease duration, and report 25 times; when a peer's statement about a cluster changes; when a cluster is added or
+// removed; and when each cluster answers that it can't be used, or that it can.
 func BenchmarkFollower(b *testing.B) {
 	const replicas, clusters = 1000, 10_000
 	f := newLargeFleet(replicas, clusters, 1, true)
@@ -163,8 +163,8 @@ func BenchmarkFollower(b *testing.B) {
 	peer := 0
 	turn := func(i int) {
 		f.r.Wake()
-		f.r.viewed(Leases, f.now)
-		f.r.viewed(Shards, f.now)
+		f.r.noteCaughtUp(LeaseWatch, f.now)
+		f.r.noteCaughtUp(ShardWatch, f.now)
 		if i%(replicas-1) == 0 {
 			f.now = f.now.Add(f.r.cfg.RenewEvery)
 			f.step(Tick{})
@@ -203,6 +203,14 @@ func BenchmarkFollower(b *testing.B) {
 			}
 			f.step(f.given)
 			renewed(1 + i%(replicas-1))
+			turn(i)
+		}
+	})
+	b.Run("it loses its way to all clusters, or finds it", func(b *testing.B) {
+		for i := 0; b.Loop(); i++ {
+			for c := range clusters {
+				f.step(Health{Cluster: clusterNamed(c), Usable: i%2 == 1})
+			}
 			turn(i)
 		}
 	})
@@ -282,8 +290,8 @@ func coldStart(b *testing.B, clusters int) (steps int) {
 				b.Fatalf("after %d steps and %v: %s", steps, now.Mono-time.Hour, e.Reason)
 			}
 		}
-		r.viewed(Leases, now)
-		r.viewed(Shards, now)
+		r.noteCaughtUp(LeaseWatch, now)
+		r.noteCaughtUp(ShardWatch, now)
 	}
 	return steps
 }

@@ -11,6 +11,9 @@ type Instant struct {
 	Wall time.Duration
 }
 
+// IsZero reports whether the instant is the zero value, which stands for no instant.
+func (i Instant) IsZero() bool { return i == Instant{} }
+
 // Add returns the instant d later on both clocks.
 func (i Instant) Add(d time.Duration) Instant { return Instant{Mono: i.Mono + d, Wall: i.Wall + d} }
 

@@ -1,10 +1,6 @@
 package ownership
 
-import (
-	"errors"
-	"fmt"
-	"time"
-)
+import "time"
 
 // Config sets one replica's identity and timings. All replicas of a fleet should use the same LeaseDuration.
 type Config struct {
@@ -36,10 +32,12 @@ type Config struct {
 	// to a cold successor, and the shard is unserved until that one is warm.
 	LeaveTimeout time.Duration
 	// BuryTime is how long a deleted record is neither made again nor claimed. By its end the old holder has stopped,
-	// even if it was paused and never saw the deletion.
+	// even if it was paused and never saw the deletion: it renews its lease for WatchTimeout after that, and then acts
+	// for LeaseDuration - Margin.
 	BuryTime time.Duration
-	// ViewTimeout is how old the view of the records may be. With an older one, the replica doesn't renew its lease.
-	ViewTimeout time.Duration
+	// WatchTimeout is how old the last instant may be up to which the watches are known to be complete. With an older
+	// one, the replica doesn't renew its lease.
+	WatchTimeout time.Duration
 	// GatherTimeout is how long a handoff to a warm successor waits for other moves to fill their caches.
 	GatherTimeout time.Duration
 	// FitGrace is how long the replicas' statements about a cluster must have been unchanged before shards are moved
@@ -74,7 +72,7 @@ func DefaultConfig(id Incarnation, replica string, lease time.Duration) Config {
 		WarmTimeout:   lease / 4,
 		LeaveTimeout:  2 * lease,
 		BuryTime:      lease * 5 / 2,
-		ViewTimeout:   lease * 6 / 5,
+		WatchTimeout:  lease * 6 / 5,
 		GatherTimeout: lease / 2,
 		FitGrace:      3*time.Second + lease/10,
 		MeetTimeout:   2 * lease,
@@ -82,40 +80,4 @@ func DefaultConfig(id Incarnation, replica string, lease time.Duration) Config {
 		PlanEvery:     10 * time.Millisecond,
 		ReportEvery:   lease,
 	}
-}
-
-// Validate reports every setting that can't work.
-func (c Config) Validate() error {
-	var errs []error
-	require := func(ok bool, format string, args ...any) {
-		if !ok {
-			errs = append(errs, fmt.Errorf(format, args...))
-		}
-	}
-	require(c.ID != "", "ID is empty: give each incarnation a name of its own")
-	require(c.LeaseDuration > 0, "LeaseDuration %v: must be positive", c.LeaseDuration)
-	require(c.Margin > 0 && c.Margin < c.LeaseDuration/2,
-		"Margin %v: must be positive and less than half of LeaseDuration %v", c.Margin, c.LeaseDuration)
-	require(c.RenewEvery > 0 && 2*c.RenewEvery <= c.LeaseDuration-c.Margin,
-		"RenewEvery %v: two renewals must fit into LeaseDuration - Margin = %v", c.RenewEvery, c.LeaseDuration-c.Margin)
-	require(c.WireTime > 0, "WireTime %v: must be positive", c.WireTime)
-	require(c.RetryEvery > 0, "RetryEvery %v: must be positive", c.RetryEvery)
-	require(c.WarmTimeout > 0 && c.WarmTimeout < c.LeaseDuration,
-		"WarmTimeout %v: must be positive and less than LeaseDuration %v, or orphans would wait longer than a crash takes",
-		c.WarmTimeout, c.LeaseDuration)
-	require(c.LeaveTimeout > 0, "LeaveTimeout %v: must be positive", c.LeaveTimeout)
-	missed := c.ViewTimeout + c.LeaseDuration - c.Margin
-	require(c.BuryTime > missed,
-		"BuryTime %v: must be longer than %v, for which a holder that missed the deletion may act", c.BuryTime, missed)
-	require(c.ViewTimeout >= c.LeaseDuration/2, "ViewTimeout %v: must be at least half of LeaseDuration %v, or a slow "+
-		"list ends leases",
-		c.ViewTimeout, c.LeaseDuration)
-	require(c.GatherTimeout >= 0, "GatherTimeout %v: must not be negative", c.GatherTimeout)
-	require(c.FitGrace >= 0, "FitGrace %v: must not be negative", c.FitGrace)
-	require(c.MeetTimeout >= 0, "MeetTimeout %v: must not be negative", c.MeetTimeout)
-	require(c.FillTimeout > 0, "FillTimeout %v: must be positive", c.FillTimeout)
-	require(c.PlanEvery > 0, "PlanEvery %v: must be positive", c.PlanEvery)
-	require(c.ReportEvery > 0, "ReportEvery %v: must be positive", c.ReportEvery)
-	require(c.Weight >= 0, "Weight %d: must not be negative", c.Weight)
-	return errors.Join(errs...)
 }

@@ -33,7 +33,7 @@ func (r *Replica) plan() {
 		switch {
 		case t.w != nil: // its answer triggers another plan; so do the answers that free waits for
 		case !t.known:
-			if r.leadLive() { // a coordinator that stood still may have been succeeded, by one that has raised the floor
+			if r.ensureLeadRead() { // a coordinator that stood still may have been succeeded, by one that has raised the floor
 				r.create(t, m.To)
 			}
 		case !t.orphan() && free > 0 && r.replans(t, suspects) && !r.postpones(m, unsure):
@@ -118,7 +118,7 @@ func (r *Replica) planShards(gone func(*peer) bool) []plan.Shard {
 	for _, t := range r.order {
 		if t.layout != of {
 			of = t.layout
-			_, met = r.clusters[of.cluster]
+			met = r.served[of.cluster]
 		}
 		if !t.plannable() || (!met && (t.holder == nil || gone(t.holder))) {
 			continue // of an unknown cluster, only shards with a live holder count
@@ -173,7 +173,7 @@ func (r *Replica) create(t *shardState, to Incarnation) {
 		}
 	}
 	if !first {
-		if !r.raised() {
+		if !r.ensureFloorRaised() {
 			return
 		}
 		floor += 2 * epochBand
@@ -192,7 +192,7 @@ func (r *Replica) adopt(t *shardState, to Incarnation) {
 	switch {
 	case to == r.cfg.ID:
 		r.claim(t)
-	case r.Leads() && t.orphanAt != (Instant{}) && r.now.AtLeast(t.orphanAt) > r.cfg.WarmTimeout:
+	case r.Leads() && !t.orphanAt.IsZero() && r.now.AtLeast(t.orphanAt) > r.cfg.WarmTimeout:
 		r.assign(t, to)
 	default:
 		r.replan = r.replan || r.Leads()
@@ -223,7 +223,7 @@ func (r *Replica) replans(t *shardState, suspects bool) bool {
 	case r.leavesItself(t.rec.Holder):
 		return false
 	case r.leaving:
-		return r.own.leaving && (r.holds(t) || r.awaited(t) && t.calledOff == (Instant{}))
+		return r.own.leaving && (r.holds(t) || r.awaited(t) && t.calledOff.IsZero())
 	}
 	return r.Leads() && !suspects
 }
@@ -240,8 +240,7 @@ func (r *Replica) awaited(t *shardState) bool {
 	if !t.known || t.rec.Assignee != r.cfg.ID || t.holder == nil || t.holder.dead() {
 		return false // as for nearly all
 	}
-	_, wanted := r.clusters[t.id.Cluster]
-	return wanted && len(r.candidates()) > 0
+	return r.served[t.id.Cluster] && len(r.candidates()) > 0
 }
 
 // leaveIfDone ends a clean exit once this replica holds nothing, awaits nothing, and has no write under way.

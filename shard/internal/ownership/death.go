@@ -35,7 +35,7 @@ func (r *Replica) prove(p *peer) {
 }
 
 // ended reports whether the incarnation is proven to have ended.
-func (p *peer) ended() bool { return p.endedAt != (Instant{}) }
+func (p *peer) ended() bool { return !p.endedAt.IsZero() }
 
 // due returns the monotonic time at which a peer may be sealed. That is when it has stood still for its duration or,
 // once it is proven to have ended, when none of its writes can still be on its way. A renewal that arrives in that time

@@ -10,62 +10,64 @@ import (
 // divide ensures, as coordinator, that each cluster has a layout that can be served.
 func (r *Replica) divide() {
 	for _, l := range r.layoutOrder {
-		if l.settled {
+		if l.divided {
 			continue
 		}
 		c := l.cluster
-		uid := r.given.UIDs[c]
 		if _, given := r.given.Bits[c]; !given || l.w != nil || r.servedAs(c) != c {
 			continue
 		}
-		next := l.rec
-		switch {
-		case !l.known && r.sinceLong():
-			bits, ok := r.given.Bits[c], true
-			if r.isNew(c) {
-				bits, ok = r.newBits(l)
-			}
-			if !ok {
-				continue
-			}
-			next = r.derive(c, bits)
-		case !l.known:
-			continue
-		case l.rec.UID != "" && uid != "" && l.rec.UID != uid:
-			// The cluster was made again under its name, unless this replica knows the old one, and can't reach the new one.
-			// Replicas that can serve the old one's shards give them back first.
-			if r.site(c).health == unusable || slices.ContainsFunc(r.of(c), r.servedWell) {
-				continue
-			}
-			bits, ok := r.newBits(l)
-			if !ok {
-				continue
-			}
-			next.Generation = r.nextGeneration(c)
-			next.Prefixes = keyspace.Partition(bits)
-		case slices.ContainsFunc(r.of(c), func(t *shardState) bool { return t.rec.Retired && t.known && !t.excluded }):
-			next.Generation = r.nextGeneration(c) // nobody will ever hold that one
-		case l.rec.UID == "" && uid != "":
-		default:
-			l.settled = true
+		next, ok := r.nextLayout(l)
+		if !ok || next.Generation > keyspace.MaxGeneration {
 			continue
 		}
-		if next.Generation > keyspace.MaxGeneration {
-			continue
-		}
-		next.UID = uid
-		if uid == "" && l.known {
-			next.UID = l.rec.UID
-		}
-		base := l.rec.Version
-		if !l.known {
-			base = 0
-		}
-		next.Cluster, next.Version = c, base
-		l.w = r.send(base, target{layout: l}, func(seq uint64) Effect {
-			return WriteLayout{Seq: seq, Base: base, Layout: next}
+		l.w = r.send(next.Version, target{layout: l}, func(seq uint64) Effect {
+			return WriteLayout{Seq: seq, Base: next.Version, Layout: next}
 		})
 	}
+}
+
+// nextLayout returns the layout that a cluster needs, with the version that it replaces; ok is false if it needs none
+// or can't get it yet.
+func (r *Replica) nextLayout(l *layout) (next Layout, ok bool) {
+	c := l.cluster
+	uid := r.given.UIDs[c]
+	next = l.rec
+	switch {
+	case !l.known:
+		if !r.mayRemake() {
+			return next, false
+		}
+		bits := r.given.Bits[c]
+		if r.isNew(c) {
+			if bits, ok = r.newBits(l); !ok {
+				return next, false
+			}
+		}
+		next = r.derive(c, bits)
+	case l.rec.UID != "" && uid != "" && l.rec.UID != uid:
+		// The cluster was made again under its name, unless this replica knows the old one, and can't reach the new one.
+		// Replicas that can serve the old one's shards give them back first.
+		if r.site(c).health == unusable || slices.ContainsFunc(r.of(c), r.servedWell) {
+			return next, false
+		}
+		bits, ok := r.newBits(l)
+		if !ok {
+			return next, false
+		}
+		next.Generation = r.nextGeneration(c)
+		next.Prefixes = keyspace.Partition(bits)
+	case slices.ContainsFunc(r.of(c), func(t *shardState) bool { return t.rec.Retired && t.known && !t.excluded }):
+		next.Generation = r.nextGeneration(c) // a retired record can't be held again, so a new one is needed
+	case l.rec.UID == "" && uid != "": // the layout stays as it is, with the UID
+	default:
+		l.divided = true
+		return next, false
+	}
+	if uid != "" {
+		next.UID = uid
+	}
+	return next, true
 }
 
 // servedWell reports whether a shard has a holder that may be alive and doesn't say that it can't serve the
@@ -135,13 +137,13 @@ func (r *Replica) derive(c keyspace.ClusterName, bits int) Layout {
 			}
 		}
 	}
-	l.Prefixes = r.fill(nil, l, keyspace.Prefix{}, taken, bits)
+	l.Prefixes = r.cover(nil, l, keyspace.Prefix{}, taken, bits)
 	return l
 }
 
-// fill appends prefixes that cover p: the taken ones, and elsewhere the largest that have at least bits bits and whose
+// cover appends prefixes that cover p: the taken ones, and elsewhere the largest that have at least bits bits and whose
 // records aren't retired.
-func (r *Replica) fill(prefixes []keyspace.Prefix, l Layout, p keyspace.Prefix, taken []keyspace.Prefix,
+func (r *Replica) cover(prefixes []keyspace.Prefix, l Layout, p keyspace.Prefix, taken []keyspace.Prefix,
 	bits int) []keyspace.Prefix {
 	if slices.Contains(taken, p) {
 		return append(prefixes, p)
@@ -156,24 +158,24 @@ func (r *Replica) fill(prefixes []keyspace.Prefix, l Layout, p keyspace.Prefix, 
 	if err != nil || (!inside && !retired && p.Bits() >= bits) {
 		return append(prefixes, p)
 	}
-	return r.fill(r.fill(prefixes, l, lower, taken, bits), l, upper, taken, bits)
+	return r.cover(r.cover(prefixes, l, lower, taken, bits), l, upper, taken, bits)
 }
 
-// sinceLong reports whether records that were deleted before the first listing can be made again, because their old
+// mayRemake reports whether records that were deleted before the first listing can be made again, because their old
 // holders have stopped by now. A fleet that this replica founded has no such records. But its first listing may have
 // been old, and where layouts don't order what is made, nothing else shows that a record was missing from it.
-func (r *Replica) sinceLong() bool {
+func (r *Replica) mayRemake() bool {
 	if (r.lead.founded && !r.mixed()) || r.now.AtLeast(r.syncedAt) >= r.cfg.BuryTime {
 		return true
 	}
-	r.lookAt = r.syncedAt.Add(r.cfg.BuryTime)
+	r.remakeAt = r.syncedAt.Add(r.cfg.BuryTime)
 	return false
 }
 
 // missing lists the shards that a layout lists, or would list, and that have no record. It leaves out those whose slots
 // may still have an old holder.
 func (r *Replica) missing() []keyspace.ShardID {
-	if !r.sinceLong() {
+	if !r.mayRemake() {
 		return nil
 	}
 	var ids []keyspace.ShardID
@@ -182,7 +184,7 @@ func (r *Replica) missing() []keyspace.ShardID {
 			continue
 		}
 		c := l.cluster
-		if _, served := r.clusters[c]; !served {
+		if !r.served[c] {
 			continue
 		}
 		divided := l.rec

@@ -46,13 +46,17 @@
 // I2 (rising epochs): a record's epoch grows with each change of holder and with nothing else: by one with a handoff,
 // by one at least with a claim. A record that is made again after a deletion starts above the floor that the
 // coordinator gives it, and is neither made nor claimed until BuryTime after the deletion. By then the old record's
-// holder has stopped even if it didn't see the deletion, since it renews its lease only while its view of the records
-// is recent (ViewTimeout).
+// holder has stopped even if it didn't see the deletion, since it renews its lease only while its watches are known to
+// have shown what was committed until recently (WatchTimeout).
 //
 // I3 (no orphan): a shard whose holder is sealed or missing is claimed by the replica that the pure planner names, and
 // every replica runs the same planner on what it sees; there is no election to wait for. I5: a planned move takes three
 // writes: assignee, warm, handoff. Size and load aren't reported meanwhile. A move that is called off takes four at
 // most.
+//
+// Some questions do more than answer. If something is missing for a yes, they request or schedule it, and what comes of
+// that triggers the decision again: bars, shownBy, mayClaim, mayRemake, past, newBits, ensureLeadRead and
+// ensureFloorRaised.
 //
 // The states of a shard at one replica, and what changes them:
 //

@@ -28,7 +28,7 @@ func (r *Replica) leadSeen(l Lead) {
 	}
 	// A higher floor was raised since the incarnation began, unless home was set back. That shows only if it has a Lease.
 	raised := r.own.member && r.lead.rec.Version != 0 && l.Floor > r.lead.rec.Floor
-	if r.synced && !r.epochs.lifted && (raised || l.Floor >= r.epochs.listed) {
+	if r.synced && !r.epochs.lifted && (raised || l.Floor >= r.epochs.atListing) {
 		r.epochs.lifted = true
 		r.touchAll()
 	}
@@ -71,7 +71,7 @@ func (r *Replica) elect() {
 		if r.epochs.highest > 0 {
 			next.Floor = r.epochs.highest + 2*epochBand // records that were deleted before we looked may have used that many
 		}
-	case r.Leads() && min(r.epochs.highest, MaxFloor) > r.lead.rec.Floor+epochBand/2, r.raisesFloor():
+	case r.Leads() && min(r.epochs.highest, MaxFloor) > r.lead.rec.Floor+epochBand/2, r.needsFloorRaised():
 	default:
 		return
 	}
@@ -85,7 +85,7 @@ func (r *Replica) writeLead(next Lead) {
 	}
 	base := r.lead.rec.Version
 	// The clock may have been set back.
-	next.Floor = min(max(next.Floor, r.epochs.highest, r.era(), r.epochs.listed), MaxFloor)
+	next.Floor = min(max(next.Floor, r.epochs.highest, r.era(), r.epochs.atListing), MaxFloor)
 	r.lead.w = r.send(base, target{lead: true}, func(seq uint64) Effect {
 		return WriteLead{Seq: seq, Base: base, Lead: next}
 	})
@@ -136,7 +136,7 @@ func (r *Replica) awaitServing() {
 		case l.complete:
 		case !r.lacks(l):
 			l.lacksSince, l.tries, l.triedIn = Instant{}, 0, Instant{}
-		case l.lacksSince == (Instant{}):
+		case l.lacksSince.IsZero():
 			l.lacksSince = r.now
 		case r.Leads():
 			if l.triedIn != r.lead.since && waited(l, r.cfg.BuryTime) {

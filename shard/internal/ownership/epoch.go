@@ -32,55 +32,55 @@ func (r *Replica) era() Epoch { return Epoch(r.now.Wall / time.Millisecond) }
 
 // epochs is what a replica knows about the epochs that were given out.
 type epochs struct {
-	highest  Epoch // seen in any record
-	listed   Epoch // the wall clock, as an epoch, when the first listing was complete
-	lifted   bool  // the floor was raised since then
-	anyFound bool  // some shard record was found when the incarnation began (shardState.found)
+	highest   Epoch // seen in any record
+	atListing Epoch // the wall clock, as an epoch, when the first listing was complete
+	lifted    bool  // the floor was raised since then
+	anyFound  bool  // some shard record was found when the incarnation began (shardState.found)
 }
 
 // noteEpoch records that an epoch is, or may have been, in use.
 func (r *Replica) noteEpoch(e Epoch) { r.epochs.highest = max(r.epochs.highest, e) }
 
-// raisesFloor reports whether the incarnation needs the floor raised, since it hasn't been raised after the incarnation
-// began.
-func (r *Replica) raisesFloor() bool {
+// needsFloorRaised reports whether the incarnation needs the floor raised, since it hasn't been raised after the
+// incarnation began.
+func (r *Replica) needsFloorRaised() bool {
 	return r.lead.rec.Version != 0 && !r.epochs.lifted && r.epochs.anyFound
 }
 
 // foundRecords marks the records of the first listing. They may come from a snapshot, with epochs that were used since
 // then. So they are claimed only above a floor that was raised after the incarnation began.
 func (r *Replica) foundRecords() {
-	r.epochs.listed, r.epochs.lifted, r.epochs.anyFound = r.era(), false, false
+	r.epochs.atListing, r.epochs.lifted, r.epochs.anyFound = r.era(), false, false
 	for _, t := range r.order {
 		t.found = t.known
 		r.epochs.anyFound = r.epochs.anyFound || t.found
 	}
-	r.epochs.lifted = r.lead.rec.Floor >= r.epochs.listed
+	r.epochs.lifted = r.lead.rec.Floor >= r.epochs.atListing
 }
 
 // foundLate reports whether a record that is seen for the first time was held before the first listing. The home
 // cluster may have been set back since then, and this incarnation had no Lease yet that would have shown it.
 func (r *Replica) foundLate(t *shardState, s Shard) bool {
-	return r.synced && !t.known && s.Epoch > 0 && s.Epoch < r.epochs.listed
+	return r.synced && !t.known && s.Epoch > 0 && s.Epoch < r.epochs.atListing
 }
 
-// foundEmpty reports whether the first listing showed a home cluster that no fleet has used: it has no lead record,
+// neverUsed reports whether the first listing showed a home cluster that no fleet has used: it has no lead record,
 // no layout and no epoch, its only Leases are of replicas that are starting, and this process has seen no other
 // history.
-func (r *Replica) foundEmpty() bool {
+func (r *Replica) neverUsed() bool {
 	divided := func(l *layout) bool { return l.known }
-	return !r.another && r.foundLeft() && r.lead.rec.Version == 0 && r.epochs.highest == 0 &&
+	return !r.another && r.allLeft() && r.lead.rec.Version == 0 && r.epochs.highest == 0 &&
 		!slices.ContainsFunc(r.layoutOrder, divided)
 }
 
-// leadLive reports whether the lead record was read live in this very step. If not, it requests that read, and the
-// answer triggers all decisions again.
-func (r *Replica) leadLive() bool {
+// ensureLeadRead reports whether the lead record was read live in this very step. If not, it requests that read, and
+// the answer triggers all decisions again.
+func (r *Replica) ensureLeadRead() bool {
 	r.lead.wanted = r.lead.wanted || !r.lead.read
 	return r.lead.read
 }
 
-// findLead sends the read that leadLive requested.
+// findLead sends the read that ensureLeadRead requested.
 func (r *Replica) findLead() {
 	if r.lead.wanted && r.now.AtLeast(r.lead.seekAt) >= 0 {
 		r.lead.seekAt = r.now.Add(r.cfg.LeaseDuration / 20)
@@ -97,10 +97,10 @@ func (r *Replica) leadFound(l Lead) {
 	}
 }
 
-// raised reports whether the floor was raised to the clock a moment ago. If not, it is raised now, and all decisions
-// are triggered again after that. What a lost history gave out may be remembered by nobody, or only by others; but it
-// was given out before home went back.
-func (r *Replica) raised() bool {
+// ensureFloorRaised reports whether the floor was raised to the clock a moment ago. If not, it is raised now, and all
+// decisions are triggered again after that. What a lost history gave out may be remembered by nobody, or only by
+// others; but it was given out before home went back.
+func (r *Replica) ensureFloorRaised() bool {
 	if r.lead.rec.Floor+Epoch(r.cfg.LeaseDuration/time.Millisecond) >= r.era() {
 		return true
 	}
@@ -130,7 +130,7 @@ func (r *Replica) claimEpoch(t *shardState) (_ Epoch, ok bool) {
 		t.freeAt = known
 		return 0, false
 	}
-	if !r.leadLive() || !r.raised() {
+	if !r.ensureLeadRead() || !r.ensureFloorRaised() {
 		return 0, false
 	}
 	band := Epoch(epochBand)

@@ -24,68 +24,35 @@ import (
 type health uint8
 
 const (
-	unlooked health = iota
+	unprobed health = iota
 	usable
 	unusable
 )
 
 // site is a cluster as this replica sees it.
 type site struct {
-	health  health
-	looked  Instant // when health was last confirmed
-	asked   Instant // when the unanswered probe was sent; zero if there is none
-	engaged int     // shards of it that this replica warms or holds
-	met     bool    // this process has known the cluster at some time
-	unmet   Instant // since when its shards count in plans although this replica doesn't know it; zero otherwise
-	said    Instant // when any replica's statement about it last changed
-	lost    holdOff // after its API server was unusable
-	late    holdOff // after warm-ups that missed their deadline
-	lateAt  Instant // when one was counted last
-	denied  holdOff // after claims that the home cluster refused
+	health      health
+	confirmedAt Instant // when health was last confirmed
+	asked       Instant // when the unanswered probe was sent; zero if there is none
+	engaged     int     // shards of it that this replica warms or holds
+	met         bool    // this process has known the cluster at some time
+	unmetSince  Instant // since when its shards count in plans although this replica doesn't know it; zero otherwise
+	statedAt    Instant // when any replica's statement about it last changed
+	lost        holdOff // after its API server was unusable
+	late        holdOff // after warm-ups that missed their deadline
+	lateAt      Instant // when one was counted last
+	denied      holdOff // after claims that the home cluster refused
 }
-
-// holdOff is the time after trouble in which a replica gets no shards of a cluster. It doubles with each trouble in a
-// row. (The backoff of retry.go is between two tries of one request.)
-type holdOff struct {
-	count int
-	until Instant
-}
-
-// mostHolds bounds a holdOff, in lease durations.
-const mostHolds = 16
-
-// trouble counts one more trouble and starts the wait. The count begins anew if the last trouble was long ago.
-func (h *holdOff) trouble(r *Replica) {
-	if h.count > 0 && r.now.AtLeast(h.until) > mostHolds*r.cfg.LeaseDuration {
-		h.count = 0
-	}
-	h.count++
-	h.hold(r)
-}
-
-// hold starts the waiting time now.
-func (h *holdOff) hold(r *Replica) {
-	h.until = r.now.Add(doubled(r.cfg.LeaseDuration, h.count-1))
-}
-
-// doubled returns d, doubled so many times, at most mostHolds times d.
-func doubled(d time.Duration, times int) time.Duration {
-	return d * time.Duration(min(1<<min(times, 30), mostHolds))
-}
-
-func (h *holdOff) holds(r *Replica) bool { return h.count > 0 && r.now.AtLeast(h.until) < 0 }
-
-// holds reports whether this replica gets no more shards of the cluster for now.
-func (s *site) holds(r *Replica) bool { return s.lost.holds(r) || s.late.holds(r) || s.denied.holds(r) }
 
 // fit is all that a replica knows about fitness.
 type fit struct {
-	sites map[keyspace.ClusterName]*site
-	word  plan.UnfitFor // what this replica states about itself in its lease
-	stale bool          // word must be computed again
-	due   Instant       // when word must be computed again even if nothing happens; zero for never
-	wait  Instant       // moves wait until then, and a plan is due then
-	unmet Instant       // until then no moves for balance: records name clusters that this replica hasn't met
+	sites        map[keyspace.ClusterName]*site
+	statement    plan.UnfitFor // what this replica states about itself in its lease
+	stale        bool          // statement must be computed again
+	fitAt        Instant       // when statement was last computed
+	refitAt      Instant       // when statement must be computed again even if nothing happens; zero for never
+	planAt       Instant       // moves wait until then, and a plan is due then
+	balanceAfter Instant       // until then no moves for balance: records name clusters that this replica hasn't met
 }
 
 // site returns the state of a cluster, new if it was unknown.
@@ -106,12 +73,12 @@ func (r *Replica) site(c keyspace.ClusterName) *site {
 func (r *Replica) clustersKnown() {
 	for c, s := range r.fit.sites { // order doesn't matter
 		if _, given := r.given.Bits[c]; !given {
-			s.health, s.asked = unlooked, Instant{}
+			s.health, s.asked = unprobed, Instant{}
 		}
 	}
-	for c := range r.clusters {
+	for c := range r.served {
 		s := r.site(c)
-		s.met, s.unmet = true, Instant{}
+		s.met, s.unmetSince = true, Instant{}
 	}
 	r.fit.stale = true
 }
@@ -120,7 +87,7 @@ func (r *Replica) clustersKnown() {
 func (r *Replica) healthSeen(in Health) {
 	s := r.site(in.Cluster)
 	was := s.health
-	s.looked, s.asked = r.now, Instant{}
+	s.confirmedAt, s.asked = r.now, Instant{}
 	s.health = unusable
 	if in.Usable {
 		s.health = usable
@@ -133,12 +100,12 @@ func (r *Replica) healthSeen(in Health) {
 		s.lost.hold(r)
 	}
 	if s.health != was {
-		r.fit.stale = true
+		r.fit.stale = r.fit.stale || s.health == unusable || was == unusable
 		r.replan = r.replan || r.remade(in.Cluster) // divide waits for it, and no record need be there to say so
 		r.touchCluster(in.Cluster)
 		return
 	}
-	for _, t := range r.of(in.Cluster) { // most looks show nothing new
+	for _, t := range r.of(in.Cluster) { // most probes show nothing new
 		if t.probing && in.Usable { // a claim waits for one
 			r.touch(t)
 		}
@@ -155,8 +122,8 @@ func (r *Replica) touchCluster(c keyspace.ClusterName) {
 // fitness returns what this replica can do for a cluster.
 func (r *Replica) fitness(c keyspace.ClusterName) plan.Fitness {
 	s := r.site(c)
-	if _, known := r.clusters[c]; !known {
-		if s.met || (s.unmet != Instant{} && r.now.AtLeast(s.unmet) >= r.cfg.WarmTimeout) {
+	if !r.served[c] {
+		if s.met || (!s.unmetSince.IsZero() && r.now.AtLeast(s.unmetSince) >= r.cfg.WarmTimeout) {
 			return plan.Unfit
 		}
 		return plan.Fit // it will probably be met soon
@@ -170,22 +137,27 @@ func (r *Replica) fitness(c keyspace.ClusterName) plan.Fitness {
 	return plan.Fit
 }
 
-// refit computes this replica's statement about clusters, and acts if it changed.
+// refit computes this replica's statement about clusters, and acts if it changed. It goes through all clusters, so it
+// does that once per planEvery at most: a replica that loses its way out loses thousands of clusters one by one.
 func (r *Replica) refit() {
-	if r.fit.wait != (Instant{}) && r.now.AtLeast(r.fit.wait) >= 0 {
-		r.fit.wait, r.replan = Instant{}, true
+	if !r.fit.planAt.IsZero() && r.now.AtLeast(r.fit.planAt) >= 0 {
+		r.fit.planAt, r.replan = Instant{}, true
 	}
-	if due := r.fit.due; due != (Instant{}) && r.now.AtLeast(due) >= 0 {
+	if due := r.fit.refitAt; !due.IsZero() && r.now.AtLeast(due) >= 0 {
 		r.fit.stale = true
 	}
 	if !r.fit.stale || !r.synced {
 		return
 	}
-	r.fit.stale, r.fit.due, r.fit.unmet = false, Instant{}, Instant{}
+	if next := r.fit.fitAt.Add(r.planEvery()); !r.fit.fitAt.IsZero() && r.now.AtLeast(next) < 0 {
+		r.fit.refitAt = next
+		return
+	}
+	r.fit.stale, r.fit.fitAt, r.fit.refitAt, r.fit.balanceAfter = false, r.now, Instant{}, Instant{}
 	r.meet()
 	said, fit := map[keyspace.ClusterName]plan.Fitness{}, true
 	for c, s := range r.fit.sites { // order doesn't matter
-		if _, known := r.clusters[c]; !known && !r.recorded(c) {
+		if !r.served[c] && !r.recorded(c) {
 			continue
 		}
 		if s.health != unusable && s.holds(r) {
@@ -194,22 +166,21 @@ func (r *Replica) refit() {
 		said[c] = r.fitness(c)
 		fit = fit && said[c] == plan.Fit
 	}
-	word := plan.UnfitFor("")
+	is := plan.UnfitFor("")
 	if !fit {
-		word = plan.NewUnfitFor(said)
+		is = plan.NewUnfitFor(said)
 	}
-	if was := r.fit.word; word != was {
-		r.fit.word = word
-		r.wordChanged(was, word, false)
+	if was := r.fit.statement; is != was {
+		r.fit.statement = is
+		r.statementChanged(was, is, false)
 	}
 }
 
-// recordsChange notes that a cluster got a record or lost one, or that one got a holder or lost it. That matters if
+// recordsChange notes that a cluster got a record or lost one, or that one is served now, or no more. That matters if
 // this replica doesn't know the cluster, or if the cluster has several names.
 func (r *Replica) recordsChange(c keyspace.ClusterName) {
-	r.unsorted = true
-	_, known := r.clusters[c]
-	r.fit.stale = r.fit.stale || !known
+	r.namesStale = true
+	r.fit.stale = r.fit.stale || !r.served[c]
 }
 
 // meet records which clusters the records name that this replica doesn't know. Their provider may be about to connect
@@ -223,33 +194,26 @@ func (r *Replica) meet() {
 			continue
 		}
 		last = t.id.Cluster
-		if _, known := r.clusters[last]; known {
+		if r.served[last] {
 			continue
 		}
 		s := r.site(last)
 		if s.met && !slices.ContainsFunc(r.of(last), (*shardState).served) {
-			s.unmet = Instant{}
+			s.unmetSince = Instant{}
 			continue
 		}
-		if s.unmet == (Instant{}) {
-			s.unmet = r.now
+		if s.unmetSince.IsZero() {
+			s.unmetSince = r.now
 		}
 		for _, after := range []time.Duration{r.cfg.WarmTimeout, r.cfg.MeetTimeout} {
-			if at := s.unmet.Add(after); r.now.AtLeast(at) < 0 {
-				r.fit.due = earliest(r.fit.due, at)
+			if at := s.unmetSince.Add(after); r.now.AtLeast(at) < 0 {
+				r.fit.refitAt = earliest(r.fit.refitAt, at)
 			}
 		}
-		if till := s.unmet.Add(r.cfg.MeetTimeout); r.now.AtLeast(till) < 0 && till.Mono > r.fit.unmet.Mono {
-			r.fit.unmet = till
+		if till := s.unmetSince.Add(r.cfg.MeetTimeout); r.now.AtLeast(till) < 0 && till.Mono > r.fit.balanceAfter.Mono {
+			r.fit.balanceAfter = till
 		}
 	}
-}
-
-func earliest(a, b Instant) Instant {
-	if a == (Instant{}) || b.Mono < a.Mono {
-		return b
-	}
-	return a
 }
 
 // recorded reports whether any shard of the cluster has a record.
@@ -257,24 +221,10 @@ func (r *Replica) recorded(c keyspace.ClusterName) bool {
 	return slices.ContainsFunc(r.of(c), func(t *shardState) bool { return t.known })
 }
 
-// reviewHoldOffs ends what holds this replica off a cluster that no other replica could serve, since waiting gains
-// nothing then. Otherwise it notes when that ends by itself.
-func (r *Replica) reviewHoldOffs(c keyspace.ClusterName, s *site) {
-	for _, h := range []*holdOff{&s.lost, &s.late, &s.denied} {
-		switch {
-		case !h.holds(r):
-		case r.othersTake(c):
-			r.fit.due = earliest(r.fit.due, h.until)
-		default:
-			h.until = r.now
-		}
-	}
-}
-
-// wordChanged acts on the difference between two statements of one replica: it queues the shards of clusters about
+// statementChanged acts on the difference between two statements of one replica: it queues the shards of clusters about
 // which they differ. When a peer reports trouble, this replica probes the cluster itself. When a peer's trouble is
 // over, it probes again if it still has trouble.
-func (r *Replica) wordChanged(was, is plan.UnfitFor, peers bool) {
+func (r *Replica) statementChanged(was, is plan.UnfitFor, peers bool) {
 	changed, all := was.Changes(is)
 	if all {
 		changed = changed[:0]
@@ -293,7 +243,7 @@ func (r *Replica) wordChanged(was, is plan.UnfitFor, peers bool) {
 		if before == after {
 			continue
 		}
-		s.said = r.now
+		s.statedAt = r.now
 		if peers && (after || s.health == unusable) {
 			r.probe(c, s)
 		}
@@ -304,7 +254,7 @@ func (r *Replica) wordChanged(was, is plan.UnfitFor, peers bool) {
 // probe requests a probe of the cluster's API server, unless one is under way. A probe that isn't answered within
 // FitGrace counts as lost.
 func (r *Replica) probe(c keyspace.ClusterName, s *site) {
-	if _, known := r.clusters[c]; !known || (s.asked != (Instant{}) && r.now.AtLeast(s.asked) < r.cfg.FitGrace) {
+	if !r.served[c] || (!s.asked.IsZero() && r.now.AtLeast(s.asked) < r.cfg.FitGrace) {
 		return
 	}
 	s.asked = r.now
@@ -320,7 +270,7 @@ func (r *Replica) mayClaim(t *shardState) bool {
 		return false
 	}
 	s := r.site(c)
-	if s.health == usable && (s.engaged > 0 || r.now.AtLeast(s.looked) < r.cfg.LeaseDuration/4) {
+	if s.health == usable && (s.engaged > 0 || r.now.AtLeast(s.confirmedAt) < r.cfg.LeaseDuration/4) {
 		return true
 	}
 	r.probe(c, s)
@@ -342,8 +292,8 @@ func (r *Replica) takesOf(id Incarnation, c keyspace.ClusterName) bool {
 // mayReturn reports whether an orphan's assignee is alive and only recently became unfit. Replicas meet a cluster that
 // comes back at different times: the first to meet it shouldn't claim all of it.
 func (r *Replica) mayReturn(t *shardState) bool {
-	said := r.site(t.id.Cluster).said
-	return r.takes(t.rec.Assignee) && said != (Instant{}) && !r.past(said.Add(r.cfg.WarmTimeout))
+	stated := r.site(t.id.Cluster).statedAt
+	return r.takes(t.rec.Assignee) && !stated.IsZero() && !r.past(stated.Add(r.cfg.WarmTimeout))
 }
 
 // othersTake reports whether any other replica can be given shards of a cluster.
@@ -351,11 +301,11 @@ func (r *Replica) othersTake(c keyspace.ClusterName) bool {
 	return slices.ContainsFunc(r.peerOrder, func(p *peer) bool { return r.takesOf(p.id, c) })
 }
 
-// settled reports whether the replicas' statements about a cluster have been unchanged for FitGrace. If not, it
-// schedules a plan for when they will have been.
-func (r *Replica) settled(c keyspace.ClusterName) bool {
-	said := r.site(c).said
-	return said == (Instant{}) || r.past(said.Add(r.cfg.FitGrace))
+// statementsSteady reports whether the replicas' statements about a cluster have been unchanged for FitGrace. If not,
+// it schedules a plan for when they will have been.
+func (r *Replica) statementsSteady(c keyspace.ClusterName) bool {
+	stated := r.site(c).statedAt
+	return stated.IsZero() || r.past(stated.Add(r.cfg.FitGrace))
 }
 
 // past reports whether a time has come. If not, it schedules a plan for then.
@@ -363,7 +313,7 @@ func (r *Replica) past(at Instant) bool {
 	if r.now.AtLeast(at) >= 0 {
 		return true
 	}
-	r.fit.wait = earliest(r.fit.wait, at)
+	r.fit.planAt = earliest(r.fit.planAt, at)
 	return false
 }
 
@@ -371,8 +321,8 @@ func (r *Replica) past(at Instant) bool {
 // leave an unfit replica, or belong to clusters that this replica hasn't met. Or it has just met a cluster, and plans
 // its orphans for the few that have met it as well.
 func (r *Replica) unsure(moves []plan.Move) bool {
-	return !r.past(r.fit.unmet) || slices.ContainsFunc(moves, func(m plan.Move) bool {
-		return (m.Reason == plan.Elsewhere || m.Reason == plan.Orphan) && !r.settled(m.Shard.Cluster)
+	return !r.past(r.fit.balanceAfter) || slices.ContainsFunc(moves, func(m plan.Move) bool {
+		return (m.Reason == plan.Elsewhere || m.Reason == plan.Orphan) && !r.statementsSteady(m.Shard.Cluster)
 	})
 }
 
@@ -380,81 +330,27 @@ func (r *Replica) unsure(moves []plan.Move) bool {
 func (r *Replica) postpones(m plan.Move, unsure bool) bool {
 	switch m.Reason {
 	case plan.Elsewhere:
-		return !r.settled(m.Shard.Cluster)
+		return !r.statementsSteady(m.Shard.Cluster)
 	case plan.Balance:
-		_, known := r.clusters[m.Shard.Cluster]
-		return unsure || !known
+		return unsure || !r.served[m.Shard.Cluster]
 	}
 	return false
-}
-
-// engage counts, for each cluster, the shards that are warmed or held here.
-func (r *Replica) engage(t *shardState, before, p phase) {
-	switch {
-	case before == idle && p != idle:
-		r.site(t.id.Cluster).engaged++
-	case before != idle && p == idle:
-		r.site(t.id.Cluster).engaged--
-	}
-	if p == warming {
-		t.fillFrom, t.warmingAt, t.overdue = r.now, r.now, false
-	}
-}
-
-// filled handles the end of a warm-up, which shows that the cluster can be served.
-func (r *Replica) filled(t *shardState) {
-	t.fillTime = min(2*r.now.AtLeast(t.fillFrom), mostFill*r.cfg.FillTimeout)
-	s := r.site(t.id.Cluster)
-	r.fit.stale = r.fit.stale || s.health == unusable || s.late.count > 0
-	s.health, s.looked, s.late = usable, r.now, holdOff{}
-}
-
-// mostFill bounds how long a warm-up may take, in FillTimeouts.
-const mostFill = 64
-
-// fillTimeout returns how long a warm-up may take. For each shard it doubles with each warm-up that took too long,
-// until one ends, however much time passes: if it began anew meanwhile, replicas would hand a shard that takes longer
-// to each other for ever. From then on, a warm-up may take twice as long as that one did.
-func (r *Replica) fillTimeout(t *shardState) time.Duration { return max(r.cfg.FillTimeout, t.fillTime) }
-
-// fills reports whether a warm-up with a deadline is under way. Standing by for a late peer has no deadline.
-func (r *Replica) fills(t *shardState) bool {
-	return t.phase == warming && t.known && (t.rec.Holder == r.cfg.ID || t.rec.Assignee == r.cfg.ID)
-}
-
-// awaitFilling counts a warm-up that missed its deadline as trouble.
-func (r *Replica) awaitFilling(t *shardState) {
-	if !r.fills(t) {
-		return
-	}
-	if limit := r.fillTimeout(t); r.now.AtLeast(t.warmingAt) >= limit {
-		switch s := r.site(t.id.Cluster); {
-		case t.warmingAt.AtLeast(s.lateAt) >= 0, s.late.count == 0:
-			s.late.trouble(r)
-			s.lateAt = r.now
-		case !s.late.holds(r): // of shards that are filled together, only the first counts
-			s.late.hold(r)
-		}
-		t.fillTime = min(2*limit, mostFill*r.cfg.FillTimeout)
-		t.warmingAt, t.overdue = r.now, true
-		r.fit.stale = true
-		r.touch(t)
-	}
-}
-
-// givesBack reports whether a shard that is held here, and can't be served here, should go to a replica that can serve
-// it.
-func (r *Replica) givesBack(t *shardState) bool {
-	return t.overdue && r.fitness(t.id.Cluster) != plan.Fit && r.othersTake(t.id.Cluster) && r.settled(t.id.Cluster)
 }
 
 // wakeFit returns when refit has something to do.
 func (r *Replica) wakeFit() time.Duration {
 	wake := r.now.Mono + time.Hour
-	for _, at := range []Instant{r.fit.due, r.fit.wait} {
-		if at != (Instant{}) {
+	for _, at := range []Instant{r.fit.refitAt, r.fit.planAt} {
+		if !at.IsZero() {
 			wake = min(wake, at.Mono)
 		}
 	}
 	return wake
+}
+
+func earliest(a, b Instant) Instant {
+	if a.IsZero() || b.Mono < a.Mono {
+		return b
+	}
+	return a
 }

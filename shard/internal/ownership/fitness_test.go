@@ -105,13 +105,13 @@ func TestAWarmUpThatTakesTooLongIsGivenBackToWhoCanServe(t *testing.T) {
 	b.seen(Shard{Assignee: "a", Holder: "a", Epoch: 1})
 	find[Warm](b)
 	b.live(3*lease-lease/4, "west")
-	if b.r.fit.word != "" {
-		t.Errorf("says %q too early", b.r.fit.word)
+	if b.r.fit.statement != "" {
+		t.Errorf("says %q too early", b.r.fit.statement)
 	}
 	b.live(lease, "west")
 	none[WriteShard](b) // nobody else can: it goes on trying
-	if b.r.fit.word != "" {
-		t.Errorf("says %q, though nobody else can", b.r.fit.word)
+	if b.r.fit.statement != "" {
+		t.Errorf("says %q, though nobody else can", b.r.fit.statement)
 	}
 	b.live(6*lease, "")
 	if w := find[WriteShard](b); w.Kind != Release || w.Shard.Holder != "" {
@@ -119,13 +119,13 @@ func TestAWarmUpThatTakesTooLongIsGivenBackToWhoCanServe(t *testing.T) {
 	} else {
 		b.commit(w.Seq)
 	}
-	if b.r.fit.word != "west+" {
-		t.Errorf("says %q, want that it takes nothing more of west", b.r.fit.word)
+	if b.r.fit.statement != "west+" {
+		t.Errorf("says %q, want that it takes nothing more of west", b.r.fit.statement)
 	}
 	none[WriteShard](b)
 	b.feed(Warmed{west}) // it can after all, and nobody was faster
-	if w := find[WriteShard](b); w.Kind != ClaimFree || b.r.fit.word != "" {
-		t.Errorf("%+v, says %q", w, b.r.fit.word)
+	if w := find[WriteShard](b); w.Kind != ClaimFree || b.r.fit.statement != "" {
+		t.Errorf("%+v, says %q", w, b.r.fit.statement)
 	}
 }
 
@@ -133,7 +133,7 @@ func TestAReplicaGetsNothingMoreForAWhileAfterItsClusterWasAway(t *testing.T) {
 	b := newBench(t)
 	word := func(after time.Duration, peer plan.UnfitFor) plan.UnfitFor {
 		b.live(after, peer)
-		return b.r.fit.word
+		return b.r.fit.statement
 	}
 	for times, holds := range []time.Duration{lease, 2 * lease, 4 * lease, 8 * lease, 16 * lease, 16 * lease} {
 		b.feed(Health{Cluster: "west"})
@@ -177,7 +177,7 @@ func TestACoordinatorThatHasNotMetAClusterMovesNothingForBalance(t *testing.T) {
 	b.held("south/1", "b", "b")
 	b.live(2*lease-lease/4, "")
 	none[WriteAssignee](b)
-	if got := b.r.fit.word; got != "north,south" {
+	if got := b.r.fit.statement; got != "north,south" {
 		t.Errorf("says %q, want that it can't serve what it doesn't know", got)
 	}
 	b.live(lease/2, "")
@@ -412,12 +412,12 @@ func TestAReplicaSaysThatItDoesNotKnowAClusterEachTimeItsRecordsComeBack(t *test
 	for range 2 {
 		b.held("east/", "b", "b")
 		b.live(lease/2, "")
-		if b.r.fit.word != "east" {
-			t.Errorf("says that it is unfit for %q, want east", b.r.fit.word)
+		if b.r.fit.statement != "east" {
+			t.Errorf("says that it is unfit for %q, want east", b.r.fit.statement)
 		}
 		b.feed(ShardGone{ID: id(t, "east/"), Asked: b.now.Add(1)})
-		if b.r.fit.word != "" {
-			t.Errorf("says %q of a cluster that no record names", b.r.fit.word)
+		if b.r.fit.statement != "" {
+			t.Errorf("says %q of a cluster that no record names", b.r.fit.statement)
 		}
 	}
 }
@@ -541,6 +541,27 @@ func TestALookThatShowsNothingNewCausesNoWork(t *testing.T) {
 	}
 }
 
+// A replica that starts, or that loses its way out, gets an answer for each of thousands of clusters within a second.
+func TestAnswersOfManyClustersCauseOneStatementBetweenTwoPlans(t *testing.T) {
+	b := newBench(t)
+	b.feed(Clusters{Bits: map[keyspace.ClusterName]int{"north": 0, "south": 0, "west": 0}})
+	b.pass(time.Second)
+	b.r.healthSeen(Health{Cluster: "north", Usable: true})
+	if b.r.fit.stale {
+		t.Error("the first answer of a cluster that can be used counts as a change")
+	}
+	b.feed(Health{Cluster: "north"})
+	b.pass(b.r.cfg.PlanEvery)
+	b.feed(Health{Cluster: "south"})
+	if got := b.r.fit.statement; got != "north" {
+		t.Errorf("says %q, and it is too early for south", got)
+	}
+	b.pass(b.r.cfg.PlanEvery)
+	if got := b.r.fit.statement; got != "north,south" {
+		t.Errorf("says %q, want both", got)
+	}
+}
+
 func TestAClusterGetsItsRecordsOnceAReplicaCanServeIt(t *testing.T) {
 	b := newBench(t)
 	b.away = true
@@ -592,7 +613,7 @@ func TestASecondBurialEndsToo(t *testing.T) {
 		b.seen(Shard{Assignee: "b", Holder: "b", Epoch: 1})
 		b.feed(ShardGone{ID: west, Asked: b.now.Add(1)})
 		b.live(b.r.cfg.BuryTime+lease/4, "")
-		if left := b.r.shards[west].freeAt; left != (Instant{}) {
+		if left := b.r.shards[west].freeAt; !left.IsZero() {
 			t.Errorf("waits until %v, and it is %v", left, b.now)
 		}
 	}

@@ -45,7 +45,7 @@ func (r *Replica) handoffFails() bool {
 func (r *Replica) enter(t *shardState, p phase) {
 	before := t.phase
 	t.phase = p
-	r.engage(t, before, p)
+	r.countEngaged(t, before, p)
 	switch {
 	case before.handsOff() == p.handsOff():
 	case p.handsOff():

@@ -25,12 +25,12 @@ func (r *Replica) goneBack(format string, args ...any) {
 
 // lapseAfresh ends the incarnation because the home cluster went back, or may have.
 func (r *Replica) lapseAfresh(reason string) {
-	r.wentBack, r.afresh = true, true
+	r.wentBack = true
 	r.lapse(reason)
 }
 
 // Afresh reports whether the process's next incarnation must not start from caches of the home cluster.
-func (r *Replica) Afresh() bool { return r.afresh }
+func (r *Replica) Afresh() bool { return r.wentBack }
 
 // NewestLease returns the newest version of a lease that was seen; 0 if none was, or if the lease was seen to be
 // missing.
@@ -75,9 +75,9 @@ func (r *Replica) Renewal() uint64 { return r.own.renewal }
 // NewestLead returns the newest version of the lead record that was seen, or the lowest that can follow its deletion.
 func (r *Replica) NewestLead() Version { return max(r.lead.rec.Version, r.lead.least) }
 
-// settle notes when this home cluster has been watched for a lease duration.
-func (r *Replica) settle() {
-	if r.watched || !r.synced || r.now.AtLeast(r.settleAt) < 0 {
+// noteWatched notes when this home cluster has been watched for a lease duration.
+func (r *Replica) noteWatched() {
+	if r.watched || !r.synced || r.now.AtLeast(r.watchedAt) < 0 {
 		return
 	}
 	r.watched = true
@@ -86,27 +86,27 @@ func (r *Replica) settle() {
 	r.replan, r.planAfter = true, r.now.Add(r.cfg.PlanEvery)
 }
 
-// foundLeft reports whether, by the first listing, all previous replicas have left in order: no shard is held, and all
+// allLeft reports whether, by the first listing, all previous replicas have left in order: no shard is held, and all
 // leases are of replicas that are starting, too. (If a fresh lease's owner holds a shard, it may have started long ago,
 // in a history that was restored.)
-func (r *Replica) foundLeft() bool {
+func (r *Replica) allLeft() bool {
 	lives := func(p *peer) bool { return p.lease.Version != 0 && !p.lease.Fresh }
 	held := func(t *shardState) bool { return t.known && t.rec.Holder != "" }
 	return !slices.ContainsFunc(r.peerOrder, lives) && !slices.ContainsFunc(r.order, held)
 }
 
-// waitToSettle protects what the first listing showed: it isn't claimed until this home cluster has been watched for a
-// lease duration.
-func (r *Replica) waitToSettle() {
-	if r.settleAt == (Instant{}) {
-		r.settleAt = r.now.Add(r.cfg.LeaseDuration)
+// waitUntilWatched protects what the first listing showed: it isn't claimed until this home cluster has been watched
+// for a lease duration.
+func (r *Replica) waitUntilWatched() {
+	if r.watchedAt.IsZero() {
+		r.watchedAt = r.now.Add(r.cfg.LeaseDuration)
 	}
-	if r.watched || (r.foundLeft() && !r.another) {
+	if r.watched || (r.allLeft() && !r.another) {
 		return
 	}
 	for _, t := range r.order {
 		if t.known && (r.another || t.rec.Epoch > 0) {
-			t.freeAt = r.settleAt
+			t.freeAt = r.watchedAt
 		}
 	}
 }

@@ -44,10 +44,10 @@ type (
 	LeadFound struct{ Lead Lead }
 	// LeadGone: the lead record was deleted, or doesn't exist.
 	LeadGone struct{}
-	// Viewed: a view shows everything that was committed before that instant.
-	Viewed struct {
-		View View
-		At   Instant
+	// CaughtUp: a watch has shown everything that was committed before that instant.
+	CaughtUp struct {
+		Watch Watch
+		At    Instant
 	}
 	// Listing: all records, from a live list that was sent at Asked.
 	Listing struct {
@@ -118,7 +118,7 @@ func (ShardGone) input()     {}
 func (LeadSeen) input()      {}
 func (LeadFound) input()     {}
 func (LeadGone) input()      {}
-func (Viewed) input()        {}
+func (CaughtUp) input()      {}
 func (Listing) input()       {}
 func (WentBack) input()      {}
 func (Synced) input()        {}

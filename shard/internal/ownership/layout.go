@@ -39,7 +39,7 @@ type layout struct {
 
 	// These flags save looking at each cluster in each step. A change of the layout, or of any record of its cluster,
 	// clears them.
-	settled  bool          // the coordinator has nothing to write
+	divided  bool          // the coordinator has nothing to write
 	whole    bool          // each shard that it lists has a record
 	clean    bool          // no record needs retiring
 	complete bool          // it is this cluster's, and each shard that it lists has a record that isn't retired
@@ -51,7 +51,7 @@ type layout struct {
 }
 
 // stir clears the flags, so that the coordinator looks at the cluster again.
-func (l *layout) stir() { l.settled, l.whole, l.clean, l.complete = false, false, false, false }
+func (l *layout) stir() { l.divided, l.whole, l.clean, l.complete = false, false, false, false }
 
 // ID returns the shard of the layout with that prefix.
 func (l Layout) ID(p keyspace.Prefix) keyspace.ShardID {
@@ -124,8 +124,8 @@ func (r *Replica) layoutChanged(l *layout, known bool) {
 		t.excluded = r.excludes(t.id)
 		r.touch(t)
 	}
-	if r.misplaced(l) {
-		r.sortClusters()
+	if r.changesServed(l) {
+		r.chooseNames()
 	}
 	r.replan = true
 }
@@ -190,11 +190,18 @@ func (r *Replica) bars(t *shardState) bool {
 		return true
 	}
 	bars := (t.rec.Epoch == 0 && !r.shownBy(t)) || r.contested(t)
-	if bars && !t.barred {
+	if bars {
+		t.bar()
+	}
+	return bars
+}
+
+// bar notes that a decision about the shard is to be made again after any change in its cluster.
+func (t *shardState) bar() {
+	if !t.barred {
 		t.barred = true
 		t.layout.barred = append(t.layout.barred, t)
 	}
-	return bars
 }
 
 // contested reports whether a record that overlaps t's prevents claiming t.
@@ -248,9 +255,13 @@ func (r *Replica) unbar() {
 		r.touchBarred(t.layout)
 	}
 	if r.aliased && len(r.dirty) > 0 { // what happens under one name matters for the other names
-		for _, l := range r.layoutOrder {
-			r.touchBarred(l)
-		}
+		r.touchAllBarred()
+	}
+}
+
+func (r *Replica) touchAllBarred() {
+	for _, l := range r.layoutOrder {
+		r.touchBarred(l)
 	}
 }
 

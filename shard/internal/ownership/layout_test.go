@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp/cmpopts"
 
@@ -385,7 +386,7 @@ func TestAClusterIsServedUnderOneOfItsNames(t *testing.T) {
 			}
 			b.feed(c.given)
 			served := ""
-			for name := range b.r.clusters {
+			for name := range b.r.served {
 				served += string(name)
 			}
 			if served != c.served {
@@ -412,6 +413,72 @@ func TestWhatIsServedUnderAnotherNameIsNotClaimed(t *testing.T) {
 	if got := find[WriteShard](b).Shard; got.ID.Cluster != "east" || got.Epoch != 2001 {
 		t.Errorf("%v is claimed at epoch %d, want east at 2001", got.ID, got.Epoch)
 	}
+}
+
+// Each of two replicas may claim the slots under a name of its own before it sees the other's claim.
+func TestAShardOfAClusterWithTwoNamesIsOpenedOnceEarlierClaimsAreKnown(t *testing.T) {
+	east := keyspace.ShardID{Cluster: "east"}
+	claimed := func(t *testing.T) (*bench, Shard) {
+		b := newBench(t)
+		for i, c := range []keyspace.ClusterName{"east", "west"} {
+			b.feed(LayoutSeen{Layout{Cluster: c, Generation: 1, Prefixes: keyspace.Partition(0), UID: "u1",
+				Version: Version(50 + i)}})
+		}
+		b.feed(twoNames)
+		b.feed(ShardSeen{Shard{ID: west, Epoch: 1000, Floor: 1, Version: 70}})
+		b.feed(ShardSeen{Shard{ID: east, Assignee: b.r.cfg.ID, Epoch: 2000, Floor: 1, Version: 71}})
+		b.deaf = true
+		b.pass(time.Millisecond)
+		claim := find[WriteShard](b)
+		b.commit(claim.Seq)
+		b.feed(Warmed{east})
+		none[Activate](b)
+		find[ListRecords](b)
+		record, _ := b.r.Record(east)
+		return b, record
+	}
+	listing := func(b *bench, east Shard, west Shard) Listing {
+		return Listing{Asked: b.now, Shards: []Shard{east, west}, Lead: Lead{Holder: "b", Version: 2},
+			Layouts: []Layout{b.r.layouts["east"].rec, b.r.layouts["west"].rec}}
+	}
+	t.Run("nobody claimed the other name", func(t *testing.T) {
+		b, record := claimed(t)
+		b.feed(listing(b, record, Shard{ID: west, Epoch: 1000, Floor: 1, Version: 70}))
+		find[Activate](b)
+	})
+	t.Run("a replica did, and gives it back", func(t *testing.T) {
+		b, record := claimed(t)
+		b.feed(listing(b, record, Shard{ID: west, Holder: "b", Epoch: 1001, Floor: 1, Version: 80}))
+		b.pass(lease / 4)
+		none[Activate](b)
+		b.feed(ShardSeen{Shard{ID: west, Epoch: 1001, Floor: 1, Version: 90}})
+		find[Activate](b)
+	})
+	t.Run("the list is lost", func(t *testing.T) {
+		b, _ := claimed(t)
+		b.pass(b.r.cfg.WatchTimeout / 8)
+		find[ListRecords](b)
+		none[Activate](b)
+	})
+}
+
+// Who knows only west serves it while nobody serves east, and gives it back as soon as somebody does.
+func TestWhoSeesThatAnotherNameIsServedStopsAtOnce(t *testing.T) {
+	b := newBench(t)
+	for i, c := range []keyspace.ClusterName{"east", "west"} {
+		b.feed(LayoutSeen{Layout{Cluster: c, Generation: 1, Prefixes: keyspace.Partition(0), UID: "u1",
+			Version: Version(50 + i)}})
+	}
+	b.feed(LeaseSeen{Lease{ID: "c", Replica: "c", Duration: lease, Protocol: 3, Version: 60, Sealed: true}})
+	b.feed(cluster("west", 0, "u1"))
+	east := keyspace.ShardID{Cluster: "east"}
+	b.feed(ShardSeen{Shard{ID: east, Holder: "c", Epoch: 900, Floor: 1, Version: 70}})
+	b.feed(ShardSeen{Shard{ID: west, Assignee: b.r.cfg.ID, Epoch: 800, Floor: 1, Version: 71}})
+	b.commit(find[WriteShard](b).Seq)
+	b.feed(Warmed{west})
+	find[Activate](b)
+	b.feed(ShardSeen{Shard{ID: east, Holder: "b", Epoch: 901, Floor: 1, Version: 80}})
+	find[Drain](b)
 }
 
 // A cluster that was served under another name is claimed above the epochs that it had there: objects show them.

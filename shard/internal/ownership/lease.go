@@ -56,7 +56,7 @@ func (o *ownLease) late(now Instant, cfg Config) bool {
 
 // renew sends the renewal that is due. Its validity counts from before it was sent.
 func (r *Replica) renew() {
-	if r.own.member && r.viewStale() {
+	if r.own.member && r.watchStale() {
 		return
 	}
 	if r.own.w != nil {
@@ -68,7 +68,7 @@ func (r *Replica) renew() {
 		}
 		return
 	}
-	if r.own.member && r.own.unfit != r.fit.word && r.own.tries == 0 { // tell peers soon
+	if r.own.member && r.own.unfit != r.fit.statement && r.own.tries == 0 { // tell peers soon
 		r.own.renewAt = earliest(r.own.renewAt, r.own.firstAt.Add(r.cfg.RetryEvery))
 	}
 	if r.now.AtMost(r.own.renewAt) < 0 {
@@ -77,14 +77,14 @@ func (r *Replica) renew() {
 	r.own.firstAt = r.now
 	if !r.own.asked {
 		r.own.asked, r.own.askedAt = true, r.now
-		r.views = [views]Instant{r.now, r.now} // it can't get a shard before this
+		r.caughtUp = [watches]Instant{r.now, r.now} // it can't get a shard before this
 	}
 	r.own.w = r.send(r.own.version, target{own: true}, func(seq uint64) Effect {
 		r.own.seq = seq
 		return WriteLease{Seq: seq, Base: r.own.version, Lease: Lease{
 			ID: r.cfg.ID, Replica: r.cfg.Replica, Duration: r.cfg.LeaseDuration,
 			Weight: r.cfg.Weight, Build: r.cfg.Build, Protocol: protocol.Version, Kinds: r.cfg.Kinds,
-			Container: r.cfg.Container, Unfit: r.fit.word, Fresh: !r.watched, Leaving: r.leaving, Renewal: seq,
+			Container: r.cfg.Container, Unfit: r.fit.statement, Fresh: !r.watched, Leaving: r.leaving, Renewal: seq,
 		}}
 	})
 }
@@ -107,7 +107,8 @@ func (r *Replica) ownWritten(in Written) {
 
 // unrenewed returns why the lease wasn't renewed in time.
 func (r *Replica) unrenewed() string {
-	if r.own.w == nil && r.viewStale() && r.now.AtMost(r.looked) < r.cfg.ViewTimeout/4 { // the process wasn't paused
+	paused := r.now.AtMost(r.listAskedAt) >= r.cfg.WatchTimeout/4
+	if r.own.w == nil && r.watchStale() && !paused {
 		return "lease not renewed, since the records couldn't be read in time"
 	}
 	return "lease not renewed in time"
@@ -170,10 +171,10 @@ func (r *Replica) ownSeen(l Lease) {
 	}
 }
 
-func (o *ownLease) wake(cfg Config, viewStale bool) time.Duration {
+func (o *ownLease) wake(cfg Config, watchStale bool) time.Duration {
 	at := o.renewAt.Mono
 	switch {
-	case o.member && viewStale:
+	case o.member && watchStale:
 		at = o.start.Mono + cfg.LeaseDuration // the next input wakes us
 	case o.w != nil:
 		at = o.firstAt.Mono + 2*cfg.LeaseDuration // the answer wakes us

@@ -22,10 +22,10 @@ type Memory struct {
 	layouts map[keyspace.ClusterName]Version // newest seen
 	lead    Version                          // newest seen of the lead record
 	highest Epoch                            // of all records
-	settled bool                             // the process has watched this home cluster for a lease duration
-	// settleAt is when settled becomes true; zero before the first listing.
-	settleAt Instant
-	another  bool // the process has followed another history of the home cluster, or may have
+	watched bool                             // the process has watched this home cluster for a lease duration
+	// watchedAt is when watched becomes true; zero before the first listing.
+	watchedAt Instant
+	another   bool // the process has followed another history of the home cluster, or may have
 }
 
 // sighting records when a version of a lease was first seen. Version 0 means that the lease was missing.
@@ -49,7 +49,7 @@ func (r *Replica) Memory() *Memory {
 	m := &Memory{
 		leases: map[Incarnation]sighting{}, records: maps.Clone(r.memory.records),
 		lead: r.NewestLead(), highest: r.epochs.highest,
-		settled: r.watched, settleAt: r.settleAt, another: r.another && !r.watched,
+		watched: r.watched, watchedAt: r.watchedAt, another: r.another && !r.watched,
 	}
 	if m.records == nil {
 		m.records = map[keyspace.ShardID]remembered{}
@@ -102,7 +102,7 @@ func (m *Memory) GoBack() {
 	for id, s := range m.records {
 		m.records[id] = remembered{epoch: s.epoch, top: s.top}
 	}
-	m.layouts, m.lead, m.settled, m.settleAt, m.another = nil, 0, false, Instant{}, true
+	m.layouts, m.lead, m.watched, m.watchedAt, m.another = nil, 0, false, Instant{}, true
 }
 
 // See records a Lease that a watch shows between two incarnations, so that waiting times don't start over with the
@@ -136,7 +136,7 @@ func (r *Replica) remember() {
 		r.layout(c).rec.Version = v
 	}
 	r.lead.least, r.epochs.highest = r.memory.lead, r.memory.highest
-	r.watched, r.settleAt, r.another = r.memory.settled, r.memory.settleAt, r.memory.another
+	r.watched, r.watchedAt, r.another = r.memory.watched, r.memory.watchedAt, r.memory.another
 }
 
 // since returns when this version of a lease, or its absence (version 0), was first seen by any incarnation of this

@@ -76,7 +76,7 @@ func (r *Replica) leaseSeen(l Lease) {
 		was.Leaving != l.Leaving || was.Fresh != l.Fresh || was.Weight != l.Weight
 	p.lease = l
 	if was.Unfit != l.Unfit {
-		r.wordChanged(was.Unfit, l.Unfit, true)
+		r.statementChanged(was.Unfit, l.Unfit, true)
 	}
 	p.changed = r.since(l)
 	p.expired, p.absent, p.unknown = false, false, false
@@ -93,8 +93,7 @@ func (r *Replica) leaseSeen(l Lease) {
 func (r *Replica) leaseGone(id Incarnation) {
 	if id == r.cfg.ID {
 		if r.own.member {
-			r.wentBack, r.afresh = true, true // the home cluster may have been set up again from nothing
-			r.lapse("lease deleted")
+			r.lapseAfresh("lease deleted") // the home cluster may have been set up again from nothing
 		}
 		return
 	}
@@ -169,7 +168,7 @@ func (r *Replica) watchPeers() {
 			continue
 		}
 		r.seek(p)
-		if r.now.Mono < p.due(r.cfg) || p.puzzles() {
+		if r.now.Mono < p.due(r.cfg) || p.unreadable() {
 			continue
 		}
 		if p.lease.Version == 0 {
@@ -234,13 +233,19 @@ func (r *Replica) forgetSealed(p *peer) (gone bool) {
 // longestTurn is enough for a seal to be written and seen before the next replica's turn.
 const longestTurn = 50 * time.Millisecond
 
+// lastTurn is the turn of all replicas from the ninth on, and of those that leave.
+const lastTurn = 8
+
 // turn returns how long this replica waits for others to seal first.
 func (r *Replica) turn() time.Duration {
 	if r.lead.rec.Holder == r.cfg.ID {
 		return 0
 	}
-	place := 1 + min(slices.Index(r.candidates(), r.cfg.ID), 8)
-	return time.Duration(place) * min(r.cfg.LeaseDuration/200, longestTurn)
+	place := slices.Index(r.candidates(), r.cfg.ID)
+	if place < 0 || place > lastTurn {
+		place = lastTurn
+	}
+	return time.Duration(1+place) * min(r.cfg.LeaseDuration/200, longestTurn)
 }
 
 // sealWritten handles a seal of this replica's that was committed.
@@ -253,9 +258,9 @@ func (r *Replica) sealWritten(p *peer, v Version) {
 	r.touchAll()
 }
 
-// puzzles reports whether this replica can't know how long the incarnation may act without being seen, because its
+// unreadable reports whether this replica can't know how long the incarnation may act without being seen, because its
 // lease is unreadable.
-func (p *peer) puzzles() bool { return p.lease.Unreadable && !p.ended() }
+func (p *peer) unreadable() bool { return p.lease.Unreadable && !p.ended() }
 
 // unsealable reports whether the API server refused the last attempt to seal the incarnation. Somebody may have
 // written a name into a record that no Lease can have, or this replica isn't allowed to seal. After a conflict the
@@ -300,7 +305,7 @@ func (r *Replica) candidates() []Incarnation {
 func (r *Replica) replicas(gone func(*peer) bool) (all []plan.Replica, suspects bool) {
 	all = append(slices.Grow(r.planBuffer.replicas[:0], 1+len(r.peerOrder)), plan.Replica{
 		ID: r.cfg.ID, Name: r.cfg.Replica, Weight: r.cfg.Weight, Leaving: r.leaving,
-		Unfit: r.fit.word,
+		Unfit: r.fit.statement,
 	})
 	for _, p := range r.peerOrder {
 		l := p.lease
@@ -327,7 +332,7 @@ func (p *peer) wake(r *Replica) time.Duration {
 			return at
 		}
 		return r.now.Mono + time.Hour
-	case p.seal != nil, p.puzzles():
+	case p.seal != nil, p.unreadable():
 		return r.now.Mono + time.Hour // an answer, its repeat or a Lease event comes first
 	case p.expired:
 		return p.sealAt.Mono

@@ -36,7 +36,8 @@ type Lease struct {
 	Kinds    string        // the kinds of objects it shards, sorted and separated by commas; "" if not stated
 	Unfit    plan.UnfitFor // the clusters that it can't serve
 	Renewal  uint64        // number of the write that made this version, as its owner counts
-	// the replica hasn't watched this home cluster for a lease duration yet, so it doesn't claim what it found there
+	// Fresh: the replica hasn't watched this home cluster for a lease duration yet, so it doesn't claim what it found
+	// there.
 	Fresh   bool
 	Leaving bool // the replica was told to stop, and takes nothing new
 	Sealed  bool // declared dead by a peer, for ever

@@ -18,39 +18,38 @@ type Replica struct {
 	seq    uint64
 	out    []Effect
 
-	synced   bool // the first listing is complete
-	empty    bool // the first listing showed a home cluster that no fleet has used
-	syncedAt Instant
-	watched  bool    // some incarnation of this process has watched this home cluster for a lease duration
-	settleAt Instant // when watched becomes true
-	// the process has followed another history of the home cluster, or may have: a shard that is unheld by the records
-	// may have been held since
+	synced    bool // the first listing is complete
+	empty     bool // the first listing showed a home cluster that no fleet has used
+	syncedAt  Instant
+	watched   bool    // some incarnation of this process has watched this home cluster for a lease duration
+	watchedAt Instant // when watched becomes true
+	// another: the process has followed another history of the home cluster, or may have. A shard that is unheld by the
+	// records may have been held since.
 	another  bool
-	afresh   bool // the incarnation is over, and caches of the home cluster may be wrong
-	wentBack bool // the incarnation is over because the home cluster went back
+	wentBack bool // the incarnation is over because the home cluster went back, or may have
 	leaving  bool // told to stop
 	over     bool // lapsed or left: no effect will ever follow
 
-	own       ownLease
-	views     [views]Instant // the instant as of which each view is known to be complete
-	looked    Instant        // when a live list was last asked for
-	peers     map[Incarnation]*peer
-	peerOrder []*peer                  // peers, sorted by id
-	ended     map[string][]Incarnation // incarnations whose end a kubelet reported, by container
-	shards    map[keyspace.ShardID]*shardState
-	order     []*shardState // shards, sorted by id: the machine must be deterministic
-	dirty     []*shardState // shards to decide on in this step
-	timed     []*shardState // those that may need a decision because time passes, and some that don't any more
-	timedAt   time.Duration // when the first of them may need it, or earlier; on the monotonic clock
-	unserved  int           // how many no replica that may be alive holds
-	// given is the last input about clusters. clusters holds those of them that may be served. It leaves out a cluster
+	own         ownLease
+	caughtUp    [watches]Instant // the instant up to which each watch is known to be complete
+	listAskedAt Instant          // when a live list was last asked for
+	peers       map[Incarnation]*peer
+	peerOrder   []*peer                  // peers, sorted by id
+	ended       map[string][]Incarnation // incarnations whose end a kubelet reported, by container
+	shards      map[keyspace.ShardID]*shardState
+	order       []*shardState // shards, sorted by id: the machine must be deterministic
+	dirty       []*shardState // shards to decide on in this step
+	timed       []*shardState // those that may need a decision because time passes, and some that don't any more
+	timedAt     time.Duration // when the first of them may need it, or earlier; on the monotonic clock
+	unserved    int           // how many no replica that may be alive holds
+	// given is the last input about clusters. served holds those of them that may be served. It leaves out a cluster
 	// whose UID isn't its layout's, and one that is served under another name already.
 	given       Clusters
-	clusters    map[keyspace.ClusterName]int
+	served      map[keyspace.ClusterName]bool
 	givenNames  []keyspace.ClusterName            // the names of all clusters given, sorted
 	aliases     map[string][]keyspace.ClusterName // the names of each cluster, by its UID
 	aliased     bool                              // some cluster has more than one name
-	unsorted    bool                              // which of the names counts may have changed with who serves them
+	namesStale  bool                              // which of the names counts may have changed with who serves them
 	layouts     map[keyspace.ClusterName]*layout
 	layoutOrder []*layout  // layouts, sorted by cluster
 	asked       []question // live reads of layouts under way, oldest first
@@ -79,7 +78,7 @@ type Replica struct {
 	heardAt     Instant // when a Lease event last arrived, for our own lease or a peer's
 	// hearingSince is when the first Lease event after the latest silence arrived.
 	hearingSince Instant
-	lookAt       Instant // when missing records and layouts may be made (sinceLong); zero for no wait
+	remakeAt     Instant // when missing records and layouts may be made (mayRemake); zero for no wait
 	reportAt     Instant
 	writes       []*write // not yet settled
 	waiting      []*write // those of writes that will be repeated
@@ -103,14 +102,14 @@ func New(cfg Config, memory *Memory) *Replica {
 		memory = &Memory{}
 	}
 	r := &Replica{
-		cfg:      cfg,
-		memory:   memory,
-		peers:    map[Incarnation]*peer{},
-		ended:    map[string][]Incarnation{},
-		shards:   map[keyspace.ShardID]*shardState{},
-		clusters: map[keyspace.ClusterName]int{},
-		budget:   repeats{left: repeatsAtFirst},
-		layouts:  map[keyspace.ClusterName]*layout{},
+		cfg:     cfg,
+		memory:  memory,
+		peers:   map[Incarnation]*peer{},
+		ended:   map[string][]Incarnation{},
+		shards:  map[keyspace.ShardID]*shardState{},
+		served:  map[keyspace.ClusterName]bool{},
+		budget:  repeats{left: repeatsAtFirst},
+		layouts: map[keyspace.ClusterName]*layout{},
 	}
 	r.remember()
 	return r
@@ -169,30 +168,15 @@ func (r *Replica) take(in Input) {
 	case WentBack:
 		r.lapseAfresh(in.Reason)
 	case Synced:
-		r.synced, r.syncedAt = true, r.now
-		r.empty = r.foundEmpty()
-		r.foundRecords()
-		r.waitToSettle()
-		r.peersSynced()
-		r.touchAll()
+		r.firstListed()
 	case Clusters:
-		r.given, r.givenNames = in, slices.Sorted(maps.Keys(in.Bits))
-		r.sortClusters()
-		r.clustersKnown()
-		r.touchAll()
+		r.clustersGiven(in)
 	case Written:
 		r.written(in)
 	case Warmed:
-		if t := r.shards[in.ID]; t != nil && t.phase == warming {
-			r.enter(t, warm)
-			r.filled(t)
-			r.touch(t)
-		}
+		r.warmed(in.ID)
 	case Drained:
-		if t := r.shards[in.ID]; t != nil && t.phase == draining {
-			r.enter(t, drained)
-			r.touch(t)
-		}
+		r.drained(in.ID)
 	case Measured:
 		if t := r.shards[in.ID]; t != nil {
 			t.objects, t.load = in.Objects, asRecorded(in.Load)
@@ -201,35 +185,71 @@ func (r *Replica) take(in Input) {
 		r.healthSeen(in)
 	case Counted:
 		r.counted(in)
-	case Viewed:
-		r.viewed(in.View, in.At)
+	case CaughtUp:
+		r.noteCaughtUp(in.Watch, in.At)
 	case Listing:
 		r.listed(in)
 	case Leave:
-		if !r.leaving {
-			r.leaving = true
-			r.own.renewAt = r.now
-			r.touchAll()
-		}
+		r.leave()
 	case Tick:
 		r.touchDue()
+	}
+}
+
+// firstListed begins to draw conclusions from what isn't there.
+func (r *Replica) firstListed() {
+	r.synced, r.syncedAt = true, r.now
+	r.empty = r.neverUsed()
+	r.foundRecords()
+	r.waitUntilWatched()
+	r.peersSynced()
+	r.touchAll()
+}
+
+func (r *Replica) clustersGiven(in Clusters) {
+	r.given, r.givenNames = in, slices.Sorted(maps.Keys(in.Bits))
+	r.chooseNames()
+	r.clustersKnown()
+	r.touchAll()
+}
+
+func (r *Replica) warmed(id keyspace.ShardID) {
+	if t := r.shards[id]; t != nil && t.phase == warming {
+		r.enter(t, warm)
+		r.filled(t)
+		r.touch(t)
+	}
+}
+
+func (r *Replica) drained(id keyspace.ShardID) {
+	if t := r.shards[id]; t != nil && t.phase == draining {
+		r.enter(t, drained)
+		r.touch(t)
+	}
+}
+
+func (r *Replica) leave() {
+	if !r.leaving {
+		r.leaving = true
+		r.own.renewAt = r.now
+		r.touchAll()
 	}
 }
 
 // advance does everything that is due now. The own lease goes first, since nothing else matters without it.
 func (r *Replica) advance() {
 	r.refit()
-	r.settle()
+	r.noteWatched()
 	r.renew()
 	if !r.Valid(r.now) {
 		return // not a member yet
 	}
-	r.look()
+	r.requestList()
 	r.watchPeers()
 	r.elect()
 	r.repeat()
-	if r.aliased && r.unsorted {
-		r.sortClusters()
+	if r.aliased && r.namesStale {
+		r.chooseNames()
 	}
 	r.unbar()
 	r.decideDirty()
@@ -283,7 +303,7 @@ func (r *Replica) touchAll() {
 	for _, l := range r.layoutOrder {
 		l.stir()
 	}
-	r.unsorted = true
+	r.namesStale = true
 	r.replan, r.fit.stale = true, true // whether a holdOff ends depends on who else there is
 }
 
@@ -320,11 +340,11 @@ func (r *Replica) Wake() time.Duration {
 		return wake
 	}
 	at := func(d time.Duration) { wake = min(wake, d) }
-	at(r.own.wake(r.cfg, r.viewStale()))
+	at(r.own.wake(r.cfg, r.watchStale()))
 	if !r.own.member {
 		return max(wake, r.now.Mono) // all else waits for that
 	}
-	at(r.wakeToLook())
+	at(r.wakeToList())
 	if again, ok := r.repeatAt(); ok {
 		at(again)
 	}
@@ -332,7 +352,7 @@ func (r *Replica) Wake() time.Duration {
 		at(r.lead.seekAt.Mono)
 	}
 	if r.synced && !r.watched {
-		at(r.settleAt.Mono)
+		at(r.watchedAt.Mono)
 	}
 	if r.synced {
 		for _, p := range r.peerOrder {
@@ -348,8 +368,8 @@ func (r *Replica) Wake() time.Duration {
 	if r.replan && r.synced {
 		at(r.planAfter.Mono)
 	}
-	if r.lookAt != (Instant{}) {
-		at(r.lookAt.Mono)
+	if !r.remakeAt.IsZero() {
+		at(r.remakeAt.Mono)
 	}
 	at(r.reportAt.Mono)
 	at(r.wakeFit())

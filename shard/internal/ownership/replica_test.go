@@ -3,7 +3,6 @@ package ownership
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -26,7 +25,7 @@ type bench struct {
 	v            Version
 	probed       int
 	away, silent bool // probes fail; they aren't answered
-	// deaf: nothing shows that its view of the records goes on.
+	// deaf: nothing shows that its watches go on.
 	deaf bool
 	// layout is what a live read finds.
 	layout Layout
@@ -65,8 +64,8 @@ func newBenchAt(t *testing.T, wall time.Duration) *bench {
 // that it is away.
 func (b *bench) feed(in Input) {
 	if !b.deaf {
-		b.r.viewed(Leases, b.now)
-		b.r.viewed(Shards, b.now)
+		b.r.noteCaughtUp(LeaseWatch, b.now)
+		b.r.noteCaughtUp(ShardWatch, b.now)
 	}
 	b.out = append(b.out, b.r.Step(b.now, in)...)
 	b.tracks()
@@ -273,6 +272,9 @@ func TestALeaseThatIsSealedOrGoneIsALapseAtOnce(t *testing.T) {
 			b := newBench(t)
 			b.feed(in)
 			find[Lapse](b)
+			if gone := name == "gone"; b.r.Afresh() != gone || (b.r.Memory().lead == 0) != gone {
+				t.Errorf("the next begins afresh: %v, and knows the lead record in version %d", b.r.Afresh(), b.r.Memory().lead)
+			}
 		})
 	}
 }
@@ -375,6 +377,20 @@ func TestR3ALeaseIsSealedOnlyAfterTheVersionStoodStillForItsWholeDurationHere(t 
 	b.pass(lease / 50)
 	if got := find[SealLease](b); got.ID != "b" || got.Base != 50 {
 		t.Errorf("it seals %+v, want b at the version that stood still, 50", got)
+	}
+}
+
+func TestALeavingReplicaSealsAfterAllOthers(t *testing.T) {
+	b := newBench(t)
+	b.served()
+	b.feed(LeaseSeen{Lease{ID: "c", Replica: "c", Duration: lease, Protocol: 3, Version: 50}})
+	b.feed(Leave{})
+	b.live(lease, "")
+	b.pass((1+lastTurn)*longestTurn - 1)
+	none[SealLease](b)
+	b.pass(1)
+	if got := find[SealLease](b); got.ID != "c" {
+		t.Errorf("it seals %+v, want c", got)
 	}
 }
 
@@ -1133,41 +1149,20 @@ func TestWithoutMembershipNothingIsDoneAndNobodySpins(t *testing.T) {
 	}
 }
 
-func TestValidateNamesEveryViolation(t *testing.T) {
-	good := DefaultConfig("a", "a", lease)
-	if err := good.Validate(); err != nil {
-		t.Fatalf("the defaults don't pass: %v", err)
-	}
-	for _, c := range []struct {
-		name  string
-		wreck func(*Config)
-		want  string
-	}{
-		{"no name", func(c *Config) { c.ID = "" }, "ID is empty"},
-		{"no lease", func(c *Config) { c.LeaseDuration = 0 }, "LeaseDuration"},
-		{"no margin", func(c *Config) { c.Margin = 0 }, "Margin"},
-		{"a margin of half the lease", func(c *Config) { c.Margin = lease / 2 }, "Margin"},
-		{"too few renewals", func(c *Config) { c.RenewEvery = lease / 2 }, "RenewEvery"},
-		{"no retries", func(c *Config) { c.RetryEvery = 0 }, "RetryEvery"},
-		{"an orphan that waits for longer than a crash takes", func(c *Config) { c.WarmTimeout = lease }, "WarmTimeout"},
-		{"no patience with a successor", func(c *Config) { c.LeaveTimeout = 0 }, "LeaveTimeout"},
-		{"less than a holder that missed a deletion may act for", func(c *Config) { c.BuryTime = lease }, "BuryTime"},
-		{"a negative wait for other moves", func(c *Config) { c.GatherTimeout = -1 }, "GatherTimeout"},
-		{"no pause between plans", func(c *Config) { c.PlanEvery = 0 }, "PlanEvery"},
-		{"no pause between reports", func(c *Config) { c.ReportEvery = 0 }, "ReportEvery"},
-		{"a negative weight", func(c *Config) { c.Weight = -1 }, "Weight"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			cfg := good
-			c.wreck(&cfg)
-			if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("Validate says %v, want something about %s", err, c.want)
+func TestTheDefaultTimingsFitTogether(t *testing.T) {
+	for _, d := range []time.Duration{time.Second, lease, 24 * time.Hour} {
+		c := DefaultConfig("a", "a", d)
+		for rule, ok := range map[string]bool{
+			"the margin is less than half of the lease":                       c.Margin > 0 && c.Margin < d/2,
+			"two renewals fit into the time for which one allows to act":      c.RenewEvery > 0 && 2*c.RenewEvery <= d-c.Margin,
+			"an orphan waits for less than a crash takes":                     c.WarmTimeout > 0 && c.WarmTimeout < d,
+			"a slow list ends no lease":                                       c.WatchTimeout >= d/2,
+			"who missed a deletion has stopped when the record may be remade": c.BuryTime > c.WatchTimeout+d-c.Margin,
+		} {
+			if !ok {
+				t.Errorf("a lease of %v: it isn't so that %s: %+v", d, rule, c)
 			}
-		})
-	}
-	all := Config{Weight: -1}.Validate()
-	if got := strings.Count(all.Error(), "\n") + 1; got != 13 {
-		t.Errorf("an empty configuration has %d violations named, want all 13:\n%v", got, all)
+		}
 	}
 }
 

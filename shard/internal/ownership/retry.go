@@ -1,10 +1,6 @@
 package ownership
 
-import (
-	"time"
-
-	"github.com/tenure-dev/tenure/shard/keyspace"
-)
+import "time"
 
 // Many repeats don't help a home cluster that refuses writes or fails. Each write backs off by itself, and all repeats
 // of a replica share a budget. Committed writes earn further repeats, so a replica that gets half of its writes through
@@ -101,37 +97,6 @@ func (r *Replica) wait(w *write, in Written) {
 	r.waiting = append(r.waiting, w)
 	if in.Outcome == Rejected {
 		r.refused(w)
-	}
-}
-
-// deniedFor is how long a replica takes no more of a cluster after a refused claim, in lease durations. The claim is
-// repeated sooner, so the time ends only if it isn't refused any more, if another replica has claimed the shard, or if
-// no other can (see reviewHoldOffs).
-const deniedFor = 2
-
-// refused lets others go on where the API server refuses a write of this replica's. A suspect that can't be sealed
-// holds up no moves. An orphan that this replica may not claim falls to another: if claims have been refused for
-// WarmTimeout, and no other write of a record was committed meanwhile, it is the replica that is refused and not the
-// record.
-func (r *Replica) refused(w *write) {
-	e, _ := w.effect.(WriteShard)
-	switch t := w.about.shard; {
-	case w.about.peer != nil:
-		r.replan = true
-	case t == nil || !e.Kind.Claims() || w.cause != Refused:
-	case r.now.AtLeast(w.causedAt) < r.cfg.WarmTimeout || r.recordedAt.AtLeast(w.causedAt) >= 0:
-	default:
-		r.site(t.id.Cluster).denied = holdOff{count: 1, until: r.now.Add(deniedFor * r.cfg.LeaseDuration)}
-		r.fit.stale = true
-	}
-}
-
-// recordWritten notes that a write of a shard's record was committed.
-func (r *Replica) recordWritten(c keyspace.ClusterName) {
-	r.recordedAt = r.now
-	if s := r.site(c); s.denied.count > 0 {
-		s.denied = holdOff{}
-		r.fit.stale = true
 	}
 }
 

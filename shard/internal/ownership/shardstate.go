@@ -54,8 +54,8 @@ type shardState struct {
 	goesIn uint64
 
 	w *write // the write under way, at most one
-	// until then the record isn't made again or claimed: it was deleted, or may come from a lost history, and its old
-	// holder may not know that. Zero for no wait
+	// freeAt: until then the record isn't made again or claimed: it was deleted, or may come from a lost history, and its
+	// old holder may not know that. Zero for no wait.
 	freeAt   Instant
 	orphanAt Instant // when the shard was first seen without a living holder; zero while it has one
 	moveAt   Instant // when the assignee last changed
@@ -70,6 +70,7 @@ type shardState struct {
 	overdue   bool          // the warm-up has missed a deadline
 	fillTime  time.Duration // how long a warm-up may take, if that is more than FillTimeout
 	probing   bool          // a claim waits for a probe of the cluster
+	unsure    bool          // when it was last to be opened, claims under other names of its cluster weren't known yet
 
 	objects    int64
 	load       float64
@@ -135,9 +136,7 @@ func (r *Replica) shardSeen(s Shard) {
 	if !t.known {
 		t.cameAt, t.reportedAt = r.now, r.now
 	}
-	if !t.known || (t.rec.Holder == "") != (s.Holder == "") {
-		r.recordsChange(s.ID.Cluster)
-	}
+	cameNow, wasServed := !t.known, t.served()
 	if t.known && t.replacedBy(s) {
 		r.bury(t) // it was deleted and made again, and the watch showed only the new one
 	}
@@ -153,6 +152,9 @@ func (r *Replica) shardSeen(s Shard) {
 		t.w = nil
 	}
 	t.holder = r.name(s.Holder)
+	if cameNow || t.served() != wasServed {
+		r.recordsChange(s.ID.Cluster)
+	}
 	r.recount(t)
 	r.touch(t)
 }
@@ -178,7 +180,7 @@ func (r *Replica) shardGone(in ShardGone) {
 // epochs a new record must exceed.
 func (r *Replica) bury(t *shardState) {
 	t.freeAt = r.now.Add(r.cfg.BuryTime)
-	if l := t.layout; l.lacksSince != (Instant{}) {
+	if l := t.layout; !l.lacksSince.IsZero() {
 		l.lacksSince, l.tries, l.triedIn = r.now, 0, Instant{} // no coordinator could have made the record until freeAt
 	}
 	if e, ok := effectOf[WriteShard](t.w); ok {
@@ -210,7 +212,7 @@ func (r *Replica) shardWritten(t *shardState, w *write, v Version) {
 
 // decide chooses one shard's next step from its newest record and what is under way.
 func (r *Replica) decide(t *shardState) {
-	_, wanted := r.clusters[t.id.Cluster]
+	wanted := r.served[t.id.Cluster]
 	switch {
 	case !t.known:
 		r.letGo(t)
@@ -270,6 +272,9 @@ func (r *Replica) hold(t *shardState, wanted bool) {
 			r.giveUp(t, "", Release)
 		}
 	case warm:
+		if r.heldTwice(t) {
+			return
+		}
 		r.enter(t, active)
 		t.objects, t.load = t.rec.Objects, t.rec.Load // until it is measured here
 		t.reportedAt = r.now
@@ -334,7 +339,7 @@ func (r *Replica) successor(t *shardState, wanted bool) (next Incarnation, kind 
 func (r *Replica) pursue(t *shardState) {
 	mine := t.rec.Assignee == r.cfg.ID
 	if t.orphan() {
-		if t.orphanAt == (Instant{}) {
+		if t.orphanAt.IsZero() {
 			t.orphanAt = r.now
 		}
 		if mine || t.probing {

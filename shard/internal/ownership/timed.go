@@ -11,8 +11,8 @@ import (
 // touchDue does what depends on time alone, and queues the shards that may have to be decided because time passed.
 func (r *Replica) touchDue() {
 	r.awaitServing()
-	if r.lookAt != (Instant{}) && r.now.AtLeast(r.lookAt) >= 0 {
-		r.lookAt = Instant{}
+	if !r.remakeAt.IsZero() && r.now.AtLeast(r.remakeAt) >= 0 {
+		r.remakeAt = Instant{}
 		r.replan = true
 	}
 	r.timed = slices.DeleteFunc(r.timed, func(t *shardState) bool {
@@ -22,14 +22,14 @@ func (r *Replica) touchDue() {
 	r.timedAt = r.now.Mono + time.Hour
 	for _, t := range r.timed {
 		r.awaitFilling(t)
-		if t.calledOff != (Instant{}) && r.now.AtLeast(t.calledOff) >= r.cfg.LeaseDuration/callOffs {
+		if !t.calledOff.IsZero() && r.now.AtLeast(t.calledOff) >= r.cfg.LeaseDuration/callOffs {
 			t.calledOff, r.replan = Instant{}, true
 		}
-		free := t.freeAt != (Instant{}) && r.now.AtLeast(t.freeAt) >= 0
+		free := !t.freeAt.IsZero() && r.now.AtLeast(t.freeAt) >= 0
 		if free {
 			t.freeAt = Instant{}
 		}
-		if free || (t.overdue && t.phase == warming) ||
+		if free || (t.overdue && t.phase == warming) || r.awaitsList(t) ||
 			(r.holds(t) && (r.leaving || (t.phase == active && t.successorWarm()))) {
 			r.touch(t)
 		}
@@ -64,24 +64,26 @@ func (r *Replica) isUnserved(t *shardState) bool {
 	if !t.plannable() || !t.orphan() {
 		return false
 	}
-	_, served := r.clusters[t.id.Cluster]
-	return served
+	return r.served[t.id.Cluster]
 }
 
 // waitsForTime reports whether the shard may need a decision because time passes.
 func (r *Replica) waitsForTime(t *shardState) bool {
-	return t.freeAt != (Instant{}) || t.calledOff != (Instant{}) || t.phase == warming ||
+	return !t.freeAt.IsZero() || !t.calledOff.IsZero() || t.phase == warming || r.awaitsList(t) ||
 		(r.holds(t) && (r.leaving || t.successorWarm()))
 }
 
 // wake returns when the shard needs a decision even if no input arrives.
 func (t *shardState) wake(r *Replica) time.Duration {
 	wake := r.now.Mono + time.Hour
-	if t.freeAt != (Instant{}) {
+	if !t.freeAt.IsZero() {
 		wake = min(wake, t.freeAt.Mono)
 	}
-	if t.calledOff != (Instant{}) {
+	if !t.calledOff.IsZero() {
 		wake = min(wake, t.calledOff.Mono+r.cfg.LeaseDuration/callOffs)
+	}
+	if r.awaitsList(t) {
+		wake = min(wake, r.listAgainAt())
 	}
 	if r.fills(t) {
 		wake = min(wake, t.warmingAt.Mono+r.fillTimeout(t))

@@ -34,7 +34,10 @@ func Log(path string, id protocol.Incarnation) error {
 		return fmt.Errorf("termination log: %w", err)
 	}
 	_, err = file.WriteAt(text, 0)
-	return errors.Join(err, file.Truncate(int64(len(text))), file.Close())
+	if err := errors.Join(err, file.Truncate(int64(len(text))), file.Close()); err != nil {
+		return fmt.Errorf("termination log: %w", err)
+	}
+	return nil
 }
 
 // Ended returns the containers of a Pod in which incarnations have run and ended, as its kubelet reports: a container's

@@ -47,6 +47,9 @@ func TestATerminationLogNamesTheLastIncarnationAlone(t *testing.T) {
 	if err := Log(path, "a-1"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a log that isn't there is written: %v", err)
 	}
+	if err := Log("/dev/full", "a-1"); err == nil || !strings.HasPrefix(err.Error(), "termination log: ") {
+		t.Errorf("a log that can't be written: %v; want an error that says what it is about", err)
+	}
 	must.Succeed(t, os.WriteFile(path, []byte(strings.Repeat("x", 200)), 0o600))
 	for _, id := range []protocol.Incarnation{"a-longer-one", "a-1", "a-2"} {
 		must.Succeed(t, Log(path, id))

@@ -26,11 +26,10 @@ type Watch struct {
 	informer toolscache.SharedIndexInformer
 }
 
-// lively makes a list-watch list anew after the API server was away.
-type lively func(toolscache.ListerWatcher) toolscache.ListerWatcher
-
-// NewWatch returns a watch of the Pods. It sends no request until Run.
-func NewWatch(rc *rest.Config, namespace, selector string, live lively, log logr.Logger) (*Watch, error) {
+// NewWatch returns a watch of the Pods. It sends no request until Run. live makes a list-watch list anew after the API
+// server was away.
+func NewWatch(rc *rest.Config, namespace, selector string,
+	live func(toolscache.ListerWatcher) toolscache.ListerWatcher, log logr.Logger) (*Watch, error) {
 	c, err := kubernetes.NewForConfig(rc)
 	if err != nil {
 		return nil, fmt.Errorf("building the client of the Pods: %w", err)
@@ -38,8 +37,8 @@ func NewWatch(rc *rest.Config, namespace, selector string, live lively, log logr
 	return newWatch(c, namespace, selector, live, lookAgain, log)
 }
 
-func newWatch(c kubernetes.Interface, namespace, selector string, live lively, again time.Duration,
-	log logr.Logger) (*Watch, error) {
+func newWatch(c kubernetes.Interface, namespace, selector string,
+	live func(toolscache.ListerWatcher) toolscache.ListerWatcher, again time.Duration, log logr.Logger) (*Watch, error) {
 	pods := c.CoreV1().Pods(namespace)
 	// Every watch begins with a list, where missing rights are noticed. The list is tried again soon, and the server asked
 	// rarely.

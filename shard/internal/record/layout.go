@@ -121,7 +121,7 @@ func Layout(fleet keyspace.Fleet, shard *tenurev1alpha1.Shard) (ownership.Layout
 	}
 	slices.SortFunc(l.Prefixes, keyspace.Prefix.Compare)
 	if !ownership.Divides(l.Prefixes) {
-		return l, fmt.Errorf("layout %s: %w", shard.Name, errors.New("prefixes don't cover each slot once; delete it"))
+		return l, fmt.Errorf("layout %s: prefixes don't cover each slot once; delete it", shard.Name)
 	}
 	return l, nil
 }

@@ -218,8 +218,8 @@ func (w *world) redivide(f *Fault, id keyspace.ShardID) {
 	}
 	switch f.Kind {
 	case ForeignShard:
-		if parent, ok := id.Prefix.Parent(); ok && f.Relist {
-			id.Prefix = parent
+		if digits := id.Prefix.String(); digits != "" && f.Relist {
+			id.Prefix, _ = keyspace.ParsePrefix(digits[:len(digits)-1]) // the parent
 		} else if lower, _, err := id.Prefix.Split(); err == nil && !w.script {
 			id.Prefix = lower
 		}

@@ -88,9 +88,10 @@ func (t *Turnstile) Count() (inside, waiting int) {
 	return t.inside, len(t.queue)
 }
 
-// Call free and admit with the lock held.
+// free reports whether there is a place. Call it with the lock held.
 func (t *Turnstile) free() bool { return t.most == 0 || t.inside < t.most }
 
+// admit gives free places to callers that wait. Call it with the lock held.
 func (t *Turnstile) admit() {
 	for len(t.queue) > 0 && t.free() {
 		close(t.queue[0])

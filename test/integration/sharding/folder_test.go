@@ -126,7 +126,7 @@ func TestClustersOfAFolderComeAreRotatedBreakAndGo(t *testing.T) {
 
 	must.Succeed(t, os.Rename(files.path, files.path+".away"))
 	r.eventually("it is reported that the folder is gone", func() error {
-		return r.logged(replicas, "a path of --kubeconfig-folder gives no cluster", len(replicas))
+		return r.logged(replicas, "a problem in --kubeconfig-folder", len(replicas))
 	})
 	r.createAts(10, 0)
 	r.eventually("the cluster is served on while the folder is gone", func() error { return r.unfinished() })

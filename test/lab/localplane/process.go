@@ -178,7 +178,8 @@ func tail(log string) string {
 // withHint adds the way out to errors that have one.
 func withHint(err error) error {
 	if errors.Is(err, syscall.ENOSPC) {
-		return fmt.Errorf("%w (free some space, or name a folder on another disk: Config.Dir or TMPDIR)", err)
+		return fmt.Errorf("%w (free some space, or name a folder on another disk: by TMPDIR, DEMO_DIR of the demo, or "+
+			"Config.Dir)", err)
 	}
 	return err
 }

@@ -129,7 +129,7 @@ func startLagging(from, to string) (*lagging, error) {
 	if err != nil {
 		hint := ""
 		if len(from) > 100 && strings.Contains(err.Error(), "invalid argument") {
-			hint = ": the path of a socket can't be so long, name a shorter folder (Config.Dir or TMPDIR)"
+			hint = ": the path of a socket can't be so long, name a shorter folder (by TMPDIR or Config.Dir)"
 		}
 		return nil, fmt.Errorf("%w%s", err, hint)
 	}

@@ -16,7 +16,7 @@ import (
 // +kubebuilder:printcolumn:name="Schedule",type=string,JSONPath=`.spec.schedule`
 // +kubebuilder:printcolumn:name="Result",type=string,JSONPath=`.status.result`
 // +kubebuilder:printcolumn:name="Pod",type=string,JSONPath=`.status.podName`
-// +kubebuilder:printcolumn:name="Blocked",type=string,JSONPath=`.status.conditions[?(@.type=="Blocked")].reason`,priority=1
+// +kubebuilder:printcolumn:name="Blocked",type=string,JSONPath=`.status.conditions[?(@.type=="Blocked")].reason`
 // +kubebuilder:printcolumn:name="Exit",type=integer,JSONPath=`.status.exitCode`,priority=1
 // +kubebuilder:printcolumn:name="Restarts",type=integer,JSONPath=`.status.restarts`,priority=1
 // +kubebuilder:printcolumn:name="Started",type=string,JSONPath=`.status.startTime`,priority=1
@@ -322,7 +322,8 @@ type AtStatus struct {
 
 	// restarts is how often the run was claimed again because no Pod was there: it
 	// was deleted before it had been seen to finish, or the replica that had claimed
-	// the run died before making it, or got no clear answer.
+	// the run died before making it, or got no clear answer, or another replica took
+	// over while its Pod was refused.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=2147483647
@@ -334,7 +335,8 @@ type AtStatus struct {
 	// +kubebuilder:validation:Pattern=`^[^.]*\.[0-9]{6}(Z|[+-][0-9]{2}:[0-9]{2})$`
 	ScheduledTime *metav1.MicroTime `json:"scheduledTime,omitempty"`
 
-	// startTime is when the run was claimed, just before the Pod was made.
+	// startTime is when the run was claimed, just before the Pod was made. A missed
+	// At has none.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^[^.]*\.[0-9]{6}(Z|[+-][0-9]{2}:[0-9]{2})$`

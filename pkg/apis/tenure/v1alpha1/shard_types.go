@@ -180,7 +180,8 @@ type ShardStatus struct {
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*)?$`
 	Warm string `json:"warm,omitempty"`
 
-	// objects is how many objects of the primary kinds the shard holds.
+	// objects is how many objects of the primary kinds the shard's holder has in its
+	// cache: finished Ats aren't counted.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Objects int64 `json:"objects,omitempty"`

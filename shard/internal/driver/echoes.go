@@ -34,14 +34,14 @@ func (d *Driver) committed(effect ownership.Effect, version ownership.Version, s
 	switch {
 	case version <= base:
 	case version <= e.shown: // the watch was faster than the answer
-		d.step(ownership.Viewed{View: ownership.Shards, At: sent})
+		d.step(ownership.CaughtUp{Watch: ownership.ShardWatch, At: sent})
 	case e.count < len(e.due):
 		e.due[e.count] = echo{version, sent}
 		e.count++
 	}
 }
 
-// watched records that the view is recent if the watch shows a write of this incarnation.
+// watched records up to when the watch is complete, if it shows a write of this incarnation.
 func (d *Driver) watched(what ownership.Input) {
 	if d.machine == nil {
 		return
@@ -52,7 +52,7 @@ func (d *Driver) watched(what ownership.Input) {
 			return
 		}
 		if sent, ok := d.machine.Renewed(in.Lease.Version); ok {
-			d.step(ownership.Viewed{View: ownership.Leases, At: sent})
+			d.step(ownership.CaughtUp{Watch: ownership.LeaseWatch, At: sent})
 		}
 	case ownership.ShardSeen:
 		e := &d.echoes
@@ -68,8 +68,8 @@ func (d *Driver) watched(what ownership.Input) {
 				latest = awaited.sent
 			}
 		}
-		if latest != (ownership.Instant{}) {
-			d.step(ownership.Viewed{View: ownership.Shards, At: latest})
+		if !latest.IsZero() {
+			d.step(ownership.CaughtUp{Watch: ownership.ShardWatch, At: latest})
 		}
 	}
 }

@@ -77,9 +77,9 @@ func throngOf(t *testing.T, server *fakeServer) (o opening, west *offering, leav
 }
 
 // tries are the ways to fill caches, by what is logged if they can't be filled.
-var tries = map[string]func(*view, context.Context, opening){
-	"shard can't be warmed yet": func(v *view, ctx context.Context, o opening) { v.warm(ctx, o) },
-	"shard can't change over to the other server yet": func(v *view, ctx context.Context, o opening) {
+var tries = map[string]func(*shardCluster, context.Context, opening){
+	"shard can't be warmed yet": func(v *shardCluster, ctx context.Context, o opening) { v.warm(ctx, o) },
+	"shard can't change over to the other server yet": func(v *shardCluster, ctx context.Context, o opening) {
 		now, _ := o.find()
 		v.warmed, v.clusterNo, v.connection, v.end = true, now.clusterNo, now.connection-1, func() {}
 		v.follow(ctx, o)
@@ -113,7 +113,7 @@ func TestItIsLoggedWhichCachesAreNotFilledForLong(t *testing.T) {
 				o.opts.Kinds, o.turns = []engage.Kind{{Object: pods}}, &turnstile.Turnstile{}
 				ctx, cancel := context.WithTimeout(t.Context(), 75*time.Second)
 				defer cancel()
-				v := &view{}
+				v := &shardCluster{}
 				go try(v, ctx, o)
 				<-ctx.Done()
 				synctest.Wait()
@@ -149,7 +149,7 @@ func TestOfAClusterWhoseCachesCannotBeFilledOneLineAMinuteIsLogged(t *testing.T)
 			defer cancel()
 			for _, o.cluster = range []keyspace.ClusterName{"west", "east"} {
 				for range 5 {
-					go try(&view{}, ctx, o)
+					go try(&shardCluster{}, ctx, o)
 				}
 			}
 			<-ctx.Done()
@@ -199,7 +199,7 @@ func TestAShardWhoseCachesAreNotKeptUpToDateIsStuckAndThatIsLogged(t *testing.T)
 			g.roster.put(e.name(), e)
 			g.judge = newJudge(west.clusterSet, g.roster, 10*time.Second, logr.Discard(), nil, nil)
 			real, _ := west.get("west")
-			g.judge.verdicts["west"] = &clusterVerdict{over: real.connection}
+			g.judge.verdicts["west"] = &clusterVerdict{connection: real.connection}
 			server.keepsPods.Store(true)
 			time.AfterFunc(c.refused, func() { server.keepsPods.Store(false) })
 			stuck := 0
@@ -242,7 +242,7 @@ func TestOnlyASilentClustersCachesNeedNoMemory(t *testing.T) {
 			c.bad(&traffic.Breaker)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			_, end, left, err := begin(ctx, real, traffic, o)
+			_, end, left, err := startCaches(ctx, real, traffic, o)
 			if waits := err != nil; waits != c.waits {
 				t.Errorf("a cluster that %s waits for its turn: %v (%v), want %v", what, waits, err, c.waits)
 			}
@@ -262,7 +262,7 @@ func TestAShardThatWaitedForMemoryIsNotOpenedOverAConnectionOfBefore(t *testing.
 			west.give("b", &fakeServer{name: "2", uid: "w"})
 			leave()
 		})
-		if _, _, _, err := begin(t.Context(), real, traffic, o); !errors.Is(err, errMoved) {
+		if _, _, _, err := startCaches(t.Context(), real, traffic, o); !errors.Is(err, errMoved) {
 			t.Errorf("it is opened over the connection of before: %v", err)
 		}
 	})
@@ -270,7 +270,7 @@ func TestAShardThatWaitedForMemoryIsNotOpenedOverAConnectionOfBefore(t *testing.
 
 // A cluster may move on while a shard that has changed over looks whether it did.
 func TestAShardFollowsAServerThatChangesWhileItLooks(t *testing.T) {
-	v := &view{warmed: true, changing: true, clusterNo: 1, connection: 5}
+	v := &shardCluster{warmed: true, changing: true, clusterNo: 1, connection: 5}
 	var moves sync.Once
 	followed, spawned := make(chan struct{}), false
 	o := opening{spawn: func(func()) { spawned = true }}

@@ -16,8 +16,8 @@ import (
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
-// view is one shard's cluster over one real cluster, from the first attempt to open it on.
-type view struct {
+// shardCluster is one shard's cluster over one real cluster, from the first attempt to open it on.
+type shardCluster struct {
 	mu         sync.Mutex // guards all below
 	clusterNo  uint64     // of the real cluster over which it was opened, 0 before
 	connection uint64     // of the connection that its caches use
@@ -28,32 +28,32 @@ type view struct {
 	attached   map[*kindSource]bool
 }
 
-// cluster returns the shard's cluster, nil before it is open.
-func (v *view) cluster() *engage.Cluster {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.virtual
+// opened returns what was opened last, nil before.
+func (c *shardCluster) opened() *engage.Cluster {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.virtual
 }
 
-// over returns the clusterNo of the cluster over which the view was opened, 0 before.
-func (v *view) over() uint64 {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.clusterNo
+// openedOver returns the clusterNo of the real cluster over which it was opened, 0 before.
+func (c *shardCluster) openedOver() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.clusterNo
 }
 
-// attach connects a source to the view's caches. It does nothing if the source is connected already, or if the view
-// isn't open yet: the caller that warms it attaches all sources then.
-func (v *view) attach(e *engagement, s *kindSource) error {
-	v.mu.Lock()
-	opened, attached := v.virtual, v.attached[s]
+// attach connects a source to the caches. It does nothing if the source is connected already, or if the cluster isn't
+// open yet: the caller that warms it attaches all sources then.
+func (c *shardCluster) attach(e *engagement, s *kindSource) error {
+	c.mu.Lock()
+	opened, attached := c.virtual, c.attached[s]
 	if opened != nil && !attached {
-		if v.attached == nil {
-			v.attached = map[*kindSource]bool{}
+		if c.attached == nil {
+			c.attached = map[*kindSource]bool{}
 		}
-		v.attached[s] = true
+		c.attached[s] = true
 	}
-	v.mu.Unlock()
+	c.mu.Unlock()
 	if opened == nil || attached {
 		return nil
 	}
@@ -62,14 +62,14 @@ func (v *view) attach(e *engagement, s *kindSource) error {
 		err = s.attach(e, informer)
 	}
 	if err != nil {
-		v.mu.Lock()
-		delete(v.attached, s)
-		v.mu.Unlock()
+		c.mu.Lock()
+		delete(c.attached, s)
+		c.mu.Unlock()
 	}
 	return err
 }
 
-// opening is what a view needs to be opened.
+// opening is what a shard's cluster needs to be opened.
 type opening struct {
 	gate     *engage.Gate
 	cluster  keyspace.ClusterName
@@ -79,12 +79,11 @@ type opening struct {
 	opts  engage.Options
 	log   logr.Logger
 	spawn func(func())
-	told  func(clusterNo uint64) // called once the view is open, with that of its cluster
+	told  func(clusterNo uint64) // called once it is open, with that of its real cluster
 	room  *memory.Room           // where caches wait while memory is short
 	// turns bounds how many shards fill caches over another server at a time.
 	turns *turnstile.Turnstile
-	// changed is called when the view has new caches, which have no handlers yet. The old caches end after it
-	// returns.
+	// changed is called when there are new caches, which have no handlers yet. The old caches end after it returns.
 	changed func()
 }
 
@@ -94,11 +93,11 @@ const (
 	warmPauseMost = 5 * time.Second
 )
 
-// warm opens the view and waits until its caches are synced, trying again until it succeeds or the context ends. It
+// warm opens the cluster and waits until its caches are synced, trying again until it succeeds or the context ends. It
 // reports whether it succeeded.
-func (v *view) warm(ctx context.Context, o opening) bool {
+func (c *shardCluster) warm(ctx context.Context, o opening) bool {
 	return retry(ctx, warmPause, warmPauseMost, func() bool {
-		err := v.tryWarm(ctx, o)
+		err := c.tryWarm(ctx, o)
 		if err != nil {
 			o.failed(ctx, notWarm, err)
 		}
@@ -124,7 +123,7 @@ func (o opening) failed(ctx context.Context, what string, err error) {
 	}
 }
 
-func (v *view) tryWarm(ctx context.Context, o opening) error {
+func (c *shardCluster) tryWarm(ctx context.Context, o opening) error {
 	_, traffic := o.find()
 	done, err := traffic.Fill(ctx)
 	if err != nil {
@@ -132,45 +131,45 @@ func (v *view) tryWarm(ctx context.Context, o opening) error {
 	}
 	defer done()
 	real, _ := o.find() // it may have changed meanwhile
-	v.mu.Lock()
-	opened, current := v.virtual, v.connection == real.connection
-	if opened != nil && !current && v.clusterNo == real.clusterNo { // the cluster is reached over another now
-		v.end()
-		v.virtual, v.attached, opened = nil, nil, nil
+	c.mu.Lock()
+	opened, current := c.virtual, c.connection == real.connection
+	if opened != nil && !current && c.clusterNo == real.clusterNo { // the cluster is reached over another now
+		c.end()
+		c.virtual, c.attached, opened = nil, nil, nil
 	}
-	v.mu.Unlock()
+	c.mu.Unlock()
 	if opened == nil {
 		if real.Cluster == nil {
 			return multicluster.ErrClusterNotFound
 		}
 		var end, leave func()
-		if opened, end, leave, err = begin(ctx, real, traffic, o); err != nil {
+		if opened, end, leave, err = startCaches(ctx, real, traffic, o); err != nil {
 			return err
 		}
 		defer leave()
-		v.mu.Lock()
-		v.clusterNo, v.connection, v.virtual, v.end = real.clusterNo, real.connection, opened, end
-		v.mu.Unlock()
+		c.mu.Lock()
+		c.clusterNo, c.connection, c.virtual, c.end = real.clusterNo, real.connection, opened, end
+		c.mu.Unlock()
 		o.told(real.clusterNo)
 	}
 	if err := warmOver(ctx, opened, o, real.connection, notWarm); err != nil {
 		return err
 	}
-	v.mu.Lock()
-	v.warmed = true
-	v.mu.Unlock()
-	v.follow(ctx, o)
+	c.mu.Lock()
+	c.warmed = true
+	c.mu.Unlock()
+	c.follow(ctx, o)
 	return nil
 }
 
 // errMoved says that a cluster is reached by another server than when its caches began to be filled.
 var errMoved = errors.New("the cluster is reached by another server now")
 
-// begin opens a shard's cluster over a connection and starts its caches, until the context ends or end is called.
+// startCaches opens a shard's cluster over a connection and starts its caches, until the context ends or end is called.
 // Call leave once they are filled.
-func begin(ctx context.Context, real realCluster, traffic *engage.Traffic,
+func startCaches(ctx context.Context, real realCluster, traffic *engage.Traffic,
 	o opening) (_ *engage.Cluster, end, leave func(), _ error) {
-	opened, err := open(ctx, real, traffic, o)
+	opened, err := openCluster(ctx, real, traffic, o)
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -190,9 +189,9 @@ func begin(ctx context.Context, real realCluster, traffic *engage.Traffic,
 	return opened, end, leave, nil
 }
 
-// open makes a shard's cluster. This may ask the server which resources it serves, and that request takes no context.
-// If the context ends first, the request is left to end by itself.
-func open(ctx context.Context, real realCluster, traffic *engage.Traffic, o opening) (*engage.Cluster, error) {
+// openCluster makes a shard's cluster. This may ask the server which resources it serves, and that request takes no
+// context. If the context ends first, the request is left to end by itself.
+func openCluster(ctx context.Context, real realCluster, traffic *engage.Traffic, o opening) (*engage.Cluster, error) {
 	type result struct {
 		cluster *engage.Cluster
 		err     error
@@ -210,36 +209,36 @@ func open(ctx context.Context, real realCluster, traffic *engage.Traffic, o open
 	}
 }
 
-// follow moves a warm view to another server if the cluster is reached by another one now. The old caches are used
-// until the new ones are full. A reconcile meanwhile has either, of the same cluster. A view that isn't warm yet is
-// opened anew by warm.
-func (v *view) follow(ctx context.Context, o opening) {
+// follow moves a warm cluster to another server if it is reached by another one now. The old caches are used until the
+// new ones are full. A reconcile meanwhile has either, of the same cluster. One that isn't warm yet is opened anew by
+// warm.
+func (c *shardCluster) follow(ctx context.Context, o opening) {
 	real, _ := o.find()
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if !v.warmed || v.changing || v.clusterNo != real.clusterNo || v.connection == real.connection {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.warmed || c.changing || c.clusterNo != real.clusterNo || c.connection == real.connection {
 		return
 	}
-	v.changing = true
-	o.spawn(func() { retry(ctx, warmPause, warmPauseMost, func() bool { return v.change(ctx, o) }) })
+	c.changing = true
+	o.spawn(func() { retry(ctx, warmPause, warmPauseMost, func() bool { return c.change(ctx, o) }) })
 }
 
 // change fills caches over the present connection and puts them to use. done is false if it must be called again.
-func (v *view) change(ctx context.Context, o opening) (done bool) {
-	v.mu.Lock()
+func (c *shardCluster) change(ctx context.Context, o opening) (done bool) {
+	c.mu.Lock()
 	real, traffic := o.find() // under the lock: a change after it comes to follow when changing is false
-	if v.clusterNo != real.clusterNo || v.connection == real.connection {
-		v.changing = false
-		v.mu.Unlock()
+	if c.clusterNo != real.clusterNo || c.connection == real.connection {
+		c.changing = false
+		c.mu.Unlock()
 		return true
 	}
-	v.mu.Unlock()
+	c.mu.Unlock()
 	give, err := o.takeTurn(ctx)
 	if err != nil {
 		return true
 	}
 	defer give()
-	opened, end, leave, err := begin(ctx, real, traffic, o)
+	opened, end, leave, err := startCaches(ctx, real, traffic, o)
 	if err == nil {
 		defer leave()
 		if err = warmOver(ctx, opened, o, real.connection, notOver); err != nil {
@@ -250,10 +249,10 @@ func (v *view) change(ctx context.Context, o opening) (done bool) {
 		o.failed(ctx, notOver, err)
 		return false
 	}
-	v.mu.Lock()
-	last := v.end
-	v.connection, v.virtual, v.end, v.attached = real.connection, opened, end, nil
-	v.mu.Unlock()
+	c.mu.Lock()
+	last := c.end
+	c.connection, c.virtual, c.end, c.attached = real.connection, opened, end, nil
+	c.mu.Unlock()
 	o.changed()
 	last()
 	o.log.Info("shard goes by the other server", "shard", o.gate.Shard().String())

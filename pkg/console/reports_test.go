@@ -1,6 +1,8 @@
 package console
 
 import (
+	"context"
+	"strconv"
 	"testing"
 	"time"
 
@@ -13,6 +15,46 @@ import (
 	"github.com/tenure-dev/tenure/test/must"
 )
 
+// paged is a client that lists events one at a time.
+type paged struct{ client.Client }
+
+func (p paged) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	o := (&client.ListOptions{}).ApplyOptions(opts)
+	if err := p.Client.List(ctx, list, opts...); err != nil || o.Limit == 0 {
+		return err
+	}
+	events := list.(*corev1.EventList)
+	from, _ := strconv.Atoi(o.Continue)
+	if events.Items = events.Items[from:]; len(events.Items) > 1 {
+		events.Items, events.Continue = events.Items[:1], strconv.Itoa(from+1)
+	}
+	return nil
+}
+
+func TestTheLastThatReplicasSaidOfAClusterMayStandOnAnyPage(t *testing.T) {
+	var events []client.Object
+	for i, cluster := range []string{"away", "back", "away", "back"} {
+		reason := clusterhealth.ReasonUsable
+		if i == 1 || i == 2 {
+			reason = clusterhealth.ReasonUnreachable
+		}
+		events = append(events, event(cluster, "", reason, time.Now().Add(time.Duration(i-10)*time.Minute)))
+	}
+	for range 2 { // whatever the order of the pages
+		all, err := Reports(t.Context(), paged{homeWith(events...)}, "ns")
+		must.Succeed(t, err)
+		got := map[string]string{}
+		for _, a := range all {
+			got[string(a.Cluster)] = a.Reason
+		}
+		expect.Equal(t, "what was said last", map[string]string{
+			"away": clusterhealth.ReasonUnreachable, "back": clusterhealth.ReasonUsable}, got)
+		for i, name := range []string{"a", "b", "c", "d"} { // now the last come first
+			events[len(events)-1-i].SetName(name)
+		}
+	}
+}
+
 // What replicas say is ordered, and its age taken, by home's clock, which is one for all of them.
 func TestWhatAReplicaSaysCountsWhateverItsClock(t *testing.T) {
 	const minute = time.Minute
@@ -23,7 +65,7 @@ func TestWhatAReplicaSaysCountsWhateverItsClock(t *testing.T) {
 	bad, good := clusterhealth.ReasonBadConfig, clusterhealth.ReasonUsable
 	for name, c := range map[string]struct {
 		said             []saying
-		all, of, replica string // the reasons that Told, ToldOf and complaints return
+		all, of, replica string // the reasons that Reports, ReportsAbout and complaints return
 	}{
 		"trouble":                         {[]saying{{bad, minute, 0}}, bad, bad, bad},
 		"by one that is behind":           {[]saying{{bad, minute, -120 * minute}}, bad, bad, bad},
@@ -55,8 +97,8 @@ func TestWhatAReplicaSaysCountsWhateverItsClock(t *testing.T) {
 				}
 				return all[0].Reason
 			}
-			expect.Equal(t, "reasons of Told, ToldOf and complaints", []string{c.all, c.of, c.replica}, []string{
-				reason(Told(t.Context(), home, "ns")), reason(ToldOf(t.Context(), home, s, secret)),
+			expect.Equal(t, "reasons of Reports, ReportsAbout and complaints", []string{c.all, c.of, c.replica}, []string{
+				reason(Reports(t.Context(), home, "ns")), reason(ReportsAbout(t.Context(), home, s, secret)),
 				reason(complaints(t.Context(), home, "ns", []corev1.Secret{*secret}, nil, oldest(s), now)),
 			})
 		})

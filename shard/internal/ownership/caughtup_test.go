@@ -9,7 +9,7 @@ import (
 	"github.com/tenure-dev/tenure/shard/keyspace"
 )
 
-// deafBench returns a machine that holds the shard. Nothing shows that its view goes on from now on.
+// deafBench returns a machine that holds the shard. Nothing shows that its watches go on from now on.
 func deafBench(t *testing.T) *bench {
 	b := newBench(t)
 	b.served()
@@ -24,12 +24,15 @@ func TestI1ALeaseIsRenewedOnlyWhileTheViewOfTheRecordsIsRecent(t *testing.T) {
 		lapse bool
 	}{
 		{"nothing shows it", func(*bench, Instant) {}, true},
-		{"only the leases are seen", func(b *bench, at Instant) { b.feed(Viewed{Leases, at}) }, true},
-		{"only the shards' records are seen", func(b *bench, at Instant) { b.feed(Viewed{Shards, at}) }, true},
-		{"both are seen", func(b *bench, at Instant) { b.feed(Viewed{Leases, at}); b.feed(Viewed{Shards, at}) }, false},
+		{"only the leases are seen", func(b *bench, at Instant) { b.feed(CaughtUp{LeaseWatch, at}) }, true},
+		{"only the shards' records are seen", func(b *bench, at Instant) { b.feed(CaughtUp{ShardWatch, at}) }, true},
+		{"both are seen", func(b *bench, at Instant) {
+			b.feed(CaughtUp{LeaseWatch, at})
+			b.feed(CaughtUp{ShardWatch, at})
+		}, false},
 		{"both are seen, very late", func(b *bench, at Instant) {
-			b.feed(Viewed{Leases, at.Add(-b.r.cfg.ViewTimeout)})
-			b.feed(Viewed{Shards, at.Add(-b.r.cfg.ViewTimeout)})
+			b.feed(CaughtUp{LeaseWatch, at.Add(-b.r.cfg.WatchTimeout)})
+			b.feed(CaughtUp{ShardWatch, at.Add(-b.r.cfg.WatchTimeout)})
 		}, true},
 		{"a live list shows them", func(b *bench, at Instant) {
 			b.feed(Listing{Shards: []Shard{b.r.shards[west].rec}, Asked: at})
@@ -50,8 +53,8 @@ func TestI1ALeaseIsRenewedOnlyWhileTheViewOfTheRecordsIsRecent(t *testing.T) {
 			if lapsed && !strings.Contains(lapses[0].Reason, "the records couldn't be read in time") {
 				t.Errorf("it says %q", lapses[0].Reason)
 			}
-			if until := b.r.ValidUntil().AtLeast(began); lapsed && until > b.r.cfg.ViewTimeout+lease-b.r.cfg.Margin {
-				t.Errorf("it may act until %v after the last view", until)
+			if until := b.r.ValidUntil().AtLeast(began); lapsed && until > b.r.cfg.WatchTimeout+lease-b.r.cfg.Margin {
+				t.Errorf("it may act until %v after its watches were last known to be complete", until)
 			}
 		})
 	}
@@ -59,18 +62,18 @@ func TestI1ALeaseIsRenewedOnlyWhileTheViewOfTheRecordsIsRecent(t *testing.T) {
 
 func TestALiveListIsAskedForInTimeAndAgainWhereItIsNotAnswered(t *testing.T) {
 	b := deafBench(t)
-	if b.r.lookAfter() <= b.r.cfg.ReportEvery {
+	if b.r.listAfter() <= b.r.cfg.ReportEvery {
 		t.Error("a list is asked for though reports come back")
 	}
-	b.live(b.r.lookAfter()-lease/40, "")
+	b.live(b.r.listAfter()-lease/40, "")
 	none[ListRecords](b)
 	b.live(lease/40+time.Millisecond, "")
 	find[ListRecords](b)
 	none[ListRecords](b)
-	b.live(b.r.cfg.ViewTimeout/8, "")
+	b.live(b.r.cfg.WatchTimeout/8, "")
 	find[ListRecords](b)
 	b.feed(Listing{Shards: []Shard{b.r.shards[west].rec}, Asked: b.now})
-	b.live(b.r.lookAfter(), "")
+	b.live(b.r.listAfter(), "")
 	if len(all[ListRecords](b)) > 1 {
 		t.Error("it asks again though it has just seen one")
 	}
@@ -114,8 +117,8 @@ func TestARecordThatALiveListCannotReadIsNotDeleted(t *testing.T) {
 	if !b.r.layout("west").known {
 		t.Error("the layout of west counts as deleted")
 	}
-	if b.r.viewAt() != b.now {
-		t.Error("the list doesn't count as a view")
+	if b.r.caughtUpTo() != b.now {
+		t.Error("the list doesn't count as what a watch shows")
 	}
 	b.seen(Shard{Assignee: "a", Holder: "a", Epoch: 1, UID: "u"})
 	none[Lapse](b)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -19,27 +18,27 @@ import (
 	"github.com/tenure-dev/tenure/shard/protocol"
 )
 
-// hear adds what replicas report about clusters that can't be asked from here.
-func (s *Snapshot) hear(said []Answer) {
-	for _, a := range said {
+// addReports adds what replicas report about clusters that can't be asked from here.
+func (s *Snapshot) addReports(reports []Answer) {
+	for _, a := range reports {
 		i := slices.IndexFunc(s.Clusters, func(c Answer) bool { return c.Cluster == a.Cluster })
 		if i < 0 {
 			s.Clusters = append(s.Clusters, a)
 		} else {
-			s.Clusters[i].Reason, s.Clusters[i].Note, s.Clusters[i].Told = a.Reason, a.Note, a.Told
+			s.Clusters[i].Reason, s.Clusters[i].Note, s.Clusters[i].Reported = a.Reason, a.Note, a.Reported
 		}
 	}
 }
 
-// Told returns what the replicas reported last about each cluster, by their events of the last hour. It leaves out
+// Reports returns what the replicas reported last about each cluster, by their events of the last hour. It leaves out
 // a cluster that never had trouble. It also leaves out trouble that wasn't reported again when it should have been:
 // it is over, or the cluster was removed. That a cluster has two names is reported by the coordinator.
-func Told(ctx context.Context, home client.Client, namespace string) ([]Answer, error) {
-	all, err := toldLately(ctx, home, namespace, ofSecrets, func(corev1.Event) bool { return true })
+func Reports(ctx context.Context, home client.Client, namespace string) ([]Answer, error) {
+	all, err := recentReports(ctx, home, namespace, ofSecrets, func(corev1.Event) bool { return true })
 	if err != nil {
 		return nil, err
 	}
-	names, err := toldLately(ctx, home, namespace, ofShards, func(e corev1.Event) bool {
+	names, err := recentReports(ctx, home, namespace, ofShards, func(e corev1.Event) bool {
 		return e.Reason == ReasonTwoNames
 	})
 	for _, n := range names { // trouble that replicas report comes first
@@ -55,11 +54,14 @@ func Told(ctx context.Context, home client.Client, namespace string) ([]Answer, 
 // Kinds of the objects that events are about.
 const ofSecrets, ofShards = "Secret", "Shard"
 
-// ToldOf is [Told] about the cluster of one Secret as it is now. What was said before the oldest of the replicas that
-// are alive in the snapshot began doesn't count.
-func ToldOf(ctx context.Context, home client.Client, s Snapshot, secret *corev1.Secret) ([]Answer, error) {
+// pageSize bounds how many events are in memory at a time: those of an hour may be many thousands.
+const pageSize = 1000
+
+// ReportsAbout is [Reports] about the cluster of one Secret as it is now. What was said before the oldest of the
+// replicas that are alive in the snapshot began doesn't count.
+func ReportsAbout(ctx context.Context, home client.Client, s Snapshot, secret *corev1.Secret) ([]Answer, error) {
 	since := oldest(s)
-	return toldLately(ctx, home, secret.Namespace, ofSecrets, func(e corev1.Event) bool {
+	return recentReports(ctx, home, secret.Namespace, ofSecrets, func(e corev1.Event) bool {
 		return isAbout(e, secret, since)
 	})
 }
@@ -75,10 +77,10 @@ func isAbout(e corev1.Event, secret *corev1.Secret, oldest time.Time) bool {
 // all replicas say, and what began when. EventTime is by the clock of the replica, which may be off.
 func saidAt(e corev1.Event) time.Time { return e.CreationTimestamp.Time }
 
-func toldLately(ctx context.Context, home client.Client, namespace, kind string,
+func recentReports(ctx context.Context, home client.Client, namespace, kind string,
 	of func(corev1.Event) bool) ([]Answer, error) {
 	now := time.Now()
-	all, err := told(ctx, home, namespace, kind, of)
+	all, err := reports(ctx, home, namespace, kind, of)
 	return slices.DeleteFunc(all, func(a Answer) bool {
 		return a.Reason != clusterhealth.ReasonUsable && now.Sub(a.Since) >= clusterhealth.TroubleEventMaxAge
 	}), err
@@ -97,13 +99,14 @@ func oldest(s Snapshot) (began time.Time) {
 	return began
 }
 
-// complaints returns what replicas report to be wrong with clusters that can't be asked from here: those of their
-// folders, and those whose kubeconfigs only replicas may use. It also returns whose kubeconfigs replicas refuse as they
-// are now, since that depends on their flags, or don't use, although they serve the cluster by the one before; what was
-// said before the oldest of them began doesn't count. A cluster that has a Secret and a file is served by the Secret.
+// complaints returns what replicas report to be wrong with clusters that can't be judged from here:
+//   - those of files in their folders, unless there is a Secret of that name, which is what serves the cluster then;
+//   - those whose kubeconfigs only replicas may use;
+//   - those whose kubeconfigs, as they are now, replicas refuse, which depends on their flags, or don't use, although
+//     they serve the cluster by the one before. What was said before the oldest of the replicas began doesn't count.
 func complaints(ctx context.Context, home client.Client, namespace string, secrets []corev1.Secret,
 	only map[string]types.UID, oldest, now time.Time) ([]Answer, error) {
-	all, err := told(ctx, home, namespace, ofSecrets, func(e corev1.Event) bool {
+	all, err := reports(ctx, home, namespace, ofSecrets, func(e corev1.Event) bool {
 		about := e.InvolvedObject
 		_, here := kubeconfig.FileOf(about.UID)
 		if i := slices.IndexFunc(secrets, func(s corev1.Secret) bool { return s.Name == about.Name }); i >= 0 {
@@ -118,29 +121,39 @@ func complaints(ctx context.Context, home client.Client, namespace string, secre
 	return slices.DeleteFunc(all, func(a Answer) bool { return a.Reason == clusterhealth.ReasonUsable }), err
 }
 
-func told(ctx context.Context, home client.Client, namespace, kind string,
+func reports(ctx context.Context, home client.Client, namespace, kind string,
 	of func(corev1.Event) bool) ([]Answer, error) {
-	list := &corev1.EventList{}
-	about := client.MatchingFields{"involvedObject.kind": kind}
-	if err := home.List(ctx, list, client.InNamespace(namespace), about); err != nil {
-		return nil, err
-	}
-	slices.SortFunc(list.Items, func(a, b corev1.Event) int {
-		return cmp.Or(saidAt(a).Compare(saidAt(b)), a.EventTime.Compare(b.EventTime.Time))
-	})
-	last := map[string]Answer{}
-	for _, e := range list.Items {
-		// Invalid limits say nothing about the cluster, and no event reports that they were corrected.
-		if e.ReportingController == clusterhealth.EventReporter && e.Reason != clusterhealth.ReasonBadLimits && of(e) {
+	last := map[string]corev1.Event{} // of each cluster
+	for next := ""; ; {
+		page := &corev1.EventList{}
+		if err := home.List(ctx, page, client.InNamespace(namespace), client.MatchingFields{"involvedObject.kind": kind},
+			client.Limit(pageSize), client.Continue(next)); err != nil {
+			return nil, err
+		}
+		for _, e := range page.Items {
+			// Invalid limits say nothing about the cluster, and no event reports that they were corrected.
+			if e.ReportingController != clusterhealth.EventReporter || e.Reason == clusterhealth.ReasonBadLimits || !of(e) {
+				continue
+			}
 			name := e.InvolvedObject.Name
 			if kind == ofShards { // that is the layout of the name under which the cluster is served
 				name, _, _ = strings.Cut(strings.TrimPrefix(e.Message, "cluster "), " ")
 			}
-			note := fmt.Sprintf("%s (said at %s)", strings.TrimPrefix(e.Message, "cluster "+name+": "),
-				saidAt(e).Format(time.TimeOnly))
-			last[name] = Answer{Cluster: keyspace.ClusterName(name), Since: saidAt(e), Reason: e.Reason, Note: note,
-				Told: true}
+			if l, known := last[name]; !known ||
+				cmp.Or(saidAt(l).Compare(saidAt(e)), l.EventTime.Compare(e.EventTime.Time)) <= 0 {
+				last[name] = e
+			}
+		}
+		if next = page.Continue; next == "" {
+			break
 		}
 	}
-	return slices.Collect(maps.Values(last)), nil
+	all := make([]Answer, 0, len(last))
+	for name, e := range last {
+		note := fmt.Sprintf("%s (said at %s)", strings.TrimPrefix(e.Message, "cluster "+name+": "),
+			saidAt(e).Format(time.TimeOnly))
+		all = append(all, Answer{Cluster: keyspace.ClusterName(name), Since: saidAt(e), Reason: e.Reason, Note: note,
+			Reported: true})
+	}
+	return all, nil
 }

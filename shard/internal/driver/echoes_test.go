@@ -12,7 +12,7 @@ func TestOnlyAWriteThatMadeAVersionShowsThatTheWatchGoesOn(t *testing.T) {
 	for name, changes := range map[string]bool{"a write that changed the record": true,
 		"a write that changed nothing": false} {
 		t.Run(name, func(t *testing.T) {
-			b := newBenchWith(t, func(cfg *ownership.Config) { cfg.ViewTimeout = 4 * lease / 3 })
+			b := newBenchWith(t, func(cfg *ownership.Config) { cfg.WatchTimeout = 4 * lease / 3 })
 			b.join()
 			renews := func(times int) { // each comes back through the watch of Leases
 				for range times {
