@@ -76,7 +76,7 @@ type clusterVerdict struct {
 func newJudge(clusters *clusterSet, roster *roster, lease time.Duration, log logr.Logger, put func(driver.Event),
 	spawn func(func())) *clusterJudge {
 	return &clusterJudge{
-		clusters: clusters, roster: roster, log: log, put: put, spawn: spawn,
+		clusters: clusters, roster: roster, log: log.WithName("judge"), put: put, spawn: spawn,
 		every: min(max(lease/2, time.Second), 5*time.Second), verdicts: map[keyspace.ClusterName]*clusterVerdict{},
 	}
 }
@@ -207,12 +207,12 @@ func (j *clusterJudge) conclude(name keyspace.ClusterName, connection uint64, tr
 	pause = max(pause, time.Duration(j.watched)*time.Second/probesPerSecond)
 	v.next = now.Add(pause - pause/8 + rand.N(pause/4)) // so that replicas don't probe all at once
 	j.mu.Unlock()
-	switch { // what watches over all clusters, such as package clusterhealth, logs the same at level Info
+	switch {
 	case trouble != nil && was == nil:
-		j.log.V(1).Info("cluster can't be used from here; its shards go to replicas that can use it", "cluster", string(name),
+		j.log.Info("cluster can't be used from here; its shards go to replicas that can use it", "cluster", string(name),
 			"error", trouble.Error())
 	case trouble == nil && was != nil:
-		j.log.V(1).Info("cluster can be used from here again", "cluster", string(name))
+		j.log.Info("cluster can be used from here again", "cluster", string(name))
 	}
 	j.put(driver.Health{Cluster: name, Usable: trouble == nil})
 	return true

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
@@ -286,6 +287,24 @@ func refusedCredentials(t *testing.T) {
 	clusters.clusters["west"].connection++ // and no probe was due since
 	if j.conclude("west", c.connection, errors.New("dead")) {
 		t.Error("a probe over the connection before was taken for one over the new one")
+	}
+}
+
+// Nothing else logs it in a library user's program. Command tenure tells these lines by the logger's name.
+func TestThatAClusterCanNoLongerBeUsedIsLoggedOnceAndThatItCanAgain(t *testing.T) {
+	clusters, lines := newClusterSet(logr.Discard(), 0, kubeconfig.Limits{}), []string{}
+	addCluster(t.Context(), t, clusters, "west", rest.Config{Host: "http://127.0.0.1:1"})
+	log := funcr.New(func(logger, args string) { lines = append(lines, logger+": "+args) }, funcr.Options{})
+	j := newJudge(clusters, newRoster(Config{}), 20*time.Second, log.WithName("shard"), func(driver.Event) {},
+		func(func()) {})
+	c, _ := clusters.get("west")
+	j.due(time.Now())
+	for _, trouble := range []error{errors.New("dead"), errors.New("still dead"), nil, nil} {
+		j.conclude("west", c.connection, trouble)
+	}
+	if len(lines) != 2 || !strings.HasPrefix(lines[0], "shard/judge: ") || !strings.Contains(lines[0], `"error"="dead"`) ||
+		!strings.Contains(lines[1], "can be used from here again") {
+		t.Errorf("%d lines: %q", len(lines), lines)
 	}
 }
 

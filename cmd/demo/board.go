@@ -167,19 +167,23 @@ func (b *board) setShard(s *tenurev1alpha1.Shard) {
 		Shard: s.Spec.Cluster + "/" + s.Spec.Prefix, Kind: protocol.MoveKind(move.Kind), From: move.From, To: move.To,
 		Epoch: s.Status.Epoch, time: move.Time.Time,
 	}
-	h.waiting = b.waiting(h.Shard)
+	h.waiting = b.waiting(h.Shard, h.time.Add(soon))
 	b.handoffs = append(b.handoffs, h)
 }
 
-// waiting counts the Ats of a shard whose run isn't claimed yet; the lock is held.
-func (b *board) waiting(shard string) (n int) {
+// soon is how long after a move an At may be due for its first reconcile to be in the move's trace, which waits for
+// twice as long.
+const soon = 5 * time.Second
+
+// waiting counts the Ats of a shard that are due by that time and whose run isn't claimed yet; the lock is held.
+func (b *board) waiting(shard string, by time.Time) (n int) {
 	id, err := keyspace.ParseShardID(shard)
 	if err != nil {
 		return 0
 	}
 	for of, at := range b.seen {
 		over := at.Status.Phase == cnatv1alpha1.AtRunning || at.Status.Phase == cnatv1alpha1.AtDone
-		if !over && of.cluster == string(id.Cluster) && id.Contains(string(at.UID)) {
+		if !over && dueTime(*at).Before(by) && of.cluster == string(id.Cluster) && id.Contains(string(at.UID)) {
 			n++
 		}
 	}

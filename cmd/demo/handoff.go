@@ -24,7 +24,7 @@ type handoff struct {
 	GapMS *float64          `json:"gapMs"`
 
 	time    time.Time // when the record changed hands, on its writer's clock
-	waiting int       // Ats of the shard whose run wasn't claimed yet when we saw this
+	waiting int       // Ats of the shard that were due soon, and whose run wasn't claimed yet when we saw this
 }
 
 // gap returns how long no replica served the shard, in milliseconds; nil while that isn't known. began is the first

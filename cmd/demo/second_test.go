@@ -7,6 +7,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tenure-dev/tenure/bench/audit"
@@ -199,9 +200,11 @@ func TestTheHandoffWorthSeeingIsThePlannedOneWithTheLongestGapButOneWithWorkCome
 
 func TestAHandoffKnowsTheAtsThatWaitInItsShard(t *testing.T) {
 	b := newBoard(5, 2)
+	moved, due := metav1.NowMicro(), time.Now()
 	at := func(cluster, uid string, phase cnatv1alpha1.AtPhase) {
 		at := &cnatv1alpha1.At{}
-		at.Name, at.UID, at.Status.Phase = cluster+uid+string(phase), types.UID(uid), phase
+		at.Name, at.UID, at.Status.Phase = cluster+uid+string(phase)+due.String(), types.UID(uid), phase
+		at.Spec.Schedule = due.UTC().Format(time.RFC3339)
 		b.setAt(cluster, at)
 	}
 	const lower, upper = "two", "uid-1" // UIDs whose hashes begin with 0 and with 1
@@ -211,10 +214,13 @@ func TestAHandoffKnowsTheAtsThatWaitInItsShard(t *testing.T) {
 	at("west", upper, cnatv1alpha1.AtDone)
 	at("west", lower, cnatv1alpha1.AtPending)
 	at("east", upper, cnatv1alpha1.AtPending)
+	due = due.Add(2 * soon)
+	at("west", upper, cnatv1alpha1.AtPending)
 	for _, prefix := range []string{"0", "1"} {
 		s := &tenurev1alpha1.Shard{Spec: tenurev1alpha1.ShardSpec{Cluster: "west", Prefix: prefix}}
 		s.Name = prefix
-		s.Status.LastMove = &tenurev1alpha1.ShardMove{Kind: string(protocol.Planned), From: "r1-a", To: "r2-b"}
+		s.Status.LastMove = &tenurev1alpha1.ShardMove{Kind: string(protocol.Planned), From: "r1-a", To: "r2-b",
+			Time: moved}
 		b.setShard(s)
 	}
 	var waiting []int

@@ -134,8 +134,8 @@ func (o *options) declare(fs *pflag.FlagSet) {
 	o.copying.declare(fs)
 	fs.StringVar(&o.metricsAddress, "metrics-bind-address", ":8080", "`address` of the metrics endpoint; 0 turns it off")
 	fs.BoolVar(&o.metricsSecure, "metrics-secure", true,
-		"serve metrics and the status page over TLS, to users who may get /metrics "+
-			"and /status in the home cluster; false serves them to everybody who reaches the address")
+		"serve metrics and the status page over TLS, to users who may get /metrics, "+
+			"/ and /status in the home cluster; false serves them to everybody who reaches the address")
 	fs.DurationVar(&o.traceSlow, "trace-slow", time.Second, "with tracing on (OTEL_EXPORTER_OTLP_ENDPOINT): keep the "+
 		"traces of reconciles that fail or take this long, up to 20 a second, whatever OTEL_TRACES_SAMPLER says; "+
 		"0 to leave them to it")

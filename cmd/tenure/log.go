@@ -79,14 +79,21 @@ func causeOf(r slog.Record) string {
 	return text.Cause(said)
 }
 
-// providerLog is the name of the logger of multicluster-runtime's kubeconfig provider.
-const providerLog = "kubeconfig-provider"
+const (
+	// providerLog is the name of the logger of multicluster-runtime's kubeconfig provider.
+	providerLog = "kubeconfig-provider"
+	// replacing is what it says when a cluster's kubeconfig has changed.
+	replacing = "Cluster already exists, updating it"
+	// judgeLog is the name of package shard's logger of which clusters can be used.
+	judgeLog = "shard/judge"
+)
 
 // quietened lowers errors about something that was cancelled to level Info. client-go logs an error when a list is
 // cut short that isn't needed any more, for instance when a plan is called off while caches are being filled.
 //
-// It also lowers what the kubeconfig provider logs at level Info below that level. These are five lines for each
-// cluster that starts, which say less than the one of package clusterhealth.
+// It also lowers what says no more than the lines of package clusterhealth below level Info. That is what package shard
+// logs about which clusters can be used, and the kubeconfig provider's five lines for each cluster that starts. That a
+// kubeconfig is replaced, the provider alone says.
 type quietened struct{ slog.Handler }
 
 func (h quietened) Handle(ctx context.Context, r slog.Record) error {
@@ -96,7 +103,8 @@ func (h quietened) Handle(ctx context.Context, r slog.Record) error {
 		switch {
 		case r.Level == slog.LevelError && failed && errors.Is(err, context.Canceled):
 			lowered = slog.LevelInfo
-		case r.Level == slog.LevelInfo && a.Key == "logger" && a.Value.String() == providerLog:
+		case r.Level != slog.LevelInfo || a.Key != "logger":
+		case a.Value.String() == judgeLog, a.Value.String() == providerLog && r.Message != replacing:
 			lowered = slog.LevelInfo - 1 // as V(1) has it
 		}
 		return lowered == r.Level

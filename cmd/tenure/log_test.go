@@ -35,17 +35,27 @@ func TestWhatWasCancelledIsNoErrorInTheLog(t *testing.T) {
 	}
 }
 
-func TestTheProvidersStepsWithEachClusterAreNotLoggedUnlessTheyFail(t *testing.T) {
-	const name = "kubeconfig-provider" // that of multicluster-runtime's provider
-	for level, want := range map[slog.Level]int{slog.LevelInfo: 2, slog.LevelDebug: 3} {
-		var out bytes.Buffer
-		log := logr.FromSlogHandler(newLog(&out, level)).WithValues("replica", "r1")
-		for _, said := range []logr.Logger{log.WithName(name), log.WithName("clusterhealth")} {
-			said.WithValues("cluster", "west").Info("Successfully engaged manager")
-		}
-		log.WithName(name).Error(errors.New("refused"), "Failed to start cluster")
-		if n := strings.Count(out.String(), "\n"); n != want || !strings.Contains(out.String(), "Failed to start") {
-			t.Errorf("at level %v: %d lines, want %d:\n%s", level, n, want, &out)
+func TestWhatSaysNoMoreThanPackageClusterhealthIsNotLogged(t *testing.T) {
+	const provider = "kubeconfig-provider" // of multicluster-runtime
+	for _, c := range []struct {
+		logger, message string
+		want            bool
+	}{
+		{provider, "Successfully engaged manager", false},
+		{provider, "Cluster already exists, updating it", true},
+		{"clusterhealth", "Successfully engaged manager", true},
+		{"shard", "shard active", true},
+		{"shard/judge", "cluster can be used from here again", false},
+	} {
+		for _, level := range []slog.Level{slog.LevelInfo, slog.LevelDebug} {
+			var out bytes.Buffer
+			log := logr.FromSlogHandler(newLog(&out, level)).WithValues("replica", "r1").WithName(c.logger)
+			log.Error(errors.New("refused"), "Failed to start cluster")
+			log.WithValues("cluster", "west").Info(c.message)
+			if got := strings.Contains(out.String(), c.message); got != (c.want || level == slog.LevelDebug) ||
+				!strings.Contains(out.String(), "Failed to start") {
+				t.Errorf("%s: %q: logged at level %v: %v\n%s", c.logger, c.message, level, got, &out)
+			}
 		}
 	}
 }

@@ -2,7 +2,6 @@ package at
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -91,7 +90,7 @@ func (a *actor) writeStatus(ctx context.Context, at *cnatv1alpha1.At, status cna
 				"was restored from a backup; the command runs again"})
 		}
 		return true, nil
-	case apierrors.IsConflict(err), isGone(err, at.Name):
+	case apierrors.IsConflict(err) && !isDenial(err), a.isGone(ctx, at, err):
 		// Somebody else wrote first, and the event of that write is on its way.
 		if claims {
 			a.notes.unsure(at.UID, a.clock.Now())
@@ -102,16 +101,14 @@ func (a *actor) writeStatus(ctx context.Context, at *cnatv1alpha1.At, status cna
 	}
 }
 
-// isGone reports whether an error is the API server's answer that there is no object of this name. An API server that
-// doesn't know the path answers 404 as well: the CRD is gone, or has no status subresource. No event ends that.
-func isGone(err error, name string) bool {
-	var status apierrors.APIStatus
-	if !apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) ||
-		!errors.As(err, &status) {
+// isGone reports whether a write was answered 404 since the At is gone. An API without the subresource status answers
+// in the same way, and no event ends that.
+func (a *actor) isGone(ctx context.Context, at *cnatv1alpha1.At, answer error) bool {
+	if !apierrors.IsNotFound(answer) {
 		return false
 	}
-	details := status.Status().Details
-	return details != nil && details.Name == name
+	now, err := readAt(ctx, a.cluster.GetAPIReader(), client.ObjectKeyFromObject(at))
+	return err == nil && (now == nil || now.UID != at.UID)
 }
 
 // unchanged reads the whole At and returns it if it is still as it was before its Pod was looked for, otherwise nil. It

@@ -460,23 +460,34 @@ func TestADenialByAWebhookIsShownWhateverItsCode(t *testing.T) {
 	}
 }
 
-// An API server that doesn't know the path of the status answers 404, too.
+// An API without the subresource status answers as if the At were gone, and a webhook may deny with the code of a
+// conflict.
 func TestAStatusThatCannotBeWrittenIsAnErrorUnlessTheAtIsGone(t *testing.T) {
 	ats := schema.GroupResource{Group: cnatv1alpha1.GroupVersion.Group, Resource: "ats"}
-	name := testRequest.Name
 	for _, c := range []struct {
+		name   string
 		answer error
 		gone   bool
+		quiet  bool
 	}{
-		{apierrors.NewNotFound(ats, name), true},
-		{apierrors.NewNotFound(ats, "another"), false},
-		{apierrors.NewGenericServerResponse(404, "put", ats, name, "404 page not found", 0, true), false},
-		{&apierrors.StatusError{ErrStatus: metav1.Status{Code: 404, Reason: metav1.StatusReasonNotFound}}, false},
+		{"it is there", apierrors.NewNotFound(ats, testRequest.Name), false, false},
+		{"it is gone", apierrors.NewNotFound(ats, testRequest.Name), true, true},
+		{"written by others", apierrors.NewConflict(ats, testRequest.Name, nil), false, true},
+		{"denied", &apierrors.StatusError{ErrStatus: metav1.Status{Code: 409, Reason: metav1.StatusReasonConflict,
+			Message: `admission webhook "x" denied the request: no`}}, false, false},
 	} {
 		b := newBench(t, anAt())
-		b.fault = func(int, string, func() error) error { return c.answer }
-		if _, err := b.reconcile(); (err == nil) != c.gone {
-			t.Errorf("%v: %v", c.answer, err)
+		b.fault = func(_ int, kind string, commit func() error) error {
+			if kind == "delete" {
+				return commit()
+			}
+			if c.gone {
+				must.Succeed(t, b.client.Delete(t.Context(), anAt()))
+			}
+			return c.answer
+		}
+		if _, err := b.reconcile(); (err == nil) != c.quiet {
+			t.Errorf("%s: %v", c.name, err)
 		}
 	}
 }

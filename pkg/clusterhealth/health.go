@@ -106,8 +106,9 @@ type state struct {
 	// shared is the configuration in use if it is that of the Secret's version.
 	shared *rest.Config
 	told   time.Time // when it was last reported by an event, or when its Secret was found to be gone
+	said   string    // the reason in the last event; "" before the first
 	owed   bool      // whether there is something to report that Health.events has put off
-	anew   bool      // whether what is to be reported, or was last, is a change
+	anew   bool      // whether what is to be reported is a change
 	copies bool      // whether it keeps copies of Deployments
 }
 
@@ -218,7 +219,9 @@ func (h *Health) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 	}
 	h.tell(ctx, secret, found)
 	h.mu.Lock()
-	quiet, owed := h.quiet(secret.Name), h.states[secret.Name].owed
+	complaint, complained := h.complaints[secret.Name]
+	owed := h.states[secret.Name].owed || (complained && complaint.told.IsZero())
+	quiet := h.quiet(secret.Name)
 	h.mu.Unlock()
 	switch {
 	case quiet:
@@ -332,8 +335,8 @@ func (h *Health) tell(ctx context.Context, secret *corev1.Secret, f finding) {
 
 // record completes the state of a cluster from the one before, and keeps it. It returns whether there was one before,
 // whether they differ, and whether to write an event. If there are too many events, that of a change is put off to the
-// next look: readers take the last event for the state. Repeated events need no bound, since they are as far apart as
-// those that they repeat.
+// next look: readers take the last event for the state. Two kinds of events aren't put off. Repeated ones are as far
+// apart as those that they repeat. And whoever edits a Secret waits for the answer, and takes silence for a good one.
 func (h *Health) record(name string, now *state) (known, changed, tells bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -344,7 +347,7 @@ func (h *Health) record(name string, now *state) (known, changed, tells bool) {
 	if was.copies != now.copies {
 		h.signal()
 	}
-	edited := now.reason != ReasonUsable && was.version != now.version // whoever did it waits for an answer
+	edited := now.reason != ReasonUsable && was.version != now.version
 	changed = !known || was.reason != now.reason || was.usable != now.usable || was.cause != now.cause || edited
 	due := was.owed
 	switch {
@@ -352,15 +355,12 @@ func (h *Health) record(name string, now *state) (known, changed, tells bool) {
 		due, now.anew = known || now.reason != ReasonUsable, known
 	case was.owed:
 		now.anew = was.anew
-	default:
-		tells = now.reason != ReasonUsable && now.told.Sub(was.told) >= eventEvery
 	}
-	if due {
-		tells = h.events.Allow()
-		now.owed = !tells
-	}
-	if !tells {
-		now.told = was.told
+	repeats := now.reason != ReasonUsable && now.reason == was.said && now.told.Sub(was.told) >= eventEvery
+	tells = repeats || (edited && was.version != "") || (due && h.events.Allow())
+	now.owed = due && !tells
+	if now.said = now.reason; !tells {
+		now.told, now.said = was.told, was.said
 	}
 	h.states[name] = *now
 	return known, changed, tells
@@ -392,13 +392,17 @@ func (h *Health) show(name string, f finding, known bool) {
 // for a cluster whose trouble is over and wasn't reported to be.
 func (h *Health) forget(name string) {
 	h.mu.Lock()
-	if s, known := h.states[name]; known && (s.reason != ReasonUsable || s.owed) {
-		h.states[name] = state{reason: s.reason, told: time.Now()}
+	s, known := h.states[name]
+	if known && (s.reason != ReasonUsable || s.owed) {
+		h.states[name] = state{reason: s.reason, owed: s.owed, told: time.Now()}
 	} else {
 		delete(h.states, name)
 	}
 	delete(h.complaints, name)
 	h.mu.Unlock()
+	if known && !s.since.IsZero() && h.cfg.InUse == nil { // otherwise what uses the clusters logs that
+		h.log.Info("cluster was taken away", "cluster", name)
+	}
 	h.signal()
 	if h.cfg.Limit != nil {
 		_ = h.cfg.Limit(name, nil)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
@@ -735,6 +736,20 @@ func TestManyClustersThatComeAndGoCauseAFewEventsASecondAndTheLastIsTheState(t *
 				t.Errorf("the last event about %s says %s", name, e.Reason)
 			}
 		}
+		// Whoever edits a Secret doesn't wait for the others, and takes silence for a good answer.
+		look(150, away)
+		for version := range 3 {
+			secret := secretOf("c149", "")
+			secret.ResourceVersion = fmt.Sprint(version)
+			before := len(eventsIn(t, home))
+			h.events.AllowN(time.Now(), int(h.events.TokensAt(time.Now())))
+			h.tell(t.Context(), secret, away)
+			if got, want := len(eventsIn(t, home))-before, min(version, 1); got != want || h.states["c149"].owed != (want == 0) {
+				t.Errorf("version %d: %d events, want %d; another is owed: %v", version, got, want, h.states["c149"].owed)
+			}
+		}
+		for look(150, back) > 0 {
+		}
 		if before := len(eventsIn(t, home)); len(last) != 150 || look(150, back) > 0 || len(eventsIn(t, home)) != before {
 			t.Errorf("events about %d clusters, want 150; or there are more about what was reported", len(last))
 		}
@@ -750,11 +765,98 @@ func TestARecoveryThatWasNotReportedYetIsNotForgottenWithItsSecret(t *testing.T)
 	h.events = rate.NewLimiter(0, 0)
 	h.tell(t.Context(), west, usable)
 	h.forget("west")
+	h.forget("west") // it may be told twice
 	h.events = rate.NewLimiter(1, 1)
 	west.UID = "another"
 	h.tell(t.Context(), west, usable)
 	if all := eventsIn(t, home); len(all) != 2 {
 		t.Errorf("%d events, want one of the trouble, and one that it is over", len(all))
+	}
+}
+
+// The last event about a cluster in trouble must not be older than readers heed.
+func TestTroubleThatWasReportedIsReportedAgainWhateverIsPutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		home := fake.NewClientBuilder().Build()
+		h := newHealth(t, home, Config{})
+		away, back := finding{reason: ReasonUnreachable}, finding{reason: ReasonUsable, usable: true}
+		tell := func(name string, found finding) { h.tell(t.Context(), secretOf(name, ""), found) }
+		tell("reported", away)
+		tell("recovered", away)
+		tell("recovered", back)
+		h.events = rate.NewLimiter(0, 0)
+		tell("reported", back) // for a moment, and nobody is told
+		for _, c := range []struct {
+			after  time.Duration
+			events int
+		}{{0, 3}, {lookEvery, 3}, {eventEvery, 4}, {lookEvery, 4}, {eventEvery, 5}} {
+			time.Sleep(c.after)
+			for _, name := range []string{"reported", "recovered", "new"} { // the others add to the load
+				tell(name, away)
+			}
+			if n := len(eventsIn(t, home)); n != c.events {
+				t.Errorf("after %v more: %d events, want %d", c.after, n, c.events)
+			}
+		}
+	})
+}
+
+// Events are bounded for home's sake, and the log isn't home's.
+func TestLimitsThatAreWrongAreLoggedOnceAndAtOnceAndTheirEventComesSoon(t *testing.T) {
+	home := fake.NewClientBuilder().WithObjects(secretOf("west", "[")).Build()
+	var limits error
+	h := newHealth(t, home, Config{Limit: func(string, *corev1.Secret) error { return limits }})
+	lines := 0
+	h.log = funcr.New(func(_, args string) {
+		if strings.Contains(args, "limits") {
+			lines++
+		}
+	}, funcr.Options{})
+	wrong := errors.New("qps must be above 0")
+	for i, c := range []struct {
+		limits        error
+		left          int // events that may be written
+		lines, events int
+		again         time.Duration
+	}{
+		{nil, 1, 0, 1, eventEvery}, // of the kubeconfig
+		{wrong, 0, 1, 1, lookEvery}, {wrong, 0, 1, 1, lookEvery}, {wrong, 1, 1, 2, eventEvery}, {wrong, 1, 1, 2, eventEvery},
+	} {
+		limits, h.events = c.limits, rate.NewLimiter(0, c.left)
+		again, events := reconcile(t, h, "west").RequeueAfter, len(eventsIn(t, home))
+		if again != c.again || lines != c.lines || events != c.events {
+			t.Errorf("look %d: %d lines, %d events, the next one after %v; want %+v", i, lines, events, again, c)
+		}
+	}
+}
+
+// Without sharding, nothing else logs it.
+func TestThatAClusterIsTakenAwayIsLoggedOnce(t *testing.T) {
+	for name, c := range map[string]struct {
+		inUse func(string) (Use, bool)
+		text  string
+		lines int
+	}{
+		"it can be used":              {nil, "", 1},
+		"it is in trouble":            {nil, "[", 1},
+		"who uses clusters logs that": {func(string) (Use, bool) { return Use{}, false }, "[", 0},
+	} {
+		api := newAPIServer(t)
+		if c.text == "" {
+			c.text = kubeconfigOf(api.Host)
+		}
+		secret := secretOf("west", c.text)
+		home := fake.NewClientBuilder().WithObjects(secret).Build()
+		h, lines := newHealth(t, home, Config{InUse: c.inUse, Policy: kubeconfig.Policy{Insecure: true}}), 0
+		h.log = funcr.New(func(_, args string) { lines += strings.Count(args, "taken away") }, funcr.Options{})
+		reconcile(t, h, "west")
+		must.Succeed(t, home.Delete(t.Context(), secret))
+		for range 2 {
+			reconcile(t, h, "west")
+		}
+		if lines != c.lines {
+			t.Errorf("%s: %d lines, want %d", name, lines, c.lines)
+		}
 	}
 }
 

@@ -13,11 +13,12 @@ const ReasonBadLimits = "BadLimits"
 // complaint is what was last reported about a Secret's limits.
 type complaint struct {
 	text string
-	told time.Time
+	told time.Time // zero if its event was put off
 }
 
-// limit applies the limits of a Secret to its cluster. It reports invalid limits once, and again every eventEvery,
-// since API servers keep events for an hour only.
+// limit applies the limits of a Secret to its cluster. It reports invalid limits by a log line and an event. The event
+// is repeated every eventEvery, since API servers keep events for an hour only. If there are too many events, it is put
+// off to the next look.
 func (h *Health) limit(ctx context.Context, secret *corev1.Secret) {
 	if h.cfg.Limit == nil {
 		return
@@ -25,22 +26,26 @@ func (h *Health) limit(ctx context.Context, secret *corev1.Secret) {
 	err, now := h.cfg.Limit(secret.Name, secret), time.Now()
 	h.mu.Lock()
 	was := h.complaints[secret.Name]
-	switch {
-	case err == nil:
+	if err == nil {
 		delete(h.complaints, secret.Name)
 		h.mu.Unlock()
 		return
-	case was.text == err.Error() && now.Sub(was.told) < eventEvery:
-		h.mu.Unlock()
-		return
-	case !h.events.Allow():
-		h.complaints[secret.Name] = complaint{text: err.Error()} // the next look reports it
-		h.mu.Unlock()
+	}
+	changed, tells := was.text != err.Error(), false
+	if changed || now.Sub(was.told) >= eventEvery {
+		is := complaint{text: err.Error()}
+		if tells = h.events.Allow(); tells {
+			is.told = now
+		}
+		h.complaints[secret.Name] = is
+	}
+	h.mu.Unlock()
+	if changed {
+		h.log.Info("limits of a cluster can't be used", "cluster", secret.Name, "error", err.Error())
+	}
+	if !tells {
 		return
 	}
-	h.complaints[secret.Name] = complaint{err.Error(), now}
-	h.mu.Unlock()
-	h.log.Info("limits of a cluster can't be used", "cluster", secret.Name, "error", err.Error())
 	Event{
 		Reporter: EventReporter, Replica: h.cfg.Replica, Action: "Limit", Reason: ReasonBadLimits, Note: err.Error(),
 		Cause: err.Error(),

@@ -769,8 +769,8 @@ func TestWhatIsSoOfManyClustersIsOneFindingAndWhatConcernsAllComesFirst(t *testi
 	}
 	expect.Equal(t, "findings", []string{
 		"wrong: there is no coordinator",
-		"wrong: 50 shards held by replicas that can't serve or watch them (r1-aaaaaa), of 50 clusters: c1, c11, c13 and 47 " +
-			"more",
+		"wrong: 50 shards of 50 clusters are held by replicas that can't serve or watch them (r1-aaaaaa): c1, c11, c13 and " +
+			"47 more",
 		"note: new and not divided into shards yet: 4 clusters: new0, new1, new2 and 1 more",
 		"note: 49 clusters: c10, c12, c14 and 46 more can't be served by some replicas (r1-aaaaaa); others serve them",
 		"note: 4 clusters: new0, new1, new2 and 1 more can't be served by some replicas (r1-aaaaaa); nobody serves them",

@@ -82,11 +82,12 @@ func (u *unfit) findings() (found []Finding) {
 			found = append(found, s.each...)
 			continue
 		}
-		who, clusters := list(text.Sorted(s.replicas), ""), list(s.clusters, "cluster")
-		what := fmt.Sprintf("%s held by replicas that can't serve or watch them (%s), of %s", count(s.shards, "shard"), who,
-			clusters)
+		who := list(text.Sorted(s.replicas), "")
+		what := fmt.Sprintf("%s of %s are held by replicas that can't serve or watch them (%s): %s",
+			count(s.shards, "shard"), count(len(s.clusters), "cluster"), who, list(s.clusters, ""))
 		if s.shards == 0 {
-			what = fmt.Sprintf("%s can't be served by some replicas (%s); %s them", clusters, who, common.What)
+			what = fmt.Sprintf("%s can't be served by some replicas (%s); %s them", list(s.clusters, "cluster"), who,
+				common.What)
 		}
 		found = append(found, Finding{common.Severity, common.Alert, what, common.Do})
 	}

@@ -57,7 +57,7 @@ func Explain(q Question) Why {
 		if q.At != nil {
 			w.epoch(q.At, e)
 			w.progress(q)
-			w.pod(q.Pod)
+			w.pod(q)
 			w.trace(q.At)
 		} else {
 			w.replicated(q.Deployment)

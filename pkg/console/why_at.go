@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	"github.com/tenure-dev/tenure/pkg/at"
@@ -110,13 +111,17 @@ func (w *why) running(q Question) {
 }
 
 // pod describes the Pod.
-func (w *why) pod(pod *corev1.Pod) {
+func (w *why) pod(q Question) {
+	pod := q.Pod
 	if pod == nil {
 		return
 	}
 	l := w.link("pod", "%s: %s", pod.Name, pod.Status.Phase)
 	if pod.Spec.NodeName != "" {
 		l.Value += " on " + pod.Spec.NodeName
+	}
+	if !metav1.IsControlledBy(pod, q.At) { // a stranger's, whose trouble isn't the At's
+		return
 	}
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
@@ -130,22 +135,24 @@ func (w *why) pod(pod *corev1.Pod) {
 func (w *why) containers(l *Link, pod *corev1.Pod) {
 	var others []string // that run on after the command
 	over := false
+	// Of a Pod that runs, only native sidecars are started again, and they don't keep it from its end.
+	pending := pod.Status.Phase == corev1.PodPending
 	for i, s := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 		own, waiting, end := s.Name == at.ContainerName, s.State.Waiting, s.State.Terminated
 		switch {
-		case waiting != nil && !slices.Contains(onTheWay, waiting.Reason) && own:
+		case pending && waiting != nil && !slices.Contains(onTheWay, waiting.Reason) && own:
 			l.wrong("its container doesn't start: "+waiting.Reason+": "+waiting.Message,
 				"an At that has begun can't be changed: make it anew with what is missing")
-		case waiting != nil && !slices.Contains(onTheWay, waiting.Reason):
+		case pending && waiting != nil && !slices.Contains(onTheWay, waiting.Reason):
 			l.wrong("container "+s.Name+" doesn't start: "+waiting.Reason+": "+waiting.Message,
 				"a webhook has added it: correct that, and delete the Pod, which is made again")
 		case own && end != nil:
-			over = sinceTime(w.now, end.FinishedAt.Time) > seconds(overdueAfter)
+			over = sinceTime(w.now, end.FinishedAt.Time) > seconds(stuckAfter)
 		case i >= len(pod.Status.InitContainerStatuses) && end == nil:
 			others = append(others, s.Name)
 		}
 	}
-	if over && len(others) > 0 && pod.Status.Phase == corev1.PodRunning {
+	if over && len(others) > 0 && pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil {
 		l.wrong("its command has ended, and the Pod doesn't end: it has "+strings.Join(others, ", ")+" too",
 			"a webhook has added that: keep it off these Pods, have it add a native sidecar, or set activeDeadlineSeconds")
 	}

@@ -25,13 +25,22 @@ func begun() Question {
 	q.At.Spec.Schedule = now.Add(-time.Hour).Format(time.RFC3339)
 	q.At.Status.Phase, q.At.Status.PodName = cnatv1alpha1.AtRunning, "p"
 	q.At.Status.StartTime = &metav1.MicroTime{Time: now.Add(-time.Hour)}
-	q.Pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Status: corev1.PodStatus{Phase: corev1.PodRunning,
-		ContainerStatuses: []corev1.ContainerStatus{{Name: at.ContainerName, State: runs()}}}}
+	q.Pod = podOf(q.At, corev1.PodStatus{Phase: corev1.PodRunning,
+		ContainerStatuses: []corev1.ContainerStatus{{Name: at.ContainerName, State: runs()}}})
 	return q
+}
+
+func podOf(obj *cnatv1alpha1.At, status corev1.PodStatus) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", OwnerReferences: []metav1.OwnerReference{{UID: obj.UID,
+		Controller: new(true)}}}, Status: status}
 }
 
 func runs() corev1.ContainerState {
 	return corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+}
+
+func waits(reason, message string) corev1.ContainerState {
+	return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}
 }
 
 func endedAgo(ago time.Duration) corev1.ContainerState {
@@ -80,25 +89,47 @@ func TestWhySaysWhatKeepsAnAtFromItsEnd(t *testing.T) {
 			"r1 has it; it has begun and is suspended; no Pod of it is to be seen", nil,
 		},
 		"its command has ended, and a proxy runs on": {
-			func(q *Question) { q.Pod.Status.ContainerStatuses[0].State = endedAgo(time.Minute); proxy(q, "proxy") },
+			func(q *Question) { q.Pod.Status.ContainerStatuses[0].State = endedAgo(time.Hour); proxy(q, "proxy") },
 			"", []string{"pod: its command has ended, and the Pod doesn't end: it has proxy too"},
 		},
-		"its command ended just now, and a proxy runs on": {
-			func(q *Question) { q.Pod.Status.ContainerStatuses[0].State = endedAgo(time.Second); proxy(q, "proxy") },
-			"r1 has it; its Pod runs", nil,
+		"its command ended just now, and a proxy takes its time to end": {
+			func(q *Question) {
+				q.Pod.Status.ContainerStatuses[0].State = endedAgo(stuckAfter - time.Second)
+				proxy(q, "proxy")
+			}, "r1 has it; its Pod runs", nil,
+		},
+		"its command has ended, and its Pod, with a proxy, is being deleted": {
+			func(q *Question) {
+				q.Pod.Status.ContainerStatuses[0].State = endedAgo(time.Hour)
+				q.Pod.DeletionTimestamp = deletedAgo(0)
+				proxy(q, "proxy")
+			}, "r1 has it; its Pod is being deleted; another is made when it is gone", nil,
 		},
 		"its command has ended, and a native sidecar runs on": { // a kubelet ends that
 			func(q *Question) {
-				q.Pod.Status.ContainerStatuses[0].State = endedAgo(time.Minute)
+				q.Pod.Status.ContainerStatuses[0].State = endedAgo(time.Hour)
 				q.Pod.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "sidecar", State: runs()}}
+			}, "r1 has it; its Pod runs", nil,
+		},
+		"a native sidecar crashes beside its command": { // which runs, and ends, all the same
+			func(q *Question) {
+				q.Pod.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "sidecar",
+					State: waits("CrashLoopBackOff", "back-off 5m0s")}}
 			}, "r1 has it; its Pod runs", nil,
 		},
 		"an added container's image isn't there": {
 			func(q *Question) {
 				q.Pod.Status.Phase = corev1.PodPending
-				q.Pod.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "init", State: corev1.ContainerState{
-					Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "not found"}}}}
+				q.Pod.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "init",
+					State: waits("ImagePullBackOff", "not found")}}
 			}, "", []string{"pod: container init doesn't start: ImagePullBackOff: not found"},
+		},
+		"the Pod is another's, and can't start": {
+			func(q *Question) {
+				q.Pod.OwnerReferences[0].UID, q.Pod.Status.Phase = "another", corev1.PodPending
+				q.Pod.Status.ContainerStatuses[0].State = waits("ImagePullBackOff", "not found")
+				q.Pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse}}
+			}, "r1 has it; its Pod is there", nil,
 		},
 		"its Pod was deleted while it ran": {
 			func(q *Question) {

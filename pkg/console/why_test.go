@@ -162,28 +162,27 @@ func TestWhyFollowsTheChainAndNamesTheBrokenLink(t *testing.T) {
 		"its Pod isn't scheduled": {
 			change: func(q *Question) {
 				q.At.Status.Phase, q.At.Status.StartTime = cnatv1alpha1.AtRunning, &metav1.MicroTime{Time: now.Add(-time.Second)}
-				q.Pod = &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{
+				q.Pod = podOf(q.At, corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{
 					{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "no node"},
-				}}}
+				}})
 			},
 			broken: []string{"pod: it isn't scheduled: no node"},
 		},
 		"its image isn't there": {
 			change: func(q *Question) {
 				q.At.Status.Phase = cnatv1alpha1.AtRunning
-				q.Pod = &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: []corev1.ContainerStatus{
-					{Name: at.ContainerName, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{
-						Reason: "ErrImagePull", Message: "not found"}}},
-				}}}
+				q.Pod = podOf(q.At, corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: []corev1.ContainerStatus{
+					{Name: at.ContainerName, State: waits("ErrImagePull", "not found")},
+				}})
 			},
 			broken: []string{"pod: its container doesn't start: ErrImagePull: not found"},
 		},
 		"its Pod is on its way": {
 			change: func(q *Question) {
 				q.At.Status.Phase = cnatv1alpha1.AtRunning
-				q.Pod = &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: []corev1.ContainerStatus{
-					{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}},
-				}}}
+				q.Pod = podOf(q.At, corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: []corev1.ContainerStatus{
+					{State: waits("ContainerCreating", "")},
+				}})
 			},
 			verdict: "r1 has it; its Pod is there",
 		},

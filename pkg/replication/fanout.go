@@ -238,8 +238,8 @@ func (c *copyActor) after(ctx context.Context, err error) (outcome, error) {
 			o.Text += ": may its Deployments be listed and watched?"
 		}
 		return o, nil
-	case errors.Is(err, errSlowBusy):
-		return waiting(errSlowBusy), nil
+	case errors.Is(err, errBusy):
+		return waiting(errBusy), nil
 	case errors.Is(err, kubeconfig.ErrLimited): // before it is taken for silence
 		return waiting(kubeconfig.ErrLimited), nil
 	case apierrors.IsTooManyRequests(err): // it does answer

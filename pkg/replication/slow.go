@@ -40,13 +40,13 @@ const (
 // errUnanswered says that a write wasn't answered in the longest time that webhooks may take.
 var errUnanswered = errors.New("a write takes longer than 30 s: see the cluster's admission webhooks")
 
-// errSlowBusy says that the target's slow writes must end first.
-var errSlowBusy = errors.New("its writes take long")
+// errBusy says that the target's slow writes must end first.
+var errBusy = errors.New("its writes take long")
 
 // slowWrite writes in a target in which an earlier write took too long.
 func (c *copyActor) slowWrite(ctx context.Context, do func(context.Context) error) error {
 	if !c.r.slow.enter(c.target) {
-		return errSlowBusy
+		return errBusy
 	}
 	defer c.r.slow.leave(c.target)
 	ctx, cancel := context.WithTimeout(ctx, slowTimeout)

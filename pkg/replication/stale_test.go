@@ -215,7 +215,7 @@ func TestSlowWritesThatConflictEachTimeHoldAWorkerForSoLong(t *testing.T) {
 		if took := time.Since(began); took != mostSlow*west.webhook {
 			t.Errorf("one reconcile waited for slow writes for %s, want %s", took, mostSlow*west.webhook)
 		}
-		if !strings.Contains(b.message(), errSlowBusy.Error()) {
+		if !strings.Contains(b.message(), errBusy.Error()) {
 			t.Errorf("the condition says %q", b.message())
 		}
 	})

@@ -117,7 +117,7 @@ func (v *visit) change(do func(context.Context) error) error {
 		return v.write(v.ctx, do)
 	}
 	if v.slowLeft--; v.slowLeft < 0 {
-		return errSlowBusy
+		return errBusy
 	}
 	defer v.pause()()
 	return v.slowWrite(v.whole, do)

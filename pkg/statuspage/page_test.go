@@ -16,8 +16,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/yaml"
 
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/pkg/console"
@@ -88,6 +90,10 @@ func (s server) Add(manager.Runnable) error { return nil }
 func TestTheRootOfTheServerLeadsToThePage(t *testing.T) {
 	s := server{ServeMux: http.NewServeMux()}
 	must.Succeed(t, newPage(nil).SetupWithManager(s))
+	text, err := os.ReadFile("../../config/rbac/metrics_reader.yaml")
+	must.Succeed(t, err)
+	reader := &rbacv1.ClusterRole{}
+	must.Succeed(t, yaml.UnmarshalStrict(text, reader))
 	for path, code := range map[string]int{"/": 302, "/status/": 302, "/status": 200, "/nothing": 404} {
 		r, w := httptest.NewRequest("GET", path, nil), httptest.NewRecorder()
 		s.ServeHTTP(w, r)
@@ -100,6 +106,9 @@ func TestTheRootOfTheServerLeadsToThePage(t *testing.T) {
 		to, err := r.URL.Parse(w.Header().Get("Location"))
 		must.Succeed(t, err)
 		expect.Equal(t, path+" leads to", "/status", to.Path)
+	}
+	if !slices.Contains(reader.Rules[0].NonResourceURLs, "/") {
+		t.Errorf("with --metrics-secure, who may see the page may not get /: %v", reader.Rules)
 	}
 }
 

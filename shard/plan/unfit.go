@@ -165,7 +165,7 @@ type others struct {
 	said    map[keyspace.ClusterName]Fitness
 }
 
-// readWords parses the candidates' statements. It returns nil if all are fit for all clusters.
+// readStatements parses the candidates' statements. It returns nil if all are fit for all clusters.
 func (b *board) readStatements() *statements {
 	var s *statements
 	for i := range b.replicas {

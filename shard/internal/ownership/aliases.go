@@ -126,24 +126,24 @@ func (r *Replica) elsewhere(t *shardState) (highest Epoch, served bool) {
 // its cluster, so that the shard must not be opened yet. No compare-and-swap prevents that, since the two records are
 // claimed one by one, and each claimant may have claimed before it saw the other's claim. So a shard of a cluster with
 // several names is opened only when this replica knows all that was committed before it saw that it holds the shard: of
-// two claimants, the later one then sees the other.
+// two claimants, the later one then sees the other. A replica that doesn't know the other name yet can't do so.
 func (r *Replica) heldTwice(t *shardState) bool {
 	if !r.aliased || len(r.aliases[r.uidOf(t.id.Cluster)]) < 2 {
 		return false
 	}
 	_, served := r.elsewhere(t)
-	t.unsure = !r.knowsAllUntil(t.seenAt)
-	if t.unsure && (r.listAskedAt.AtLeast(t.seenAt) < 0 || r.now.Mono >= r.listAgainAt()) {
+	t.unproven = !r.knowsAllUntil(t.seenAt)
+	if t.unproven && (r.listAskedAt.AtLeast(t.seenAt) < 0 || r.now.Mono >= r.listAgainAt()) {
 		r.listAskedAt = r.now
 		r.emit(ListRecords{})
 	}
-	if served || t.unsure {
+	if served || t.unproven {
 		t.bar()
 	}
-	return served || t.unsure
+	return served || t.unproven
 }
 
 // awaitsList reports whether a shard isn't opened before a live list of all records is answered: see heldTwice.
 func (r *Replica) awaitsList(t *shardState) bool {
-	return t.unsure && r.holds(t) && t.phase == warm && t.w == nil && !r.knowsAllUntil(t.seenAt)
+	return t.unproven && r.holds(t) && t.phase == warm && t.w == nil && !r.knowsAllUntil(t.seenAt)
 }

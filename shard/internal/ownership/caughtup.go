@@ -28,9 +28,9 @@ const (
 func (r *Replica) noteCaughtUp(w Watch, at Instant) {
 	if at.AtLeast(r.caughtUp[w]) > 0 {
 		r.caughtUp[w] = at
-		if r.aliased {
-			r.touchAllBarred() // see heldTwice
-		}
+	}
+	if r.aliased {
+		r.touchAllBarred() // see heldTwice
 	}
 }
 
@@ -42,7 +42,7 @@ func (r *Replica) caughtUpTo() Instant {
 	return r.caughtUp[ShardWatch]
 }
 
-// knowsAllUntil reports whether this replica has seen all that was committed before it came to that instant.
+// knowsAllUntil reports whether this replica has seen all that was committed before that instant.
 func (r *Replica) knowsAllUntil(at Instant) bool { return r.caughtUpTo().AtLeast(at) >= 0 }
 
 // watchStale reports whether the watches may lack changes that are older than WatchTimeout.
@@ -75,6 +75,9 @@ func (r *Replica) listAgainAt() time.Duration { return r.listAskedAt.Mono + r.cf
 // A record that exists but can't be parsed doesn't count as deleted either. No other replica can claim it
 // meanwhile, and when it is corrected it must not look like a deleted record that has come back.
 func (r *Replica) listed(l Listing) {
+	if l.Asked.AtLeast(r.listAskedAt) < 0 {
+		r.listAskedAt = l.Asked // what was requested while this list was under way isn't answered by itself
+	}
 	for _, lease := range l.Leases {
 		if r.leaseSeen(lease); r.over {
 			return

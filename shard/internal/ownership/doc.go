@@ -55,8 +55,8 @@
 // most.
 //
 // Some questions do more than answer. If something is missing for a yes, they request or schedule it, and what comes of
-// that triggers the decision again: bars, shownBy, mayClaim, mayRemake, past, newBits, ensureLeadRead and
-// ensureFloorRaised.
+// that triggers the decision again: bars, shownBy, mayClaim, mayRemake, past, newBits, heldTwice,
+// ensureLeadRead and ensureFloorRaised.
 //
 // The states of a shard at one replica, and what changes them:
 //

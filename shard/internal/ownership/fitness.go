@@ -138,7 +138,8 @@ func (r *Replica) fitness(c keyspace.ClusterName) plan.Fitness {
 }
 
 // refit computes this replica's statement about clusters, and acts if it changed. It goes through all clusters, so it
-// does that once per planEvery at most: a replica that loses its way out loses thousands of clusters one by one.
+// does that once per planEvery at most: a replica whose network fails loses thousands of clusters one by one. But no
+// plan is made from a statement that must be computed again.
 func (r *Replica) refit() {
 	if !r.fit.planAt.IsZero() && r.now.AtLeast(r.fit.planAt) >= 0 {
 		r.fit.planAt, r.replan = Instant{}, true
@@ -149,7 +150,8 @@ func (r *Replica) refit() {
 	if !r.fit.stale || !r.synced {
 		return
 	}
-	if next := r.fit.fitAt.Add(r.planEvery()); !r.fit.fitAt.IsZero() && r.now.AtLeast(next) < 0 {
+	next, mayPlan := r.fit.fitAt.Add(r.planEvery()), r.plans() && r.now.AtLeast(r.planAfter) >= 0
+	if !r.fit.fitAt.IsZero() && r.now.AtLeast(next) < 0 && !mayPlan {
 		r.fit.refitAt = next
 		return
 	}

@@ -562,6 +562,18 @@ func TestAnswersOfManyClustersCauseOneStatementBetweenTwoPlans(t *testing.T) {
 	}
 }
 
+func TestNoPlanIsMadeFromAStatementThatMustBeComputedAgain(t *testing.T) {
+	b := newBench(t)
+	b.leads()
+	b.pass(time.Second)
+	b.r.fit.stale = true
+	b.feed(Tick{})
+	b.feed(Health{Cluster: "west"})
+	if got := b.r.fit.statement; got != "west" {
+		t.Errorf("says %q when it may plan, want west", got)
+	}
+}
+
 func TestAClusterGetsItsRecordsOnceAReplicaCanServeIt(t *testing.T) {
 	b := newBench(t)
 	b.away = true

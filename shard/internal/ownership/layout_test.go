@@ -454,6 +454,14 @@ func TestAShardOfAClusterWithTwoNamesIsOpenedOnceEarlierClaimsAreKnown(t *testin
 		b.feed(ShardSeen{Shard{ID: west, Epoch: 1001, Floor: 1, Version: 90}})
 		find[Activate](b)
 	})
+	t.Run("a list was under way", func(t *testing.T) {
+		b, record := claimed(t)
+		under := listing(b, record, Shard{ID: west, Epoch: 1000, Floor: 1, Version: 70})
+		under.Asked = b.now.Add(-lease / 100)
+		b.feed(under)
+		find[ListRecords](b)
+		none[Activate](b)
+	})
 	t.Run("the list is lost", func(t *testing.T) {
 		b, _ := claimed(t)
 		b.pass(b.r.cfg.WatchTimeout / 8)

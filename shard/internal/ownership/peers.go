@@ -233,7 +233,8 @@ func (r *Replica) forgetSealed(p *peer) (gone bool) {
 // longestTurn is enough for a seal to be written and seen before the next replica's turn.
 const longestTurn = 50 * time.Millisecond
 
-// lastTurn is the turn of all replicas from the ninth on, and of those that leave.
+// lastTurn is the place of all replicas from the ninth on. Those that leave come after it, since the whole fleet may
+// leave, its coordinator dead.
 const lastTurn = 8
 
 // turn returns how long this replica waits for others to seal first.
@@ -242,8 +243,11 @@ func (r *Replica) turn() time.Duration {
 		return 0
 	}
 	place := slices.Index(r.candidates(), r.cfg.ID)
-	if place < 0 || place > lastTurn {
-		place = lastTurn
+	if place < 0 {
+		others := slices.IndexFunc(r.peerOrder, func(p *peer) bool { return p.id >= r.cfg.ID })
+		place = lastTurn + 1 + min(max(others, 0), lastTurn)
+	} else {
+		place = min(place, lastTurn)
 	}
 	return time.Duration(1+place) * min(r.cfg.LeaseDuration/200, longestTurn)
 }

@@ -34,7 +34,7 @@ func (r *Replica) report() {
 }
 
 // listsCostMore reports whether a live list of all records costs more than a write. Without a write, only lists prove
-// that the watches are complete until recently. Every live replica gets the event of a write.
+// that the watches were complete until recently. Every live replica gets the event of a write.
 func (r *Replica) listsCostMore() bool {
 	replicas := 1
 	for _, p := range r.peerOrder {

@@ -70,7 +70,7 @@ type shardState struct {
 	overdue   bool          // the warm-up has missed a deadline
 	fillTime  time.Duration // how long a warm-up may take, if that is more than FillTimeout
 	probing   bool          // a claim waits for a probe of the cluster
-	unsure    bool          // when it was last to be opened, claims under other names of its cluster weren't known yet
+	unproven  bool          // it isn't opened yet: claims under other names of its cluster may not be known (heldTwice)
 
 	objects    int64
 	load       float64

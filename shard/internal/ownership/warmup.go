@@ -64,5 +64,5 @@ func (r *Replica) awaitFilling(t *shardState) {
 // it.
 func (r *Replica) givesBack(t *shardState) bool {
 	c := t.id.Cluster
-	return t.overdue && r.fitness(c) != plan.Fit && r.othersTake(c) && r.statementsSteady(c)
+	return t.overdue && !r.fit.stale && r.fitness(c) != plan.Fit && r.othersTake(c) && r.statementsSteady(c)
 }

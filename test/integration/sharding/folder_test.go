@@ -79,6 +79,8 @@ func TestClustersOfAFolderComeAreRotatedBreakAndGo(t *testing.T) {
 	r.settle()
 	r.createAts(10, 0)
 	r.eventually("Ats of a cluster whose kubeconfig is a file are DONE", func() error { return r.unfinished() })
+	// Each looks at the folder at times of its own. One that hasn't seen this file has no credentials to replace.
+	r.eventually("all replicas know the cluster", func() error { return r.unfit("west", 0) })
 	before := r.holders()
 
 	must.Succeed(t, files.put(map[string][]byte{"west.yaml": west()}))
