@@ -171,8 +171,8 @@ func (b *board) setShard(s *tenurev1alpha1.Shard) {
 	b.handoffs = append(b.handoffs, h)
 }
 
-// soon is how long after a move an At may be due for its first reconcile to be in the move's trace, which waits for
-// twice as long.
+// soon is how long after a move an At may be due to count. A move's trace waits 10 s for a first reconcile, and such an
+// At causes one in time.
 const soon = 5 * time.Second
 
 // waiting counts the Ats of a shard that are due by that time and whose run isn't claimed yet; the lock is held.

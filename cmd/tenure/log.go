@@ -92,8 +92,8 @@ const (
 // cut short that isn't needed any more, for instance when a plan is called off while caches are being filled.
 //
 // It also lowers what says no more than the lines of package clusterhealth below level Info. That is what package shard
-// logs about which clusters can be used, and the kubeconfig provider's five lines for each cluster that starts. That a
-// kubeconfig is replaced, the provider alone says.
+// logs about which clusters can be used, and the kubeconfig provider's five lines for each cluster that starts.
+// Without sharding, the provider alone says that a kubeconfig is replaced.
 type quietened struct{ slog.Handler }
 
 func (h quietened) Handle(ctx context.Context, r slog.Record) error {

@@ -118,7 +118,7 @@ func (h homeCredentials) Collect(ch chan<- prometheus.Metric) {
 }
 
 // metricsOptions returns how metrics are served. Secure means over TLS, and only to clients with a token of the
-// home cluster whose user may GET /metrics there.
+// home cluster whose user may GET the path there.
 func (o *options) metricsOptions() metricsserver.Options {
 	m := metricsserver.Options{BindAddress: o.metricsAddress, HandlerOpts: []func(*promhttp.HandlerOpts){
 		func(h *promhttp.HandlerOpts) { h.EnableOpenMetrics = true }, // exemplars: the traces of what took long

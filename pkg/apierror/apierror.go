@@ -3,6 +3,7 @@ package apierror
 
 import (
 	"errors"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
@@ -14,4 +15,11 @@ func Code(err error) int {
 		return 0
 	}
 	return int(status.Status().Code)
+}
+
+// IsDenial reports whether a webhook has denied the request. It chooses the code of the answer itself, so the code says
+// nothing.
+func IsDenial(err error) bool {
+	return Code(err) != 0 && strings.Contains(err.Error(), `admission webhook "`) &&
+		strings.Contains(err.Error(), "denied the request")
 }

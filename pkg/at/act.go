@@ -90,7 +90,7 @@ func (a *actor) writeStatus(ctx context.Context, at *cnatv1alpha1.At, status cna
 				"was restored from a backup; the command runs again"})
 		}
 		return true, nil
-	case apierrors.IsConflict(err) && !isDenial(err), a.isGone(ctx, at, err):
+	case apierrors.IsConflict(err) && !apierror.IsDenial(err), a.isGone(ctx, at, err):
 		// Somebody else wrote first, and the event of that write is on its way.
 		if claims {
 			a.notes.unsure(at.UID, a.clock.Now())
@@ -102,9 +102,9 @@ func (a *actor) writeStatus(ctx context.Context, at *cnatv1alpha1.At, status cna
 }
 
 // isGone reports whether a write was answered 404 since the At is gone. An API without the subresource status answers
-// in the same way, and no event ends that.
+// in the same way, and one that is gone with all Ats much the same. No event ends that.
 func (a *actor) isGone(ctx context.Context, at *cnatv1alpha1.At, answer error) bool {
-	if !apierrors.IsNotFound(answer) {
+	if !apierrors.IsNotFound(answer) || apierrors.HasStatusCause(answer, metav1.CauseTypeUnexpectedServerResponse) {
 		return false
 	}
 	now, err := readAt(ctx, a.cluster.GetAPIReader(), client.ObjectKeyFromObject(at))
@@ -144,7 +144,7 @@ func (a *actor) makePod(ctx context.Context, at *cnatv1alpha1.At) (ctrl.Result, 
 			after = cacheGrace
 		}
 		return ctrl.Result{RequeueAfter: after}, false, nil
-	case apierrors.IsAlreadyExists(err) && !isDenial(err):
+	case apierrors.IsAlreadyExists(err) && !apierror.IsDenial(err):
 		// Nobody else ever had a claim. A look shows whether this request was carried out: then the Pod is ours, unless
 		// that is gone already and a stranger has taken its name.
 		if claim.restarts == 0 {
@@ -182,20 +182,13 @@ func (a *actor) makePod(ctx context.Context, at *cnatv1alpha1.At) (ctrl.Result, 
 // leave that open. So does 500, unless a webhook couldn't be called: objects are admitted before they are stored.
 func isRefusal(err error) bool {
 	code := apierror.Code(err)
-	return isDenial(err) || code >= 400 && code < 500 && code != http.StatusRequestTimeout ||
+	return apierror.IsDenial(err) || code >= 400 && code < 500 && code != http.StatusRequestTimeout ||
 		code == http.StatusInternalServerError && strings.Contains(err.Error(), "failed calling webhook ")
-}
-
-// isDenial reports whether a webhook has denied the request. It chooses the code of the answer itself, so the code says
-// nothing.
-func isDenial(err error) bool {
-	return apierror.Code(err) != 0 && strings.Contains(err.Error(), `admission webhook "`) &&
-		strings.Contains(err.Error(), "denied the request")
 }
 
 // isShown reports whether a refusal is shown. The others pass by themselves.
 func isShown(err error) bool {
-	return isDenial(err) || !apierrors.IsTooManyRequests(err) && !apierrors.IsConflict(err)
+	return apierror.IsDenial(err) || !apierrors.IsTooManyRequests(err) && !apierrors.IsConflict(err)
 }
 
 // showRefusal shows in the At's status that the API server doesn't take its Pod (a quota, a policy, a webhook that
@@ -245,10 +238,11 @@ func (a *actor) delete(ctx context.Context, at *cnatv1alpha1.At) (ctrl.Result, b
 	err := a.cluster.GetClient().Delete(ctx, at,
 		client.Preconditions{UID: new(at.UID), ResourceVersion: new(at.ResourceVersion)},
 		client.PropagationPolicy(metav1.DeletePropagationBackground))
+	denied := apierror.IsDenial(err)
 	switch {
-	case err == nil, apierrors.IsNotFound(err):
+	case err == nil, apierrors.IsNotFound(err) && !denied:
 		return ctrl.Result{}, false, nil
-	case apierrors.IsConflict(err):
+	case apierrors.IsConflict(err) && !denied:
 		return retryLater, false, nil
 	default:
 		return ctrl.Result{}, false, fmt.Errorf("deleting At %s after its time to live: %w",

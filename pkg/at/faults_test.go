@@ -472,6 +472,8 @@ func TestAStatusThatCannotBeWrittenIsAnErrorUnlessTheAtIsGone(t *testing.T) {
 	}{
 		{"it is there", apierrors.NewNotFound(ats, testRequest.Name), false, false},
 		{"it is gone", apierrors.NewNotFound(ats, testRequest.Name), true, true},
+		{"no such path", apierrors.NewGenericServerResponse(404, "put", ats, testRequest.Name, "404 page not found", 0, true),
+			true, false},
 		{"written by others", apierrors.NewConflict(ats, testRequest.Name, nil), false, true},
 		{"denied", &apierrors.StatusError{ErrStatus: metav1.Status{Code: 409, Reason: metav1.StatusReasonConflict,
 			Message: `admission webhook "x" denied the request: no`}}, false, false},
@@ -488,6 +490,21 @@ func TestAStatusThatCannotBeWrittenIsAnErrorUnlessTheAtIsGone(t *testing.T) {
 		}
 		if _, err := b.reconcile(); (err == nil) != c.quiet {
 			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+}
+
+func TestADeletionThatAWebhookDeniesIsAnErrorWhateverItsCode(t *testing.T) {
+	for code, reason := range map[int32]metav1.StatusReason{
+		404: metav1.StatusReasonNotFound, 409: metav1.StatusReasonConflict,
+	} {
+		b := newBench(t, anAt())
+		b.fault = func(int, string, func() error) error {
+			return &apierrors.StatusError{ErrStatus: metav1.Status{Code: code, Reason: reason,
+				Message: `admission webhook "x" denied the request: no`}}
+		}
+		if _, _, err := (&actor{cluster: b}).delete(t.Context(), b.at(t)); err == nil {
+			t.Errorf("code %d is no error", code)
 		}
 	}
 }

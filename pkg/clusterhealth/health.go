@@ -401,7 +401,7 @@ func (h *Health) forget(name string) {
 	delete(h.complaints, name)
 	h.mu.Unlock()
 	if known && !s.since.IsZero() && h.cfg.InUse == nil { // otherwise what uses the clusters logs that
-		h.log.Info("cluster was taken away", "cluster", name)
+		h.log.Info("the Secret of a cluster is gone", "cluster", name)
 	}
 	h.signal()
 	if h.cfg.Limit != nil {

@@ -848,7 +848,7 @@ func TestThatAClusterIsTakenAwayIsLoggedOnce(t *testing.T) {
 		secret := secretOf("west", c.text)
 		home := fake.NewClientBuilder().WithObjects(secret).Build()
 		h, lines := newHealth(t, home, Config{InUse: c.inUse, Policy: kubeconfig.Policy{Insecure: true}}), 0
-		h.log = funcr.New(func(_, args string) { lines += strings.Count(args, "taken away") }, funcr.Options{})
+		h.log = funcr.New(func(_, args string) { lines += strings.Count(args, "is gone") }, funcr.Options{})
 		reconcile(t, h, "west")
 		must.Succeed(t, home.Delete(t.Context(), secret))
 		for range 2 {

@@ -17,8 +17,8 @@ type complaint struct {
 }
 
 // limit applies the limits of a Secret to its cluster. It reports invalid limits by a log line and an event. The event
-// is repeated every eventEvery, since API servers keep events for an hour only. If there are too many events, it is put
-// off to the next look.
+// is repeated every eventEvery, since API servers keep events for an hour only. If there are too many events, a new one
+// is put off to the next look, as record does it.
 func (h *Health) limit(ctx context.Context, secret *corev1.Secret) {
 	if h.cfg.Limit == nil {
 		return
@@ -34,7 +34,9 @@ func (h *Health) limit(ctx context.Context, secret *corev1.Secret) {
 	changed, tells := was.text != err.Error(), false
 	if changed || now.Sub(was.told) >= eventEvery {
 		is := complaint{text: err.Error()}
-		if tells = h.events.Allow(); tells {
+		edited := h.states[secret.Name].version != "" && h.states[secret.Name].version != secret.ResourceVersion
+		repeats := !changed && !was.told.IsZero()
+		if tells = repeats || edited || h.events.Allow(); tells {
 			is.told = now
 		}
 		h.complaints[secret.Name] = is

@@ -22,6 +22,9 @@ const overdueAfter = 5 * time.Second
 // progress says how far the At is.
 func (w *why) progress(q Question) {
 	obj := q.At
+	if isStrangers(q) {
+		q.Pod = nil
+	}
 	st := obj.Status
 	l := w.link("phase", "%s", cmp.Or(st.Phase, cnatv1alpha1.AtPending))
 	if st.Restarts > 0 {
@@ -110,21 +113,25 @@ func (w *why) running(q Question) {
 	}
 }
 
+// isStrangers reports whether the Pod that has the name of the At's isn't the At's.
+func isStrangers(q Question) bool { return q.Pod != nil && !metav1.IsControlledBy(q.Pod, q.At) }
+
 // pod describes the Pod.
 func (w *why) pod(q Question) {
 	pod := q.Pod
 	if pod == nil {
 		return
 	}
+	if isStrangers(q) {
+		w.link("pod", "%s: another's", pod.Name)
+		return
+	}
 	l := w.link("pod", "%s: %s", pod.Name, pod.Status.Phase)
 	if pod.Spec.NodeName != "" {
 		l.Value += " on " + pod.Spec.NodeName
 	}
-	if !metav1.IsControlledBy(pod, q.At) { // a stranger's, whose trouble isn't the At's
-		return
-	}
 	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && pod.DeletionTimestamp == nil {
 			l.wrong("it isn't scheduled: "+c.Message, "that is between its cluster's scheduler and nodes")
 		}
 	}
@@ -136,7 +143,7 @@ func (w *why) containers(l *Link, pod *corev1.Pod) {
 	var others []string // that run on after the command
 	over := false
 	// Of a Pod that runs, only native sidecars are started again, and they don't keep it from its end.
-	pending := pod.Status.Phase == corev1.PodPending
+	pending := pod.Status.Phase == corev1.PodPending && pod.DeletionTimestamp == nil
 	for i, s := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 		own, waiting, end := s.Name == at.ContainerName, s.State.Waiting, s.State.Terminated
 		switch {

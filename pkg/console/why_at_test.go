@@ -129,7 +129,20 @@ func TestWhySaysWhatKeepsAnAtFromItsEnd(t *testing.T) {
 				q.Pod.OwnerReferences[0].UID, q.Pod.Status.Phase = "another", corev1.PodPending
 				q.Pod.Status.ContainerStatuses[0].State = waits("ImagePullBackOff", "not found")
 				q.Pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse}}
-			}, "r1 has it; its Pod is there", nil,
+			}, "r1 has it; it has begun; no Pod of it is to be seen", nil,
+		},
+		"the Pod is another's, and has ended": {
+			func(q *Question) {
+				q.Pod.OwnerReferences[0].UID, q.Pod.Status.Phase = "another", corev1.PodFailed
+				q.Pod.Status.ContainerStatuses[0].State = endedAgo(time.Hour)
+			}, "r1 has it; it has begun; no Pod of it is to be seen", nil,
+		},
+		"its Pod never started, and is being deleted": {
+			func(q *Question) {
+				q.Pod.Status.Phase, q.Pod.DeletionTimestamp = corev1.PodPending, deletedAgo(0)
+				q.Pod.Status.ContainerStatuses[0].State = waits("ImagePullBackOff", "not found")
+				q.Pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse}}
+			}, "r1 has it; its Pod is being deleted; another is made when it is gone", nil,
 		},
 		"its Pod was deleted while it ran": {
 			func(q *Question) {

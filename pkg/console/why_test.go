@@ -188,7 +188,7 @@ func TestWhyFollowsTheChainAndNamesTheBrokenLink(t *testing.T) {
 		},
 		"its Pod runs": {
 			change: func(q *Question) {
-				q.At.Status.Phase, q.Pod = cnatv1alpha1.AtRunning, &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodRunning}}
+				q.At.Status.Phase, q.Pod = cnatv1alpha1.AtRunning, podOf(q.At, corev1.PodStatus{Phase: corev1.PodRunning})
 			},
 			verdict: "r1 has it; its Pod runs",
 		},
@@ -217,11 +217,11 @@ func TestWhyFollowsTheChainAndNamesTheBrokenLink(t *testing.T) {
 			broken: []string{"rights: the fleet may not run Ats there, so nothing records how it ends"},
 		},
 		"its Pod ended just now": {
-			change:  func(q *Question) { q.At.Status.Phase, q.Pod = cnatv1alpha1.AtRunning, endedPod(time.Second) },
+			change:  func(q *Question) { q.At.Status.Phase, q.Pod = cnatv1alpha1.AtRunning, endedPod(q.At, time.Second) },
 			verdict: "r1 has it; its Pod is there",
 		},
 		"its Pod ended long ago": {
-			change: func(q *Question) { q.At.Status.Phase, q.Pod = cnatv1alpha1.AtRunning, endedPod(time.Hour) },
+			change: func(q *Question) { q.At.Status.Phase, q.Pod = cnatv1alpha1.AtRunning, endedPod(q.At, time.Hour) },
 			broken: []string{"ended: its status doesn't say so"},
 		},
 		"it is done": {
@@ -256,10 +256,10 @@ func TestWhyFollowsTheChainAndNamesTheBrokenLink(t *testing.T) {
 	}
 }
 
-func endedPod(ago time.Duration) *corev1.Pod {
-	return &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodSucceeded,
+func endedPod(of *cnatv1alpha1.At, ago time.Duration) *corev1.Pod {
+	return podOf(of, corev1.PodStatus{Phase: corev1.PodSucceeded,
 		ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{
-			Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(now.Add(-ago))}}}}}}
+			Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(now.Add(-ago))}}}}})
 }
 
 func TestWhyTellsTheTraceThatLastWroteTheStatus(t *testing.T) {

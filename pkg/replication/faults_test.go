@@ -238,6 +238,13 @@ func TestASourceWhoseRecordIsRefusedIsTold(t *testing.T) {
 	if _, err := b.reconcile(); err == nil || !strings.Contains(b.events(), "failed calling webhook") {
 		t.Errorf("%v: no event says that a webhook at home is down", err)
 	}
+	b.fault = func(int, func() error) error { // a webhook chooses the code of its answer
+		return apierrors.NewConflict(schema.GroupResource{Resource: "deployments"}, "web",
+			errors.New(`admission webhook "v.example.com" denied the request: frozen`))
+	}
+	if _, err := b.reconcile(); err == nil || !strings.Contains(b.events(), "denied the request") {
+		t.Errorf("%v: no event says that a webhook at home denies it", err)
+	}
 	b.fault = func(int, func() error) error {
 		return apierrors.NewInternalError(errors.New("etcdserver: leader changed"))
 	}

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
+	"github.com/tenure-dev/tenure/pkg/apierror"
 	"github.com/tenure-dev/tenure/pkg/budget"
 	"github.com/tenure-dev/tenure/pkg/text"
 )
@@ -58,7 +59,7 @@ func (a *actor) reconcile(ctx context.Context) (ctrl.Result, error) {
 		return ctrl.Result{}, nil
 	}
 	result, err := a.replicate(ctx, wanted)
-	if errors.Is(err, errStale) || apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+	if errors.Is(err, errStale) || isOvertaken(err) {
 		return ctrl.Result{RequeueAfter: cacheGrace}, nil
 	}
 	return result, err
@@ -181,13 +182,18 @@ func (a *actor) released(ctx context.Context) (ctrl.Result, error) {
 			err = a.writeConditions(ctx, nil)
 		}
 		switch {
-		case apierrors.IsConflict(err) || apierrors.IsNotFound(err):
+		case isOvertaken(err):
 			return ctrl.Result{RequeueAfter: cacheGrace}, nil
 		case err != nil:
 			return ctrl.Result{}, err
 		}
 	}
 	return a.sweepLate(ctx)
+}
+
+// isOvertaken reports whether the source was written or deleted by others first.
+func isOvertaken(err error) bool {
+	return (apierrors.IsConflict(err) || apierrors.IsNotFound(err)) && !apierror.IsDenial(err)
 }
 
 // remember writes the record on the source, if it isn't there yet and the source is unchanged since it was read.
@@ -202,7 +208,7 @@ func (a *actor) remember(ctx context.Context, record record) error {
 	if err != nil {
 		// While a webhook is down, each request that it should see is answered 500. Other 500s pass, or concern all requests.
 		refused := isRefusal(err) || strings.Contains(err.Error(), "failed calling webhook")
-		if refused && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+		if refused && !isOvertaken(err) {
 			a.sendEvent(nil, corev1.EventTypeWarning, ReasonRecordRefused, fmt.Sprintf("nothing is copied or deleted, since "+
 				"its cluster doesn't let its list of copies be written: %v", err))
 		}

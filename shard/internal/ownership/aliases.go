@@ -126,7 +126,7 @@ func (r *Replica) elsewhere(t *shardState) (highest Epoch, served bool) {
 // its cluster, so that the shard must not be opened yet. No compare-and-swap prevents that, since the two records are
 // claimed one by one, and each claimant may have claimed before it saw the other's claim. So a shard of a cluster with
 // several names is opened only when this replica knows all that was committed before it saw that it holds the shard: of
-// two claimants, the later one then sees the other. A replica that doesn't know the other name yet can't do so.
+// two claimants, the later one then sees the other. A replica that doesn't know the other name yet doesn't wait.
 func (r *Replica) heldTwice(t *shardState) bool {
 	if !r.aliased || len(r.aliases[r.uidOf(t.id.Cluster)]) < 2 {
 		return false

@@ -28,9 +28,14 @@ const (
 func (r *Replica) noteCaughtUp(w Watch, at Instant) {
 	if at.AtLeast(r.caughtUp[w]) > 0 {
 		r.caughtUp[w] = at
+		r.touchAliased()
 	}
+}
+
+// touchAliased queues what waits for the watches to be complete: see heldTwice.
+func (r *Replica) touchAliased() {
 	if r.aliased {
-		r.touchAllBarred() // see heldTwice
+		r.touchAllBarred()
 	}
 }
 
@@ -108,6 +113,7 @@ func (r *Replica) listed(l Listing) {
 	}
 	r.noteCaughtUp(LeaseWatch, l.Asked)
 	r.noteCaughtUp(ShardWatch, l.Asked)
+	r.touchAliased() // a list that was requested meanwhile must be requested again
 }
 
 // Renewed returns when the renewal that made this version of this replica's lease was first sent; ok is false if none

@@ -138,8 +138,8 @@ func (r *Replica) fitness(c keyspace.ClusterName) plan.Fitness {
 }
 
 // refit computes this replica's statement about clusters, and acts if it changed. It goes through all clusters, so it
-// does that once per planEvery at most: a replica whose network fails loses thousands of clusters one by one. But no
-// plan is made from a statement that must be computed again.
+// does that once per planEvery at most: a replica whose network fails loses thousands of clusters one by one. One
+// that may plan now doesn't wait.
 func (r *Replica) refit() {
 	if !r.fit.planAt.IsZero() && r.now.AtLeast(r.fit.planAt) >= 0 {
 		r.fit.planAt, r.replan = Instant{}, true
@@ -150,7 +150,7 @@ func (r *Replica) refit() {
 	if !r.fit.stale || !r.synced {
 		return
 	}
-	next, mayPlan := r.fit.fitAt.Add(r.planEvery()), r.plans() && r.now.AtLeast(r.planAfter) >= 0
+	next, mayPlan := r.fit.fitAt.Add(r.planEvery()), r.plans() && (r.lead.read || r.now.AtLeast(r.planAfter) >= 0)
 	if !r.fit.fitAt.IsZero() && r.now.AtLeast(next) < 0 && !mayPlan {
 		r.fit.refitAt = next
 		return

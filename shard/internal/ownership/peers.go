@@ -233,8 +233,8 @@ func (r *Replica) forgetSealed(p *peer) (gone bool) {
 // longestTurn is enough for a seal to be written and seen before the next replica's turn.
 const longestTurn = 50 * time.Millisecond
 
-// lastTurn is the place of all replicas from the ninth on. Those that leave come after it, since the whole fleet may
-// leave, its coordinator dead.
+// lastTurn is the place of all replicas from the ninth on. Those that leave come after it, one after the other, since
+// the whole fleet may leave.
 const lastTurn = 8
 
 // turn returns how long this replica waits for others to seal first.
@@ -244,8 +244,8 @@ func (r *Replica) turn() time.Duration {
 	}
 	place := slices.Index(r.candidates(), r.cfg.ID)
 	if place < 0 {
-		others := slices.IndexFunc(r.peerOrder, func(p *peer) bool { return p.id >= r.cfg.ID })
-		place = lastTurn + 1 + min(max(others, 0), lastTurn)
+		others, _ := slices.BinarySearchFunc(r.peerOrder, r.cfg.ID, comparePeer)
+		place = lastTurn + 1 + min(others, lastTurn)
 	} else {
 		place = min(place, lastTurn)
 	}
