@@ -27,8 +27,14 @@ import (
 	"github.com/tenure-dev/tenure/test/must"
 )
 
+// judging is a judge of clusters that nobody has added yet, and of which nothing is held.
+func judging(put func(driver.Event), spawn func(func())) *clusterJudge {
+	return newJudge(newClusterSet(logr.Discard(), 0, kubeconfig.Limits{}), newRoster(Config{}), 20*time.Second,
+		logr.Discard(), put, spawn)
+}
+
 func TestOnlyAClusterOfWhichSomethingIsHeldKeepsAConnection(t *testing.T) {
-	clusters, roster := newClusterSet(logr.Discard(), 0, kubeconfig.Limits{}), newRoster(Config{})
+	j := judging(func(driver.Event) {}, func(func()) {})
 	counts := map[keyspace.ClusterName]*conns.Counts{}
 	for _, name := range []keyspace.ClusterName{"held", "other"} {
 		server := httptest.NewUnstartedServer(http.NotFoundHandler())
@@ -37,20 +43,19 @@ func TestOnlyAClusterOfWhichSomethingIsHeldKeepsAConnection(t *testing.T) {
 		server.StartTLS()
 		t.Cleanup(server.Close)
 		config := rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
-		addCluster(t.Context(), t, clusters, name, config)
+		addCluster(t.Context(), t, j.clusters, name, config)
 	}
 	ask := func(name keyspace.ClusterName) {
-		c, _ := clusters.get(name)
+		c, _ := j.clusters.get(name)
 		_, _ = c.via.Identify(t.Context()) // any answer will do
 	}
 	ask("held")
 	ask("other")
-	roster.put("held/", &engagement{id: keyspace.ShardID{Cluster: "held"}})
+	j.roster.put("held/", &engagement{id: keyspace.ShardID{Cluster: "held"}})
 	for range 2 { // the second in place of the first
-		roster.put("other/", &engagement{id: keyspace.ShardID{Cluster: "other"}})
+		j.roster.put("other/", &engagement{id: keyspace.ShardID{Cluster: "other"}})
 	}
-	roster.remove("other/")
-	j := newJudge(clusters, roster, 10*time.Second, logr.Discard(), func(driver.Event) {}, func(func()) {})
+	j.roster.remove("other/")
 	now := time.Now()
 	for range 3 {
 		j.due(now)
@@ -77,18 +82,16 @@ func TestAClusterIsProbedWhereNothingElseShowsThatItAnswers(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				clusters, roster := newClusterSet(logr.Discard(), 0, kubeconfig.Limits{}), newRoster(Config{})
-				addCluster(t.Context(), t, clusters, "west",
+				probes := 0
+				j := judging(func(driver.Event) { probes++ }, func(do func()) { do() })
+				addCluster(t.Context(), t, j.clusters, "west",
 					rest.Config{Host: "https://a", Transport: &fakeServer{uid: "w", code: c.code}})
 				if c.held {
-					roster.put("west/", &engagement{id: keyspace.ShardID{Cluster: "west"}})
+					j.roster.put("west/", &engagement{id: keyspace.ShardID{Cluster: "west"}})
 				}
-				probes := 0
-				j := newJudge(clusters, roster, 20*time.Second, logr.Discard(), func(driver.Event) { probes++ },
-					func(do func()) { do() })
 				ctx, cancel := context.WithCancel(t.Context())
 				go j.run(ctx)
-				_, traffic := clusters.get("west")
+				_, traffic := j.clusters.get("west")
 				for range 20 {
 					if c.busy {
 						answered(&traffic.Breaker, http.StatusOK, 1)
@@ -107,17 +110,15 @@ func TestAClusterIsProbedWhereNothingElseShowsThatItAnswers(t *testing.T) {
 
 // The driver may miss that a cluster was gone for a moment, and then takes it for unusable until it is told otherwise.
 func TestAClusterThatComesBackIsProbedIfItCouldNotBeUsed(t *testing.T) {
-	clusters, roster := newClusterSet(logr.Discard(), 0, kubeconfig.Limits{}), newRoster(Config{})
+	told := map[bool]int{}
+	j := judging(func(e driver.Event) { told[e.(driver.Health).Usable]++ }, func(do func()) { do() })
 	add := func(s *fakeServer) (remove func()) {
 		t.Helper()
 		ctx, cancel := context.WithCancel(t.Context())
-		addCluster(ctx, t, clusters, "west", rest.Config{Host: "https://a", Transport: s})
-		connection := clusters.all()["west"].connection
-		return func() { cancel(); clusters.remove("west", connection) }
+		addCluster(ctx, t, j.clusters, "west", rest.Config{Host: "https://a", Transport: s})
+		connection := j.clusters.all()["west"].connection
+		return func() { cancel(); j.clusters.remove("west", connection) }
 	}
-	told := map[bool]int{}
-	j := newJudge(clusters, roster, 20*time.Second, logr.Discard(),
-		func(e driver.Event) { told[e.(driver.Health).Usable]++ }, func(do func()) { do() })
 	remove := add(&fakeServer{code: -1})
 	j.probe(t.Context(), "west")
 	for range 2 {
@@ -140,7 +141,7 @@ func TestAClusterThatComesBackIsProbedIfItCouldNotBeUsed(t *testing.T) {
 	remove()
 	add(&fakeServer{code: -1})
 	j.probe(t.Context(), "west")
-	clusters.remove("west", clusters.all()["west"].connection)
+	j.clusters.remove("west", j.clusters.all()["west"].connection)
 	j.due(time.Now())
 	if j.due(time.Now().Add(troubleKept + 2*time.Second)); len(j.verdicts) != 0 {
 		t.Error("a verdict on a cluster that is gone is kept for ever")
@@ -150,14 +151,12 @@ func TestAClusterThatComesBackIsProbedIfItCouldNotBeUsed(t *testing.T) {
 // The driver asks about a cluster that goes in that moment, and is back before the driver hears of it.
 func TestAClusterThatIsAskedForAsItGoesIsAskedWhenItIsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		clusters, roster := newClusterSet(logr.Discard(), 0, kubeconfig.Limits{}), newRoster(Config{})
 		var told atomic.Int64
-		j := newJudge(clusters, roster, 20*time.Second, logr.Discard(), func(driver.Event) { told.Add(1) },
-			func(do func()) { go do() })
+		j := judging(func(driver.Event) { told.Add(1) }, func(do func()) { go do() })
 		for _, name := range []keyspace.ClusterName{"west", "gone"} {
 			j.probe(t.Context(), name)
 		}
-		addCluster(t.Context(), t, clusters, "west", rest.Config{Host: "https://a", Transport: &fakeServer{uid: "w"}})
+		addCluster(t.Context(), t, j.clusters, "west", rest.Config{Host: "https://a", Transport: &fakeServer{uid: "w"}})
 		time.Sleep(2 * heardOf)
 		if n := told.Load(); n != 1 {
 			t.Errorf("the driver got %d answers, want that about west", n)
@@ -172,14 +171,12 @@ func TestWhoeverWantsToKnowGetsOneVerdict(t *testing.T) {
 		w.WriteHeader(int(code.Load()))
 	}))
 	t.Cleanup(server.Close)
-	clusters, roster := newClusterSet(logr.Discard(), 0, kubeconfig.Limits{}), newRoster(Config{})
-	addCluster(t.Context(), t, clusters, "west", rest.Config{Host: server.URL})
 	told := map[bool]int{}
-	j := newJudge(clusters, roster, 20*time.Second, logr.Discard(),
-		func(e driver.Event) { told[e.(driver.Health).Usable]++ }, func(do func()) { do() })
-	_, traffic := clusters.get("west")
+	j := judging(func(e driver.Event) { told[e.(driver.Health).Usable]++ }, func(do func()) { do() })
+	addCluster(t.Context(), t, j.clusters, "west", rest.Config{Host: server.URL})
+	_, traffic := j.clusters.get("west")
 	state := func() ClusterStatus {
-		s := clusters.status()["west"]
+		s := j.clusters.status()["west"]
 		j.verdictOn("west", &s)
 		return s
 	}
@@ -259,11 +256,10 @@ func TestCredentialsThatAreRefusedToRequestsAreProbed(t *testing.T) {
 }
 
 func refusedCredentials(t *testing.T) {
-	clusters, roster := newClusterSet(logr.Discard(), 0, kubeconfig.Limits{}), newRoster(Config{})
-	addCluster(t.Context(), t, clusters, "west", rest.Config{Host: "http://127.0.0.1:1"})
-	roster.put("west/", &engagement{id: keyspace.ShardID{Cluster: "west"}})
-	j := newJudge(clusters, roster, 20*time.Second, logr.Discard(), func(driver.Event) {}, func(func()) {})
-	_, traffic := clusters.get("west")
+	j := judging(func(driver.Event) {}, func(func()) {})
+	addCluster(t.Context(), t, j.clusters, "west", rest.Config{Host: "http://127.0.0.1:1"})
+	j.roster.put("west/", &engagement{id: keyspace.ShardID{Cluster: "west"}})
+	_, traffic := j.clusters.get("west")
 	for _, status := range []int{http.StatusOK, http.StatusTooManyRequests, http.StatusUnauthorized} {
 		traffic.Breaker = engage.Breaker{}
 		answered(&traffic.Breaker, http.StatusOK, 1)
@@ -273,7 +269,7 @@ func refusedCredentials(t *testing.T) {
 			t.Errorf("%d: probed: %t; it answers, so a probe explains refused credentials only", status, got)
 		}
 	}
-	c, _ := clusters.get("west")
+	c, _ := j.clusters.get("west")
 	j.conclude("west", c.connection, nil)
 	if len(j.due(time.Now())) > 0 {
 		t.Error("probed again at once, though that explained nothing")
@@ -284,7 +280,7 @@ func refusedCredentials(t *testing.T) {
 	if why := j.trouble("west"); why != nil {
 		t.Errorf("west is in trouble by a probe over another connection: %v", why)
 	}
-	clusters.clusters["west"].connection++ // and no probe was due since
+	j.clusters.clusters["west"].connection++ // and no probe was due since
 	if j.conclude("west", c.connection, errors.New("dead")) {
 		t.Error("a probe over the connection before was taken for one over the new one")
 	}
@@ -311,12 +307,11 @@ func TestThatAClusterCanNoLongerBeUsedIsLoggedOnceAndThatItCanAgain(t *testing.T
 // Such a cluster answers everything else, so nothing but this says why nobody serves it.
 func TestAClusterThatDoesNotSayWhichItIsCannotBeUsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		clusters := newClusterSet(logr.Discard(), 0, kubeconfig.Limits{})
+		j := judging(func(driver.Event) {}, func(func()) {})
 		server := &fakeServer{name: "1", uid: "w", code: http.StatusInternalServerError}
-		addCluster(t.Context(), t, clusters, "west", rest.Config{Host: "https://a", Transport: server})
-		clusters.start(t.Context(), func(f func()) { go f() }, func() {})
+		addCluster(t.Context(), t, j.clusters, "west", rest.Config{Host: "https://a", Transport: server})
+		j.clusters.start(t.Context(), func(f func()) { go f() }, func() {})
 		synctest.Wait()
-		j := newJudge(clusters, newRoster(Config{}), 10*time.Second, logr.Discard(), func(driver.Event) {}, func(func()) {})
 		status := ClusterStatus{}
 		j.verdictOn("west", &status)
 		err := j.usable(t.Context(), "west")

@@ -83,50 +83,40 @@ func TestASourceFeedsOneQueue(t *testing.T) {
 	}
 }
 
-// What an object is about is enqueued in the shard in which the object is seen.
-func TestWhatIsOwnedIsDeclaredAsThat(t *testing.T) {
-	for name, c := range map[string]struct {
-		pods  Kind
-		whole bool
-		says  string
-	}{
-		"owned":                      {Owned(&corev1.Pod{}), false, ""},
-		"primary":                    {Primary(&corev1.Pod{}), false, "declare it with Owned"},
-		"primary, of whole clusters": {Primary(&corev1.Pod{}), true, ""},
-	} {
-		m := aManager(t, Config{Replica: "a", Kinds: []Kind{Primary(&corev1.ConfigMap{}), c.pods}, WholeClusters: c.whole})
-		q := testQueue(t)
-		for _, s := range []source.TypedSource[mcreconcile.Request]{
-			m.Owns(&corev1.Pod{}, &corev1.ConfigMap{}), m.Watches(&corev1.Pod{}, ownKey)} {
-			if err := s.Start(t.Context(), q); !tells(err, c.says) {
-				t.Errorf("%s: got %v, want %q", name, err, c.says)
-			}
-		}
-	}
-}
-
-// What an owned object owns itself would be in another shard than the object.
-func TestAKindIsReconciledOrOwnedWhereClustersAreDivided(t *testing.T) {
-	for whole, says := range map[bool]string{false: "its objects are in their owners' shards", true: ""} {
-		m := aManager(t, Config{Replica: "a", Kinds: []Kind{Primary(&corev1.ConfigMap{}), Owned(&corev1.Pod{})},
-			WholeClusters: whole})
-		if err := m.For(&corev1.Pod{}, nil).Start(t.Context(), testQueue(t)); !tells(err, says) {
-			t.Errorf("whole clusters %v: got %v, want %q", whole, err, says)
-		}
-	}
-}
-
 func TestASourceThatCannotWorkSaysWhy(t *testing.T) {
+	type feed = source.TypedSource[mcreconcile.Request]
 	maps, pods := &corev1.ConfigMap{}, &corev1.Pod{}
-	m := sharing(Primary(maps), Copies(pods), Owned(&corev1.Secret{}))
-	for says, s := range map[string]source.TypedSource[mcreconcile.Request]{
-		"keys is nil": m.Watches(maps, nil),
-		"declare the kind in shard.Config.Kinds, with Primary or Owned": m.For(pods, nil),
-		"declare the kind in shard.Config.Kinds, with Copies":           m.WatchesCopies(maps, ownKey),
-		"sweep the primary kind that they belong to":                    m.Sweep(&corev1.Secret{}, nil),
+	owns := func(m *Manager) feed { return m.Owns(pods, maps) }
+	about := func(m *Manager) feed { return m.Watches(pods, ownKey) }
+	of := func(m *Manager) feed { return m.For(pods, nil) }
+	for name, c := range map[string]struct {
+		pods   Kind // beside ConfigMaps, which are primary
+		whole  bool // the shards are whole clusters
+		source func(*Manager) feed
+		says   string
+	}{
+		// What an object is about is enqueued in the shard in which the object is seen.
+		"owned":                           {Owned(pods), false, owns, ""},
+		"about others":                    {Owned(pods), false, about, ""},
+		"owned, and primary":              {Primary(pods), false, owns, "declare it with Owned"},
+		"about others, and primary":       {Primary(pods), false, about, "declare it with Owned"},
+		"owned in whole clusters":         {Primary(pods), true, owns, ""},
+		"about others, in whole clusters": {Primary(pods), true, about, ""},
+		// What an owned object owns itself would be in another shard than the object.
+		"owned, and reconciled":       {Owned(pods), false, of, "its objects are in their owners' shards"},
+		"the same, in whole clusters": {Owned(pods), true, of, ""},
+		"copies, and reconciled": {Copies(pods), false, of,
+			"declare the kind in shard.Config.Kinds, with Primary or Owned"},
+		"without keys": {Owned(pods), false, func(m *Manager) feed { return m.Watches(maps, nil) },
+			"keys is nil"},
+		"no copies": {Owned(pods), false, func(m *Manager) feed { return m.WatchesCopies(maps, ownKey) },
+			"declare the kind in shard.Config.Kinds, with Copies"},
+		"a sweep of what is owned": {Owned(pods), false, func(m *Manager) feed { return m.Sweep(pods, nil) },
+			"sweep the primary kind that they belong to"},
 	} {
-		if err := s.Start(t.Context(), testQueue(t)); !tells(err, says) {
-			t.Errorf("got %v, want %q", err, says)
+		m := aManager(t, Config{Replica: "a", Kinds: []Kind{Primary(maps), c.pods}, WholeClusters: c.whole})
+		if err := c.source(m).Start(t.Context(), testQueue(t)); !tells(err, c.says) {
+			t.Errorf("%s: got %v, want %q", name, err, c.says)
 		}
 	}
 }

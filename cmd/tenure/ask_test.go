@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,100 +13,6 @@ import (
 
 	"github.com/tenure-dev/tenure/test/must"
 )
-
-func TestABadQuestionIsOneClearLineAndExitCodeTwo(t *testing.T) {
-	for args, want := range map[string]string{
-		"status --nonsense":                                 "-nonsense",
-		"status -o yaml":                                    `--output "yaml": must be text or json`,
-		"status --namespace=":                               `--namespace "": must not be empty (see`,
-		"status --namespace a/b":                            `--namespace "a/b"`,
-		"plan --fleet a=b":                                  `--fleet "a=b"`,
-		"why at/a --object-namespace=":                      `--object-namespace ""`,
-		"page --plain --service-account viewer":             "--service-account: not with --plain",
-		"page --metrics-port 0":                             "--metrics-port 0: must be from 1 to 65535",
-		"page --listen 0.0.0.0:0":                           "--listen 0.0.0.0:0: must be a loopback address",
-		"page --listen 127.0.0.1":                           "--listen 127.0.0.1: address 127.0.0.1: missing port",
-		"page --selector a=(":                               `--selector "a=(": `,
-		"page --namespace=":                                 `--namespace ""`,
-		"cluster list --namespace=":                         `--namespace ""`,
-		"cluster add west --namespaces=":                    "--namespaces: names none",
-		"cluster remove west --wait -1s":                    "--wait -1s: must not be negative",
-		"trace at/a --limit 0":                              "--limit 0: must be at least 1",
-		"trace at/a --since -1h":                            "--since -1h0m0s: must be above 0",
-		"trace west":                                        "want the ID of a trace",
-		"trace pod/a":                                       "want the ID of a trace",
-		"trace slowest --limit 3":                           "--limit: has no effect on slowest",
-		"trace west/01 --cluster east":                      "--cluster: has no effect on west/01",
-		"trace 0123456789abcdef0123456789abcdef --since 2h": "--since: has no effect on 0123",
-		"trace slowest --service=":                          "--service: must not be empty",
-		"trace slowest --jaeger localhost:16686":            `--jaeger "localhost:16686": must be a URL`,
-		"status extra":                                      `unexpected argument "extra"`,
-		"why":                                               "name one object, at/NAME or deployment/NAME (see",
-		"why at/a at/b":                                     "name one object, at/NAME or deployment/NAME, not 2: at/a at/b",
-		"trace":                                             "or slowest (see",
-		"why pod/a":                                         "want at/NAME or deployment/NAME",
-		"why at/default/a":                                  `NAME "default/a"`,
-		"plan --replicas -1":                                "--replicas -1: must not be negative",
-		"plan --replicas 0":                                 "--replicas 0: must be at least 1",
-		"plan --replicas 1000000000":                        "--replicas 1000000000: must be at most 1000",
-		"plan --replicas many":                              "replicas",
-		"status --home-kubeconfig /no/such/file":            "/no/such/file",
-		"help statu":                                        `unexpected argument "statu": did you mean status?`,
-		"help cluster ad":                                   `unexpected argument "ad": did you mean add?`,
-		"page --fleet night":                                "unknown flag: --fleet",
-		"cluster":                                           "name a command",
-		"cluster ad":                                        `unexpected argument "ad": did you mean add`,
-		"cluster add":                                       "name one cluster (see",
-		"cluster add West":                                  `NAME "West"`,
-		"cluster add west --server west:6443":               `--server "west:6443": must be https://HOST:PORT`,
-		"cluster add west --server http://west":             `--server "http://west": must be https://HOST:PORT`,
-		"cluster add home":                                  "choose another name",
-		"cluster add west --role pods":                      "--role pods: must be of [ats deployments deployment-source]",
-		"cluster add west --role=":                          "--role: must name at least one",
-		"cluster add west --namespaces a,B":                 `--namespaces "B"`,
-		"cluster add west --namespaces a,*":                 `--namespaces "*": means all`,
-		"cluster check west --role=":                        "--role: must name at least one",
-		"cluster add west --token-lifetime 1m":              "--token-lifetime 1m0s: must be from 10m0s",
-		"cluster add west --wait -1s":                       "--wait -1s: must not be negative",
-		"cluster add west -o yaml":                          "needs --dry-run=client",
-		"cluster add west --dry-run server":                 `--dry-run "server": must be none or client`,
-		"cluster add west --dry-run client -o yaml --namespace=":               `--namespace ""`,
-		"cluster add west --dry-run client -o yaml --kubeconfig /no/such/file": "(--kubeconfig, --context)",
-		"cluster rotate west --token-lifetime 9000h":                           "to 8760h",
-		"cluster check west --home-context nowhere":                            "--home-context",
-		"cluster remove": "name one cluster",
-		"status --context nowhere --home-kubeconfig /no/such/file": "--home-kubeconfig",
-
-		"cluster add west --context=":            `--context "": must not be empty`,
-		"cluster rotate west --kubeconfig=":      `--kubeconfig "": must not be empty`,
-		"cluster remove west --context=":         `--context "": must not be empty`,
-		"cluster list --home-context=":           `--home-context "": must not be empty`,
-		"cluster add west --home-context=":       `--home-context "": must not be empty`,
-		"cluster rotate west --home-kubeconfig=": `--home-kubeconfig "": must not be empty`,
-		"status --context=":                      `--context "": must not be empty`,
-		"cluster rotate west --fleet night":      "unknown flag: --fleet",
-		"cluster add west --server=":             `--server "": must not be empty`,
-		"page --service-account=":                `--service-account "": must not be empty`,
-		"page --pod=":                            `--pod "": must not be empty`,
-		"why at/a --cluster=":                    `--cluster "": must not be empty`,
-		"why at/a --kubeconfig=":                 `--kubeconfig "": must not be empty`,
-		"trace at/a --cluster=":                  `--cluster "": must not be empty`,
-		"trace at/a --object-namespace=":         `--object-namespace "": must not be empty`,
-		"plan --drain=":                          `--drain "": must not be empty`,
-		"status --output=":                       `--output "": must be text or json`,
-		"cluster add west --output":              "flag needs an argument: --output: must be yaml (see",
-		"cluster add west --dry-run":             "flag needs an argument: --dry-run: must be none or client",
-		"page --pod a_b":                         `--pod "a_b": `,
-		"page --service-account a/b":             `--service-account "a/b": `,
-		"completion foo":                         `unexpected argument "foo": there is no such shell`,
-		"completion bash x":                      `unexpected argument "x"`,
-	} {
-		code, out, text := tenure(t, strings.Fields(args)...)
-		if code != exitUsage || !strings.Contains(text, want) || strings.Count(text, "\n") != 1 || out != "" {
-			t.Errorf("tenure %s: exit code %d, %q; want 2 and one line with %q", args, code, text, want)
-		}
-	}
-}
 
 // kubectl would take the cluster that the process runs in, if there is one.
 func TestAKubeconfigThatLeadsNowhereIsNotReplacedByTheClusterOfThePod(t *testing.T) {
@@ -160,11 +65,7 @@ func TestAServerThatNoRequestCanBeSentToIsRefusedAtOnce(t *testing.T) {
 			"--replica=r1 --home-kubeconfig " + path:                         "--home-kubeconfig",
 			"cluster add west --dry-run client -o yaml --kubeconfig " + path: "--kubeconfig",
 		} {
-			code, _, text := tenure(t, strings.Fields(args)...)
-			if code != exitUsage || !strings.Contains(text, flag) ||
-				!strings.Contains(text, fmt.Sprintf("server %q", server)) {
-				t.Errorf("tenure %s: exit code %d, %q; want 2, %s and %s", args, code, text, flag, server)
-			}
+			refused(t, nil, strings.Fields(args), flag, fmt.Sprintf("server %q", server))
 		}
 		t.Setenv("KUBECONFIG", "")
 		clientcmd.RecommendedHomeFile = path // that of kubectl
@@ -190,44 +91,29 @@ func TestCertificatesThatCannotBeUsedAreNamedWithTheirFile(t *testing.T) {
 		text, err := os.ReadFile(path)
 		must.Succeed(t, err)
 		must.Succeed(t, os.WriteFile(path, []byte(strings.Replace(string(text), c.was, c.is, 1)), 0o600))
-		for _, args := range []string{"status", "--replica=r1"} {
-			code, _, errs := tenure(t, append(strings.Fields(args), "--home-kubeconfig="+path)...)
-			if code != exitUsage || !strings.Contains(errs, "--home-kubeconfig") ||
-				!strings.Contains(errs, "file "+path+": "+c.field) || strings.Count(errs, "\n") != 1 {
-				t.Errorf("tenure %s: exit code %d, %q; want 2, --home-kubeconfig, %s and %s", args, code, errs, path, c.field)
-			}
+		for _, arg := range []string{"status", "--replica=r1"} {
+			refused(t, nil, []string{arg, "--home-kubeconfig=" + path}, "--home-kubeconfig", "file "+path+": "+c.field)
 		}
 	}
 }
 
 func TestAnEmptyVariableIsRefusedAsItsFlagIs(t *testing.T) {
-	var errs strings.Builder
-	code := run(t.Context(), []string{"cluster", "remove", "west"},
-		environ(map[string]string{"TENURE_HOME_KUBECONFIG": ""}), io.Discard, &errs)
-	const want = `--home-kubeconfig "": must not be empty; leave the flag out if its default is meant; ` +
-		"--home-kubeconfig is from $TENURE_HOME_KUBECONFIG"
-	if code != exitUsage || !strings.Contains(errs.String(), want) {
-		t.Errorf("exit code %d, %q; want 2 and %q", code, errs.String(), want)
-	}
+	refused(t, map[string]string{"TENURE_HOME_KUBECONFIG": ""}, []string{"cluster", "remove", "west"},
+		`--home-kubeconfig "": must not be empty; leave the flag out if its default is meant; `+
+			"--home-kubeconfig is from $TENURE_HOME_KUBECONFIG")
 }
 
 func TestAContextOfNoFileIsNotSoughtInIt(t *testing.T) {
 	t.Setenv("KUBECONFIG", "/no/such/file")
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
-	code, _, errs := tenure(t, "status", "--context=west")
-	if code != exitUsage || !strings.Contains(errs, `$KUBECONFIG is "/no/such/file": there is no such file`) {
-		t.Errorf("exit code %d, %q", code, errs)
-	}
+	refused(t, nil, []string{"status", "--context=west"}, `$KUBECONFIG is "/no/such/file": there is no such file`)
 }
 
 func TestAPodWithoutATokenSaysWhichFileIsMissing(t *testing.T) {
 	t.Setenv("KUBECONFIG", "")
 	t.Setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
 	t.Setenv("KUBERNETES_SERVICE_PORT", "1")
-	code, _, errs := tenure(t, "--replica=r1")
-	if code != exitUsage || !strings.Contains(errs, "serviceaccount/token") {
-		t.Errorf("exit code %d, %q; want 2 and the token's file", code, errs)
-	}
+	refused(t, nil, []string{"--replica=r1"}, "serviceaccount/token")
 }
 
 func TestAReplicaWithoutAHomeSaysWhereItLooked(t *testing.T) {
@@ -237,10 +123,7 @@ func TestAReplicaWithoutAHomeSaysWhereItLooked(t *testing.T) {
 		t.Setenv(name, "")
 	}
 	const want = "$KUBECONFIG isn't set, /no/such/file doesn't exist or has no current-context, and this isn't a Pod"
-	code, _, errs := tenure(t, "--replica=r1")
-	if code != exitUsage || !strings.Contains(errs, want) || strings.Count(errs, "\n") != 1 {
-		t.Errorf("exit code %d, %q; want 2 and one line with %q", code, errs, want)
-	}
+	refused(t, nil, []string{"--replica=r1"}, want)
 }
 
 // asked runs a command line with the question answered by the test instead of a fleet.
@@ -298,9 +181,7 @@ func TestAKubeconfigVariableThatLeadsNowhereIsNamed(t *testing.T) {
 	for _, path := range []string{"/no/such/file", empty} {
 		t.Setenv("KUBECONFIG", path)
 		want := fmt.Sprintf("$KUBECONFIG is %q: there is no such file, or it has no current-context", path)
-		if code, _, text := tenure(t, "status"); code != exitUsage || !strings.Contains(text, want) {
-			t.Errorf("exit code %d, %s; want %q", code, text, want)
-		}
+		refused(t, nil, []string{"status"}, want)
 		if home, err := homeConfig(&options{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("a replica takes %v, %v for home; want %q", home, err, want)
 		}

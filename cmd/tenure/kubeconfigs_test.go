@@ -42,10 +42,7 @@ func TestAFileWithoutEndIsNoKubeconfig(t *testing.T) {
 				all = strings.Fields(args)
 				t.Setenv("KUBECONFIG", path)
 			}
-			code, _, errs := tenure(t, all...)
-			if code != exitUsage || !strings.Contains(errs, "file "+path+" is no kubeconfig") {
-				t.Errorf("tenure %s%s: exit code %d, %q", args, path, code, errs)
-			}
+			refused(t, nil, all, "file "+path+" is no kubeconfig")
 		}
 	}
 }

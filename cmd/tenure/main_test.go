@@ -50,126 +50,200 @@ func TestACommandGivesLibrariesALog(t *testing.T) {
 	}
 }
 
-func TestABadCommandLineIsOneClearLineAndExitCodeTwo(t *testing.T) {
-	cases := map[string]struct {
-		args []string
-		env  map[string]string
-		want string
-	}{
-		"unknown flag":        {args: []string{"--leese-duration=3s"}, want: "leese-duration"},
-		"unknown subcommand":  {args: []string{"managr"}, want: `"managr"`},
-		"a misspelt command":  {args: []string{"statsu"}, want: "did you mean status?"},
-		"no number":           {args: []string{"--workers=many"}, want: "workers"},
-		"no worker":           {args: []string{"--workers=0"}, want: "--workers 0"},
-		"too many workers":    {args: []string{"--workers=1152921504606846976"}, want: "must be from 1 to 1000"},
-		"a lease of 68 years": {args: []string{"--lease-duration=600000h"}, want: "--lease-duration 600000h0m0s"},
-		"a deadline of as many": {args: []string{"--at-active-deadline=600000h"},
-			want: "--at-active-deadline: 600000h0m0s"},
-		"three shards": {args: []string{"--shards-per-cluster=3"}, want: "--shards-per-cluster 3"},
-		"limits that are none": {
-			args: []string{"--cluster-qps=0.01", "--cluster-burst=-1", "--cluster-concurrent-writes=-2"},
-			want: "--cluster-qps 0.01: must be 0 (no limit), or from 0.1 to 1000000 requests a second; " +
-				"--cluster-burst -1: must be from 0 to 1000000; --cluster-concurrent-writes -2: must be"},
-		"several flags": {
-			args: []string{"--workers=0", "--trace-slow=-1s", "--metrics-bind-address=x"},
-			want: "--workers 0: must be from 1 to 1000; --trace-slow -1s: must not be negative; " +
-				`--metrics-bind-address "x": must be host:port, :port or 0`},
-		"fewer than no objects":   {args: []string{"--objects-per-shard=-1"}, want: "--objects-per-shard -1"},
-		"sharding neither on/off": {args: []string{"--sharding=maybe"}, want: "must be on or off"},
-		"lease too short":         {args: []string{"--lease-duration=10ms"}, want: "--lease-duration 10ms"},
-		"replica not a name":      {args: []string{"--replica=A_B"}, want: `--replica "A_B"`},
-		"namespace not a name":    {args: []string{"--namespace=A_B"}, want: `--namespace "A_B"`},
-		"no namespace":            {args: []string{"--namespace="}, want: `--namespace ""`},
-		"namespaceless leader":    {args: []string{"--namespace=", "--sharding=off"}, want: `--namespace ""`},
-		"a fleet, one leader": {args: []string{"--fleet=night", "--sharding=off"},
-			want: "--fleet night: only with --sharding=on"},
-		"no lease":         {args: []string{"--lease-duration=0"}, want: "--lease-duration 0s"},
-		"no time to drain": {args: []string{"--drain-timeout=0"}, want: "--drain-timeout 0s"},
-		"no weight":        {args: []string{"--weight=0"}, want: "--weight 0"},
-		"no such port":     {args: []string{"--metrics-bind-address=:99999"}, want: `--metrics-bind-address ":99999"`},
-		"no address":       {args: []string{"--metrics-bind-address="}, want: `--metrics-bind-address ""`},
-		"one address for two": {args: []string{"--metrics-bind-address=:8081"},
-			want: `--health-probe-bind-address ":8081": is that of --metrics-bind-address`},
-		"source not a name":    {args: []string{"--deployment-source=West"}, want: `--deployment-source "West"`},
-		"no source":            {args: []string{"--deployment-source="}, want: `--deployment-source ""`},
-		"no server":            {args: []string{"--kubeconfig-servers="}, want: "--kubeconfig-servers: names no server"},
-		"address without port": {args: []string{"--metrics-bind-address=localhost"}, want: "--metrics-bind-address"},
-		"no such namespace": {args: []string{"--replication-forbidden-namespaces=a,B*"},
-			want: `--replication-forbidden-namespaces: "B*"`},
-		"kubeconfig missing": {args: []string{"--home-kubeconfig=/no/such/file"}, want: "/no/such/file"},
-		"folder missing": {args: []string{"--kubeconfig-folder=/no/such/folder"},
-			want: `--kubeconfig-folder "/no/such/folder"`},
-		"no quantity": {args: []string{"--at-requests=cpu"}, want: `"cpu"`},
-		"no such resource": {args: []string{"--at-limits=cpu=1,memroy=1Gi"},
-			want: `"memroy=1Gi": memroy must be cpu, memory`},
-		"a resource twice": {args: []string{"--at-limits=cpu=1,cpu=2"}, want: `"cpu=2": cpu is there twice`},
-		"a device without limit": {args: []string{"--at-requests=example.com/gpu=1"},
-			want: "--at-requests: example.com/gpu=1 can't be shared"},
-		"request above its limit": {args: []string{"--at-requests=cpu=2"},
-			want: "--at-requests: cpu=2 is above cpu=1 of --at-limits (the default)"},
-		"limit below its request": {args: []string{"--at-limits=cpu=0"},
-			want: "--at-requests: cpu=10m (the default) is above cpu=0 of --at-limits (see"},
-		"a negative limit": {args: []string{"--at-limits=cpu=-1"}, want: "--at-limits: cpu=-1 is negative"},
-		"no such level":    {args: []string{"--log-level=trace"}, want: "must be debug, info, warn or error"},
-		"a level of bodies": {args: []string{"--log-level=debug-4"},
-			want: "--log-level DEBUG-4: must be debug, info, warn or error"},
-		"no choice": {args: []string{"--replica=r1", "--sharding"},
-			want: "flag needs an argument: --sharding: must be on or off"},
-		"no replica": {args: []string{"--replica="}, want: `--replica "": must not be empty`},
-		"no namespace, by environment": {env: map[string]string{"TENURE_NAMESPACE": ""},
-			want: `--namespace "": must not be empty; --namespace is from $TENURE_NAMESPACE (see`},
-		"no kubeconfig": {args: []string{"--home-kubeconfig="}, want: `--home-kubeconfig "": must not be empty`},
-		"no kubeconfig, by environment": {env: map[string]string{"TENURE_HOME_KUBECONFIG": ""},
-			want: `--home-kubeconfig "": must not be empty; leave the flag out if its default is meant; --home-kubeconfig is ` +
-				`from $TENURE_HOME_KUBECONFIG (see`},
-		"no folder":  {args: []string{"--kubeconfig-folder="}, want: `--kubeconfig-folder "": must not be empty`},
-		"no account": {args: []string{"--at-service-account="}, want: `--at-service-account "": must not be empty`},
-		"kubeconfig missing, by environment": {env: map[string]string{"TENURE_HOME_KUBECONFIG": "/no/such/file"},
-			want: "no such file or directory; --home-kubeconfig is from $TENURE_HOME_KUBECONFIG (see"},
-		"a URL for a server": {args: []string{"--kubeconfig-servers=https://east.example.com"},
-			want: `"https://east.example.com" isn't a network such as 10.0.0.0/8: write a host`},
-		"half a device": {args: []string{"--at-requests=example.com/gpu=500m", "--at-limits=example.com/gpu=500m"},
-			want: "--at-requests: example.com/gpu=500m must be a whole number"},
-		"half a device at most": {args: []string{"--at-limits=example.com/gpu=500m"},
-			want: "--at-limits: example.com/gpu=500m must be a whole number"},
-		"a restricted root":  {args: []string{"--at-run-as-user=0"}, want: "--at-run-as-user 0"},
-		"a user above 2^31":  {args: []string{"--at-run-as-user=4294967294"}, want: "must be from 1 to 2147483647"},
-		"half a second":      {args: []string{"--at-active-deadline=500ms"}, want: "--at-active-deadline: 500ms"},
-		"account not a name": {args: []string{"--at-service-account=A_B"}, want: `--at-service-account "A_B"`},
-		"a benchmark's hook": {args: []string{"--injected-work=1s"}, want: "injected-work"},
-		"a planted fault":    {args: []string{"--plant=exit"}, want: "plant"},
-		"bad environment": {env: map[string]string{"TENURE_WORKERS": "many"},
-			want: "TENURE_WORKERS: strconv.ParseInt: parsing \"many\": invalid syntax: give a whole number"},
-		"no server, by environment": {env: map[string]string{"TENURE_KUBECONFIG_SERVERS": ""},
-			want: "--kubeconfig-servers: names no server"},
-		"no number, by environment": {env: map[string]string{"TENURE_WORKERS": ""},
-			want: `invalid value "" for environment variable TENURE_WORKERS: strconv.ParseInt: parsing "": invalid syntax`},
-		"no unit":      {args: []string{"--lease-duration=10"}, want: "give a number and a unit, such as 90s"},
-		"a day":        {args: []string{"--at-active-deadline=30d"}, want: "give a number and a unit, such as 90s"},
-		"11,000 years": {args: []string{"--lease-duration=99999999h"}, want: `"99999999h": it is too long: give at most`},
-		"11,000 years, by environment": {env: map[string]string{"TENURE_DRAIN_TIMEOUT": "99999999h30m"},
-			want: `"99999999h30m": it is too long: give at most`},
-		"no truth value": {args: []string{"--metrics-secure=ja"}, want: "give true or false"},
-		"a user, and no restriction": {args: []string{"--at-security=none", "--at-run-as-user=1000"},
-			want: "--at-run-as-user 1000: only with --at-security=restricted"},
-		"replication without a source": {args: []string{"--create-namespaces"}, want: "only with --deployment-source"},
+// refused runs a command line that is to be refused by one line, which says all that is wanted.
+func refused(t *testing.T, env map[string]string, args []string, wants ...string) {
+	t.Helper()
+	var out, errs strings.Builder
+	code, text := run(t.Context(), args, environ(env), &out, &errs), errs.String()
+	if code != exitUsage || strings.Count(text, "\n") != 1 || out.Len() > 0 {
+		t.Errorf("tenure %q: exit code %d, %q and %q; want 2 and one line of errors alone", args, code, text, out.String())
 	}
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			args := append([]string{}, c.args...)
-			if !strings.Contains(strings.Join(args, " "), "--replica") {
-				args = append(args, "--replica=r1") // the host's own name may be anything
-			}
-			var out, errs strings.Builder
-			code := run(t.Context(), args, environ(c.env), &out, &errs)
-			if code != exitUsage {
-				t.Errorf("exit code %d, want %d", code, exitUsage)
-			}
-			text := errs.String()
-			if !strings.Contains(text, c.want) || strings.Count(text, "\n") != 1 {
-				t.Errorf("got %q, want one line with %s", text, c.want)
-			}
-		})
+	for _, want := range wants {
+		if !strings.Contains(text, want) {
+			t.Errorf("tenure %q: %q; want %q", args, text, want)
+		}
+	}
+}
+
+func TestABadCommandLineIsOneClearLineAndExitCodeTwo(t *testing.T) {
+	for args, want := range map[string]string{
+		"--leese-duration=3s":                 "leese-duration",
+		"managr --replica=r1":                 `"managr"`,
+		"statsu --replica=r1":                 "did you mean status?",
+		"--workers=many":                      "workers",
+		"--workers=0":                         "--workers 0",
+		"--workers=1152921504606846976":       "must be from 1 to 1000",
+		"--lease-duration=600000h":            "--lease-duration 600000h0m0s",
+		"--at-active-deadline=600000h":        "--at-active-deadline: 600000h0m0s",
+		"--shards-per-cluster=3":              "--shards-per-cluster 3",
+		"--objects-per-shard=-1":              "--objects-per-shard -1",
+		"--sharding=maybe":                    "must be on or off",
+		"--lease-duration=10ms":               "--lease-duration 10ms",
+		"--replica=A_B":                       `--replica "A_B"`,
+		"--namespace=A_B":                     `--namespace "A_B"`,
+		"--namespace=":                        `--namespace ""`,
+		"--namespace= --sharding=off":         `--namespace ""`,
+		"--fleet=night --sharding=off":        "--fleet night: only with --sharding=on",
+		"--lease-duration=0":                  "--lease-duration 0s",
+		"--drain-timeout=0":                   "--drain-timeout 0s",
+		"--weight=0":                          "--weight 0",
+		"--metrics-bind-address=:99999":       `--metrics-bind-address ":99999"`,
+		"--metrics-bind-address=":             `--metrics-bind-address ""`,
+		"--metrics-bind-address=:8081":        `--health-probe-bind-address ":8081": is that of --metrics-bind-address`,
+		"--deployment-source=West":            `--deployment-source "West"`,
+		"--deployment-source=":                `--deployment-source ""`,
+		"--kubeconfig-servers=":               "--kubeconfig-servers: names no server",
+		"--metrics-bind-address=localhost":    "--metrics-bind-address",
+		"--home-kubeconfig=/no/such/file":     "/no/such/file",
+		"--kubeconfig-folder=/no/such/folder": `--kubeconfig-folder "/no/such/folder"`,
+		"--at-requests=cpu":                   `"cpu"`,
+		"--at-limits=cpu=1,memroy=1Gi":        `"memroy=1Gi": memroy must be cpu, memory`,
+		"--at-limits=cpu=1,cpu=2":             `"cpu=2": cpu is there twice`,
+		"--at-requests=example.com/gpu=1":     "--at-requests: example.com/gpu=1 can't be shared",
+		"--at-requests=cpu=2":                 "--at-requests: cpu=2 is above cpu=1 of --at-limits (the default)",
+		"--at-limits=cpu=0":                   "--at-requests: cpu=10m (the default) is above cpu=0 of --at-limits (see",
+		"--at-limits=cpu=-1":                  "--at-limits: cpu=-1 is negative",
+		"--log-level=trace":                   "must be debug, info, warn or error",
+		"--log-level=debug-4":                 "--log-level DEBUG-4: must be debug, info, warn or error",
+		"--replica=r1 --sharding":             "flag needs an argument: --sharding: must be on or off",
+		"--replica=":                          `--replica "": must not be empty`,
+		"--home-kubeconfig=":                  `--home-kubeconfig "": must not be empty`,
+		"--kubeconfig-folder=":                `--kubeconfig-folder "": must not be empty`,
+		"--at-service-account=":               `--at-service-account "": must not be empty`,
+		"--at-limits=example.com/gpu=500m":    "--at-limits: example.com/gpu=500m must be a whole number",
+		"--at-run-as-user=0":                  "--at-run-as-user 0",
+		"--at-run-as-user=4294967294":         "must be from 1 to 2147483647",
+		"--at-active-deadline=500ms":          "--at-active-deadline: 500ms",
+		"--at-service-account=A_B":            `--at-service-account "A_B"`,
+		"--injected-work=1s":                  "injected-work", // a benchmark's hook
+		"--plant=exit":                        "plant",         // a planted fault
+		"--lease-duration=10":                 "give a number and a unit, such as 90s",
+		"--at-active-deadline=30d":            "give a number and a unit, such as 90s",
+		"--lease-duration=99999999h":          `"99999999h": it is too long: give at most`,
+		"--metrics-secure=ja":                 "give true or false",
+		"--create-namespaces":                 "only with --deployment-source",
+
+		"--cluster-qps=0.01 --cluster-burst=-1 --cluster-concurrent-writes=-2": "--cluster-qps 0.01: must be 0 (no limit), " +
+			"or from 0.1 to 1000000 requests a second; --cluster-burst -1: must be from 0 to 1000000; " +
+			"--cluster-concurrent-writes -2: must be",
+		"--workers=0 --trace-slow=-1s --metrics-bind-address=x": "--workers 0: must be from 1 to 1000; " +
+			`--trace-slow -1s: must not be negative; --metrics-bind-address "x": must be host:port, :port or 0`,
+		"--replication-forbidden-namespaces=a,B*": `--replication-forbidden-namespaces: "B*"`,
+		"--kubeconfig-servers=https://east.example.com": `"https://east.example.com" isn't a network such as ` +
+			"10.0.0.0/8: write a host",
+		"--at-requests=example.com/gpu=500m --at-limits=example.com/gpu=500m": "--at-requests: example.com/gpu=500m " +
+			"must be a whole number",
+		"--at-security=none --at-run-as-user=1000": "--at-run-as-user 1000: only with --at-security=restricted",
+
+		"status --nonsense":                                 "-nonsense",
+		"status -o yaml":                                    `--output "yaml": must be text or json`,
+		"status --namespace=":                               `--namespace "": must not be empty (see`,
+		"status --namespace a/b":                            `--namespace "a/b"`,
+		"plan --fleet a=b":                                  `--fleet "a=b"`,
+		"why at/a --object-namespace=":                      `--object-namespace ""`,
+		"page --plain --service-account viewer":             "--service-account: not with --plain",
+		"page --metrics-port 0":                             "--metrics-port 0: must be from 1 to 65535",
+		"page --listen 0.0.0.0:0":                           "--listen 0.0.0.0:0: must be a loopback address",
+		"page --listen 127.0.0.1":                           "--listen 127.0.0.1: address 127.0.0.1: missing port",
+		"page --selector a=(":                               `--selector "a=(": `,
+		"page --namespace=":                                 `--namespace ""`,
+		"cluster list --namespace=":                         `--namespace ""`,
+		"cluster add west --namespaces=":                    "--namespaces: names none",
+		"cluster remove west --wait -1s":                    "--wait -1s: must not be negative",
+		"trace at/a --limit 0":                              "--limit 0: must be at least 1",
+		"trace at/a --since -1h":                            "--since -1h0m0s: must be above 0",
+		"trace west":                                        "want the ID of a trace",
+		"trace pod/a":                                       "want the ID of a trace",
+		"trace slowest --limit 3":                           "--limit: has no effect on slowest",
+		"trace west/01 --cluster east":                      "--cluster: has no effect on west/01",
+		"trace 0123456789abcdef0123456789abcdef --since 2h": "--since: has no effect on 0123",
+		"trace slowest --service=":                          "--service: must not be empty",
+		"trace slowest --jaeger localhost:16686":            `--jaeger "localhost:16686": must be a URL`,
+		"status extra":                                      `unexpected argument "extra"`,
+		"why":                                               "name one object, at/NAME or deployment/NAME (see",
+		"why at/a at/b":                                     "name one object, at/NAME or deployment/NAME, not 2: at/a at/b",
+		"trace":                                             "or slowest (see",
+		"why pod/a":                                         "want at/NAME or deployment/NAME",
+		"why at/default/a":                                  `NAME "default/a"`,
+		"plan --replicas -1":                                "--replicas -1: must not be negative",
+		"plan --replicas 0":                                 "--replicas 0: must be at least 1",
+		"plan --replicas 1000000000":                        "--replicas 1000000000: must be at most 1000",
+		"plan --replicas many":                              "replicas",
+		"status --home-kubeconfig /no/such/file":            "/no/such/file",
+		"help statu":                                        `unexpected argument "statu": did you mean status?`,
+		"help cluster ad":                                   `unexpected argument "ad": did you mean add?`,
+		"page --fleet night":                                "unknown flag: --fleet",
+		"cluster":                                           "name a command",
+		"cluster ad":                                        `unexpected argument "ad": did you mean add`,
+		"cluster add":                                       "name one cluster (see",
+		"cluster add West":                                  `NAME "West"`,
+		"cluster add west --server west:6443":               `--server "west:6443": must be https://HOST:PORT`,
+		"cluster add west --server http://west":             `--server "http://west": must be https://HOST:PORT`,
+		"cluster add home":                                  "choose another name",
+		"cluster add west --role pods":                      "--role pods: must be of [ats deployments deployment-source]",
+		"cluster add west --role=":                          "--role: must name at least one",
+		"cluster add west --namespaces a,B":                 `--namespaces "B"`,
+		"cluster add west --namespaces a,*":                 `--namespaces "*": means all`,
+		"cluster check west --role=":                        "--role: must name at least one",
+		"cluster add west --token-lifetime 1m":              "--token-lifetime 1m0s: must be from 10m0s",
+		"cluster add west --wait -1s":                       "--wait -1s: must not be negative",
+		"cluster add west -o yaml":                          "needs --dry-run=client",
+		"cluster add west --dry-run server":                 `--dry-run "server": must be none or client`,
+		"cluster add west --dry-run client -o yaml --namespace=":               `--namespace ""`,
+		"cluster add west --dry-run client -o yaml --kubeconfig /no/such/file": "(--kubeconfig, --context)",
+		"cluster rotate west --token-lifetime 9000h":                           "to 8760h",
+		"cluster check west --home-context nowhere":                            "--home-context",
+		"cluster remove": "name one cluster",
+		"status --context nowhere --home-kubeconfig /no/such/file": "--home-kubeconfig",
+
+		"cluster add west --context=":            `--context "": must not be empty`,
+		"cluster rotate west --kubeconfig=":      `--kubeconfig "": must not be empty`,
+		"cluster remove west --context=":         `--context "": must not be empty`,
+		"cluster list --home-context=":           `--home-context "": must not be empty`,
+		"cluster add west --home-context=":       `--home-context "": must not be empty`,
+		"cluster rotate west --home-kubeconfig=": `--home-kubeconfig "": must not be empty`,
+		"status --context=":                      `--context "": must not be empty`,
+		"cluster rotate west --fleet night":      "unknown flag: --fleet",
+		"cluster add west --server=":             `--server "": must not be empty`,
+		"page --service-account=":                `--service-account "": must not be empty`,
+		"page --pod=":                            `--pod "": must not be empty`,
+		"why at/a --cluster=":                    `--cluster "": must not be empty`,
+		"why at/a --kubeconfig=":                 `--kubeconfig "": must not be empty`,
+		"trace at/a --cluster=":                  `--cluster "": must not be empty`,
+		"trace at/a --object-namespace=":         `--object-namespace "": must not be empty`,
+		"plan --drain=":                          `--drain "": must not be empty`,
+		"status --output=":                       `--output "": must be text or json`,
+		"cluster add west --output":              "flag needs an argument: --output: must be yaml (see",
+		"cluster add west --dry-run":             "flag needs an argument: --dry-run: must be none or client",
+		"page --pod a_b":                         `--pod "a_b": `,
+		"page --service-account a/b":             `--service-account "a/b": `,
+		"completion foo":                         `unexpected argument "foo": there is no such shell`,
+		"completion bash x":                      `unexpected argument "x"`,
+	} {
+		all := strings.Fields(args)
+		if strings.HasPrefix(args, "-") && !strings.Contains(args, "--replica=") {
+			all = append(all, "--replica=r1") // the host's own name may be anything
+		}
+		refused(t, nil, all, want)
+	}
+}
+
+func TestABadVariableIsOneClearLineAndExitCodeTwo(t *testing.T) {
+	for variable, want := range map[string]string{
+		"TENURE_KUBECONFIG_SERVERS=":        "--kubeconfig-servers: names no server",
+		"TENURE_DRAIN_TIMEOUT=99999999h30m": `"99999999h30m": it is too long: give at most`,
+		"TENURE_NAMESPACE=":                 `--namespace "": must not be empty; --namespace is from $TENURE_NAMESPACE (see`,
+		"TENURE_HOME_KUBECONFIG=/no/such/file": "no such file or directory; " +
+			"--home-kubeconfig is from $TENURE_HOME_KUBECONFIG (see",
+		"TENURE_WORKERS=": `invalid value "" for environment variable TENURE_WORKERS: strconv.ParseInt: parsing "": ` +
+			"invalid syntax",
+		"TENURE_WORKERS=many": `TENURE_WORKERS: strconv.ParseInt: parsing "many": invalid syntax: ` +
+			"give a whole number",
+		"TENURE_HOME_KUBECONFIG=": `--home-kubeconfig "": must not be empty; leave the flag out if its default is meant; ` +
+			"--home-kubeconfig is from $TENURE_HOME_KUBECONFIG (see",
+	} {
+		name, value, _ := strings.Cut(variable, "=")
+		refused(t, map[string]string{name: value}, []string{"--replica=r1"}, want)
 	}
 }
 

@@ -24,21 +24,15 @@ func TestDefaultResourcesNeverContradictTheAt(t *testing.T) {
 	defaults := PodDefaults{Requests: list("cpu", "10m", "memory", "16Mi"), Limits: list("cpu", "1", "memory", "256Mi")}
 	for name, c := range map[string]struct{ asked, want cnatv1alpha1.AtResources }{
 		"nothing is said": {want: cnatv1alpha1.AtResources{Requests: defaults.Requests, Limits: defaults.Limits}},
-		"a large request raises the limit": {
-			asked: cnatv1alpha1.AtResources{Requests: list("memory", "1Gi")},
+		"a large request raises the limit": {asked: cnatv1alpha1.AtResources{Requests: list("memory", "1Gi")},
 			want: cnatv1alpha1.AtResources{Requests: list("cpu", "10m", "memory", "1Gi"),
-				Limits: list("cpu", "1", "memory", "1Gi")},
-		},
-		"a small limit lowers the request": {
-			asked: cnatv1alpha1.AtResources{Limits: list("cpu", "5m")},
+				Limits: list("cpu", "1", "memory", "1Gi")}},
+		"a small limit lowers the request": {asked: cnatv1alpha1.AtResources{Limits: list("cpu", "5m")},
 			want: cnatv1alpha1.AtResources{Requests: list("cpu", "5m", "memory", "16Mi"),
-				Limits: list("cpu", "5m", "memory", "256Mi")},
-		},
-		"another resource is added": {
-			asked: cnatv1alpha1.AtResources{Limits: list("nvidia.com/gpu", "1")},
+				Limits: list("cpu", "5m", "memory", "256Mi")}},
+		"another resource is added": {asked: cnatv1alpha1.AtResources{Limits: list("nvidia.com/gpu", "1")},
 			want: cnatv1alpha1.AtResources{Requests: defaults.Requests,
-				Limits: list("cpu", "1", "memory", "256Mi", "nvidia.com/gpu", "1")},
-		},
+				Limits: list("cpu", "1", "memory", "256Mi", "nvidia.com/gpu", "1")}},
 	} {
 		got := defaults.resources(&cnatv1alpha1.AtSpec{Resources: &c.asked})
 		want := corev1.ResourceRequirements{Requests: c.want.Requests, Limits: c.want.Limits}

@@ -156,12 +156,7 @@ func TestWhichEventsOfAnAtAreActedOn(t *testing.T) {
 func TestARenewedClaimDoesNotCutTheDelayAfterAFailureShort(t *testing.T) {
 	w := newWorld(anAt())
 	r := newReplica(w)
-	r.write = func(what string, commit func() error) error {
-		if what == "create" {
-			return apierrors.NewInternalError(errors.New("a webhook fails"))
-		}
-		return commit()
-	}
+	r.write = refusePods(apierrors.NewInternalError(errors.New("a webhook fails")))
 	acted := 0
 	const tries = 20
 	for range tries {

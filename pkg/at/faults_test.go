@@ -38,10 +38,11 @@ type bench struct {
 	recorder *events.FakeRecorder
 	clock    *clocktesting.FakeClock
 	subject  *Reconciler
-	// sent counts writes sent, committed those the server did.
+	// sent counts writes sent, tried those of a kind, committed those the server did.
 	sent, committed int
-	// fault says what becomes of the n-th write sent, from 1; nil: all succeed.
-	fault func(n int, kind string, commit func() error) error
+	tried           map[string]int
+	// fault says what becomes of a write; nil: all succeed.
+	fault func(kind string, commit func() error) error
 }
 
 func newBench(t *testing.T, objects ...client.Object) *bench {
@@ -50,7 +51,8 @@ func newBench(t *testing.T, objects ...client.Object) *bench {
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, cnatv1alpha1.AddToScheme} {
 		must.Succeed(t, add(scheme))
 	}
-	b := &bench{recorder: events.NewFakeRecorder(100), clock: clocktesting.NewFakeClock(due)}
+	b := &bench{recorder: events.NewFakeRecorder(100), clock: clocktesting.NewFakeClock(due),
+		tried: map[string]int{}}
 	b.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
 		WithStatusSubresource(&cnatv1alpha1.At{}, &corev1.Pod{}).
 		WithInterceptorFuncs(interceptor.Funcs{
@@ -85,6 +87,7 @@ func (b *bench) GetEventRecorder(string) recorder.EventRecorder { return b.recor
 
 func (b *bench) write(kind string, commit func() error) error {
 	b.sent++
+	b.tried[kind]++
 	counted := func() error {
 		err := commit()
 		if err == nil {
@@ -95,7 +98,7 @@ func (b *bench) write(kind string, commit func() error) error {
 	if b.fault == nil {
 		return counted()
 	}
-	return b.fault(b.sent, kind, counted)
+	return b.fault(kind, counted)
 }
 
 func (b *bench) reconcile() (ctrl.Result, error) {
@@ -118,8 +121,8 @@ func (b *bench) wantDone(t *testing.T, restarts int32) {
 }
 
 // refusePods makes the API server answer to each Pod with this error.
-func refusePods(err error) func(int, string, func() error) error {
-	return func(_ int, kind string, commit func() error) error {
+func refusePods(err error) func(string, func() error) error {
+	return func(kind string, commit func() error) error {
 		if kind == "create" {
 			return err
 		}
@@ -186,8 +189,8 @@ func TestEveryWriteMayFailAndTheEndIsTheSame(t *testing.T) {
 		for site := 1; site <= 3; site++ {
 			t.Run(fmt.Sprintf("%s at write %d", name, site), func(t *testing.T) {
 				b := newBench(t, anAt())
-				b.fault = func(n int, _ string, commit func() error) error {
-					if n == site {
+				b.fault = func(_ string, commit func() error) error {
+					if b.sent == site {
 						return fault(commit)
 					}
 					return commit()
@@ -240,19 +243,15 @@ func TestAForeignPodIsNeitherAdoptedNorDeleted(t *testing.T) {
 
 func TestARefusedPodIsShownOnceAndRetriedWithoutFurtherStatusWrites(t *testing.T) {
 	b := newBench(t, anAt())
-	statuses := 0
-	b.fault = func(_ int, kind string, commit func() error) error {
-		if kind == "create" {
-			return apierrors.NewForbidden(corev1.Resource("pods"), "x", fmt.Errorf("quota: %d", b.sent))
-		}
-		statuses++
-		return commit()
+	b.fault = func(kind string, commit func() error) error {
+		quota := apierrors.NewForbidden(corev1.Resource("pods"), "x", fmt.Errorf("quota: %d", b.sent))
+		return refusePods(quota)(kind, commit)
 	}
 	for range 5 {
 		mustFail(t, b)
 		b.clock.Step(cacheGrace)
 	}
-	if statuses != 2 || b.blockedBy(t) != ReasonPodRefused {
+	if statuses := b.tried["status"]; statuses != 2 || b.blockedBy(t) != ReasonPodRefused {
 		t.Errorf("%d status writes, want the claim and the block", statuses)
 	}
 	b.fault = nil
@@ -302,10 +301,8 @@ func TestAPodThatDoesNotGoIsShownAndMadeAgainOnceItIsGone(t *testing.T) {
 // key is due again.
 func isMissed(t *testing.T, refusal error, labels bool, meanwhile func(*bench)) {
 	b := newBench(t, anAt(deadline(60)))
-	refused := 0
-	b.fault = func(_ int, kind string, commit func() error) error {
+	b.fault = func(kind string, commit func() error) error {
 		if kind == "create" {
-			refused++
 			if at := b.at(t); labels {
 				patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"seen":"yes"}}}`))
 				if err := b.client.Patch(t.Context(), at, patch); err != nil {
@@ -320,7 +317,7 @@ func isMissed(t *testing.T, refusal error, labels bool, meanwhile func(*bench)) 
 	b.clock.Step(time.Minute + 1)
 	meanwhile(b)
 	mustReconcile(t, b)
-	status := b.at(t).Status
+	status, refused := b.at(t).Status, b.tried["create"]
 	if status.Result != cnatv1alpha1.AtMissed || status.PodName != "" || refused != 1 {
 		t.Fatalf("after %d tries %+v, want Missed after one, and no Pod", refused, status)
 	}
@@ -335,7 +332,7 @@ func TestNoWaitOutlastsTheDeadline(t *testing.T) {
 	quota := refusePods(apierrors.NewForbidden(corev1.Resource("pods"), "x", errors.New("exceeded quota")))
 	for name, c := range map[string]struct {
 		objects   []client.Object
-		fault     func(int, string, func() error) error
+		fault     func(string, func() error) error
 		meanwhile func(*bench)
 	}{
 		"a stranger's Pod is in the way": {objects: []client.Object{aPod(foreign)}},
@@ -416,14 +413,11 @@ func TestAnAtWaitsQuietlyInANamespaceThatIsBeingDeleted(t *testing.T) {
 func TestARefusalForAnotherCauseIsShownInItsTurn(t *testing.T) {
 	b := newBench(t, anAt())
 	causes := []string{"exceeded quota: cpu", "violates PodSecurity"}
-	statuses, tries := 0, 0
-	b.fault = func(_ int, kind string, commit func() error) error {
+	b.fault = func(kind string, commit func() error) error {
 		if kind == "create" {
-			tries++
-			cause := causes[(tries-1)%len(causes)]
+			cause := causes[(b.tried[kind]-1)%len(causes)]
 			return apierrors.NewForbidden(corev1.Resource("pods"), "x", errors.New(cause))
 		}
-		statuses++
 		return commit()
 	}
 	for try := range 20 {
@@ -433,9 +427,9 @@ func TestARefusalForAnotherCauseIsShownInItsTurn(t *testing.T) {
 		}
 		b.clock.Step(cacheGrace)
 	}
-	if want := 2 + causeBudget.Burst; statuses != want || len(b.recorder.Events) != want-1 {
-		t.Errorf("%d status writes and %d events for two causes in turn, want %d and %d", statuses, len(b.recorder.Events),
-			want, want-1)
+	if want := 2 + causeBudget.Burst; b.tried["status"] != want || len(b.recorder.Events) != want-1 {
+		t.Errorf("%d status writes and %d events for two causes in turn, want %d and %d", b.tried["status"],
+			len(b.recorder.Events), want, want-1)
 	}
 	b.clock.Step(causeBudget.Every)
 	causes = []string{"the last cause"}
@@ -479,7 +473,7 @@ func TestAStatusThatCannotBeWrittenIsAnErrorUnlessTheAtIsGone(t *testing.T) {
 			Message: `admission webhook "x" denied the request: no`}}, false, false},
 	} {
 		b := newBench(t, anAt())
-		b.fault = func(_ int, kind string, commit func() error) error {
+		b.fault = func(kind string, commit func() error) error {
 			if kind == "delete" {
 				return commit()
 			}
@@ -499,7 +493,7 @@ func TestADeletionThatAWebhookDeniesIsAnErrorWhateverItsCode(t *testing.T) {
 		404: metav1.StatusReasonNotFound, 409: metav1.StatusReasonConflict,
 	} {
 		b := newBench(t, anAt())
-		b.fault = func(int, string, func() error) error {
+		b.fault = func(string, func() error) error {
 			return &apierrors.StatusError{ErrStatus: metav1.Status{Code: code, Reason: reason,
 				Message: `admission webhook "x" denied the request: no`}}
 		}

@@ -93,13 +93,7 @@ func TestAFloodOfRefusedPodsCostsTwoWritesAnAtAndFewEvents(t *testing.T) {
 		requests = append(requests, req)
 	}
 	b := newBench(t, all...)
-	asked := 0
-	b.fault = func(n int, kind string, commit func() error) error {
-		if kind == "create" {
-			asked++
-		}
-		return refuseNastily(n, kind, commit)
-	}
+	b.fault = refuseNastily
 	told, tries, held := 0, 5, 0
 	for range tries {
 		for _, req := range requests {
@@ -122,6 +116,7 @@ func TestAFloodOfRefusedPodsCostsTwoWritesAnAtAndFewEvents(t *testing.T) {
 	if told != eventBudget.Burst {
 		t.Errorf("%d events, want %d", told, eventBudget.Burst)
 	}
+	asked := b.tried["create"]
 	if want := ats + (tries-1)*refusalBudget.Burst; asked != want {
 		t.Errorf("%d Pods were asked for, want %d: one for each At, and a burst every minute", asked, want)
 	}

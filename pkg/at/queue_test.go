@@ -74,44 +74,24 @@ func TestTheFiveMeaningsOfAResult(t *testing.T) {
 		errs    []error
 		want    []time.Duration
 	}{
-		{
-			name:    "done is not asked again",
-			results: []ctrl.Result{{}}, errs: []error{nil},
-			want: []time.Duration{0},
-		},
-		{
-			name:    "an error is retried after 1 s, doubling up to 5 min",
-			results: []ctrl.Result{{}}, errs: []error{failed},
+		{name: "done is not asked again", results: []ctrl.Result{{}}, errs: []error{nil}, want: []time.Duration{0}},
+		{name: "an error is retried after 1 s, doubling up to 5 min", results: []ctrl.Result{{}}, errs: []error{failed},
 			want: []time.Duration{0, 1 * time.Second, 3 * time.Second, 7 * time.Second, 15 * time.Second, 31 * time.Second,
-				63 * time.Second, 127 * time.Second, 255 * time.Second, 511 * time.Second, 811 * time.Second, 1111 * time.Second},
-		},
-		{
-			name:    "requeue after is asked again exactly then, not more slowly each time",
-			results: []ctrl.Result{wait}, errs: []error{nil},
+				63 * time.Second, 127 * time.Second, 255 * time.Second, 511 * time.Second, 811 * time.Second, 1111 * time.Second}},
+		{name: "requeue after is asked again exactly then, not more slowly each time", results: []ctrl.Result{wait},
+			errs: []error{nil},
 			want: []time.Duration{0, 90 * time.Second, 180 * time.Second, 270 * time.Second, 360 * time.Second,
 				450 * time.Second, 540 * time.Second, 630 * time.Second, 720 * time.Second, 810 * time.Second, 900 * time.Second,
-				990 * time.Second, 1080 * time.Second, 1170 * time.Second},
-		},
-		{
-			name:    "requeue is retried as an error is",
-			results: []ctrl.Result{retryLater, retryLater, retryLater, {}}, errs: []error{nil, nil, nil, nil},
-			want: []time.Duration{0, 1 * time.Second, 3 * time.Second, 7 * time.Second},
-		},
-		{
-			name:    "an error wins over requeue after",
-			results: []ctrl.Result{wait, wait, {}}, errs: []error{failed, failed, nil},
-			want: []time.Duration{0, 1 * time.Second, 3 * time.Second},
-		},
-		{
-			name:    "success starts the backoff anew",
-			results: []ctrl.Result{{}, {}, wait, {}, {}}, errs: []error{failed, failed, nil, failed, nil},
-			want: []time.Duration{0, 1 * time.Second, 3 * time.Second, 93 * time.Second, 94 * time.Second},
-		},
-		{
-			name:    "a terminal error is not retried",
-			results: []ctrl.Result{{}}, errs: []error{reconcile.TerminalError(failed)},
-			want: []time.Duration{0},
-		},
+				990 * time.Second, 1080 * time.Second, 1170 * time.Second}},
+		{name: "requeue is retried as an error is", results: []ctrl.Result{retryLater, retryLater, retryLater, {}},
+			errs: []error{nil, nil, nil, nil}, want: []time.Duration{0, 1 * time.Second, 3 * time.Second, 7 * time.Second}},
+		{name: "an error wins over requeue after", results: []ctrl.Result{wait, wait, {}},
+			errs: []error{failed, failed, nil}, want: []time.Duration{0, 1 * time.Second, 3 * time.Second}},
+		{name: "success starts the backoff anew", results: []ctrl.Result{{}, {}, wait, {}, {}},
+			errs: []error{failed, failed, nil, failed, nil},
+			want: []time.Duration{0, 1 * time.Second, 3 * time.Second, 93 * time.Second, 94 * time.Second}},
+		{name: "a terminal error is not retried", results: []ctrl.Result{{}}, errs: []error{reconcile.TerminalError(failed)},
+			want: []time.Duration{0}},
 	} {
 		for queue, priority := range map[string]bool{"priority queue": true, "plain queue": false} {
 			bubble.Run(t, c.name+" ("+queue+")", func(t *testing.T) {

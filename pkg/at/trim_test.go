@@ -138,9 +138,9 @@ func newTrimming(t *testing.T, objects ...client.Object) *trimming {
 }
 
 // once makes the first write of a kind fail, before or after the API server has done it.
-func once(kind string, after bool) func(int, string, func() error) error {
+func once(kind string, after bool) func(string, func() error) error {
 	failed := false
-	return func(_ int, this string, commit func() error) error {
+	return func(this string, commit func() error) error {
 		if this != kind || failed {
 			return commit()
 		}
@@ -155,7 +155,7 @@ func once(kind string, after bool) func(int, string, func() error) error {
 func TestAPodHasTheWholeCommandThoughCachesHaveNone(t *testing.T) {
 	for name, c := range map[string]struct {
 		at    *cnatv1alpha1.At
-		fault func(n int, kind string, commit func() error) error
+		fault func(kind string, commit func() error) error
 		reads int
 	}{
 		"a claim's answer brings it":  {at: anAt(huge), reads: 0},

@@ -188,244 +188,142 @@ func TestTheFleetIsJudgedByItsRecords(t *testing.T) {
 		change func(*Snapshot)
 		want   []string
 	}{
-		"nothing is wrong": {change: func(*Snapshot) {}},
+		"nothing is wrong": {func(*Snapshot) {}, nil},
 		"a shard has no holder": {
-			change: func(s *Snapshot) { s.Records.Shards[1].Status.Holder, s.Records.Shards[1].Spec.Assignee = "", "" },
-			want:   []string{"wrong: nobody holds 1 shard: east/01", "note: the planner would move 1 shard"},
-		},
-		"a holder can't serve what it holds": {
-			change: func(s *Snapshot) { shutOut(s, 1) },
-			want: []string{
-				"wrong: 2 shards of cluster west held by replicas that can't serve or watch it: r1-aaaaaa",
+			func(s *Snapshot) { s.Records.Shards[1].Status.Holder, s.Records.Shards[1].Spec.Assignee = "", "" },
+			[]string{"wrong: nobody holds 1 shard: east/01", "note: the planner would move 1 shard"}},
+		"a holder can't serve what it holds": {func(s *Snapshot) { shutOut(s, 1) },
+			[]string{"wrong: 2 shards of cluster west held by replicas that can't serve or watch it: r1-aaaaaa",
 				"wrong: nothing is served (silent): west at r1-aaaaaa",
-				"note: the planner would move 4 shards",
-			},
-		},
-		"a holder can't fill its caches of some of what it holds": {
-			change: func(s *Snapshot) { stick(s, 1) },
-			want:   []string{"wrong: 1 shard of cluster west held by replicas that can't serve or watch it: r1-aaaaaa"},
-		},
-		"a holder says that it can't fill more than it holds": {
-			change: func(s *Snapshot) { stick(s, 9) },
-			want:   []string{"wrong: 2 shards of cluster west held by replicas that can't serve or watch it: r1-aaaaaa"},
-		},
-		"a replica can't serve what others hold": {
-			change: func(s *Snapshot) {
-				shutOut(s, 1)
-				hold(s, "west", "r0-aaaaaa")
-				hold(s, "east", "r1-aaaaaa")
-			},
-			want: []string{"note: cluster west can't be served by r1-aaaaaa; others serve it"},
-		},
-		"no replica can serve what one holds": {
-			change: func(s *Snapshot) {
-				shutOut(s, 0)
-				shutOut(s, 1)
-				hold(s, "west", "r0-aaaaaa")
-				hold(s, "east", "r1-aaaaaa")
-			},
-			want: []string{
-				"wrong: 4 shards of cluster west held by replicas that can't serve or watch it: r0-aaaaaa",
-				"wrong: nothing is served (silent): west at r0-aaaaaa",
-			},
-		},
-		"no replica can serve a cluster, and nobody holds it": {
-			change: func(s *Snapshot) {
-				shutOut(s, 0)
-				shutOut(s, 1)
-				hold(s, "west", "")
-			},
-			want: []string{
-				"wrong: nobody holds 4 shards: west/00, west/01, west/10 and 1 more",
-				"wrong: nothing is served (silent): west at 2 replicas",
-				"note: cluster west can't be served by r0-aaaaaa, r1-aaaaaa; nobody serves it",
-			},
-		},
-		"all holders are quiet, of a cluster without a Secret too": {
-			change: func(s *Snapshot) {
-				s.Clusters = s.Clusters[:1]
-				s.Records.Leases[0], s.Records.Leases[1] = lease("r0", time.Minute), lease("r1", time.Minute)
-			},
-			want: []string{
-				"wrong: no replica is alive: nothing is reconciled",
-				"wrong: r0-aaaaaa, which is quiet, holds 4 shards: east/00, east/10, west/00 and 1 more",
-				"wrong: r1-aaaaaa, which is quiet, holds 4 shards: east/01, east/11, west/01 and 1 more",
-				"wrong: replica r0-aaaaaa hasn't renewed its Lease for 60s of 10s (by its own clock)",
-				"wrong: replica r1-aaaaaa hasn't renewed its Lease for 60s of 10s (by its own clock)",
-			},
-		},
-		"a holder was sealed": {
-			change: func(s *Snapshot) { s.Records.Leases[1].Annotations["tenure.dev/sealed-by"] = "r0-aaaaaa" },
-			want: []string{
-				"wrong: r1-aaaaaa, which was sealed, holds 4 shards: east/01, east/11, west/01 and 1 more",
-				"note: the planner would move 4 shards",
-			},
-		},
-		"a holder has no lease": {
-			change: func(s *Snapshot) { s.Records.Leases = append(s.Records.Leases[:1], s.Records.Leases[2]) },
-			want: []string{
-				"wrong: r1-aaaaaa, which has no Lease, holds 4 shards: east/01, east/11, west/01 and 1 more",
-				"note: the planner would move 4 shards",
-			},
-		},
-		"a holder is quiet": {
-			change: func(s *Snapshot) { s.Records.Leases[1] = lease("r1", 11*time.Second) },
-			want: []string{
-				"wrong: r1-aaaaaa, which is quiet, holds 4 shards: east/01, east/11, west/01 and 1 more",
+				"note: the planner would move 4 shards"}},
+		"a holder can't fill its caches of some of what it holds": {func(s *Snapshot) { stick(s, 1) },
+			[]string{"wrong: 1 shard of cluster west held by replicas that can't serve or watch it: r1-aaaaaa"}},
+		"a holder says that it can't fill more than it holds": {func(s *Snapshot) { stick(s, 9) },
+			[]string{"wrong: 2 shards of cluster west held by replicas that can't serve or watch it: r1-aaaaaa"}},
+		"a replica can't serve what others hold": {func(s *Snapshot) {
+			shutOut(s, 1)
+			hold(s, "west", "r0-aaaaaa")
+			hold(s, "east", "r1-aaaaaa")
+		}, []string{"note: cluster west can't be served by r1-aaaaaa; others serve it"}},
+		"no replica can serve what one holds": {func(s *Snapshot) {
+			shutOut(s, 0)
+			shutOut(s, 1)
+			hold(s, "west", "r0-aaaaaa")
+			hold(s, "east", "r1-aaaaaa")
+		}, []string{"wrong: 4 shards of cluster west held by replicas that can't serve or watch it: r0-aaaaaa",
+			"wrong: nothing is served (silent): west at r0-aaaaaa"}},
+		"no replica can serve a cluster, and nobody holds it": {func(s *Snapshot) {
+			shutOut(s, 0)
+			shutOut(s, 1)
+			hold(s, "west", "")
+		}, []string{"wrong: nobody holds 4 shards: west/00, west/01, west/10 and 1 more",
+			"wrong: nothing is served (silent): west at 2 replicas",
+			"note: cluster west can't be served by r0-aaaaaa, r1-aaaaaa; nobody serves it"}},
+		"all holders are quiet, of a cluster without a Secret too": {func(s *Snapshot) {
+			s.Clusters = s.Clusters[:1]
+			s.Records.Leases[0], s.Records.Leases[1] = lease("r0", time.Minute), lease("r1", time.Minute)
+		}, []string{"wrong: no replica is alive: nothing is reconciled",
+			"wrong: r0-aaaaaa, which is quiet, holds 4 shards: east/00, east/10, west/00 and 1 more",
+			"wrong: r1-aaaaaa, which is quiet, holds 4 shards: east/01, east/11, west/01 and 1 more",
+			"wrong: replica r0-aaaaaa hasn't renewed its Lease for 60s of 10s (by its own clock)",
+			"wrong: replica r1-aaaaaa hasn't renewed its Lease for 60s of 10s (by its own clock)"}},
+		"a holder was sealed": {func(s *Snapshot) { s.Records.Leases[1].Annotations["tenure.dev/sealed-by"] = "r0-aaaaaa" },
+			[]string{"wrong: r1-aaaaaa, which was sealed, holds 4 shards: east/01, east/11, west/01 and 1 more",
+				"note: the planner would move 4 shards"}},
+		"a holder has no lease": {func(s *Snapshot) { s.Records.Leases = append(s.Records.Leases[:1], s.Records.Leases[2]) },
+			[]string{"wrong: r1-aaaaaa, which has no Lease, holds 4 shards: east/01, east/11, west/01 and 1 more",
+				"note: the planner would move 4 shards"}},
+		"a holder is quiet": {func(s *Snapshot) { s.Records.Leases[1] = lease("r1", 11*time.Second) },
+			[]string{"wrong: r1-aaaaaa, which is quiet, holds 4 shards: east/01, east/11, west/01 and 1 more",
 				"wrong: replica r1-aaaaaa hasn't renewed its Lease for 11s of 10s (by its own clock)",
-				"note: the planner would move 4 shards",
-			},
-		},
-		"one that was seen to renew isn't quiet, whatever its clock says": {
-			change: func(s *Snapshot) {
-				s.Records.Leases[1] = lease("r1", time.Hour)
-				s.Seen = map[string]LeaseWatch{"r1-aaaaaa": {Since: now.Add(-time.Second), Changed: true}}
-			},
-			want: []string{"note: the clock of replica r1 is behind this one by 59m59s"},
-		},
-		"one that renews by a clock that is ahead": {
-			change: func(s *Snapshot) {
-				s.Records.Leases[1] = lease("r1", -time.Minute)
-				s.Seen = map[string]LeaseWatch{"r1-aaaaaa": {Since: now.Add(-time.Second), Changed: true}}
-			},
-			want: []string{"note: the clock of replica r1 is ahead of this one by 61s"},
-		},
-		"a time is ahead, for too short a while to know more": {
-			change: func(s *Snapshot) {
-				s.Records.Leases[1] = lease("r1", -time.Minute)
-				s.Seen = map[string]LeaseWatch{"r1-aaaaaa": {Since: now.Add(-3 * time.Second)}}
-			},
-			want: []string{"note: whether replica r1-aaaaaa lives isn't known: the clock by which it renewed its Lease is " +
-				"ahead of this one by 63s, and it wasn't seen to renew since"},
-		},
-		"a time is ahead, and stays the same": {
-			change: func(s *Snapshot) {
-				s.Records.Leases[1] = lease("r1", 2*time.Second) // it was ahead when the watch began, hours ago
-				s.Seen = map[string]LeaseWatch{"r1-aaaaaa": {Since: now.Add(-2 * time.Hour)}}
-			},
-			want: []string{
-				"wrong: r1-aaaaaa, which is quiet, holds 4 shards: east/01, east/11, west/01 and 1 more",
-				"wrong: replica r1-aaaaaa hasn't renewed its Lease for 2h00m of 10s (as watched from here; a live replica " +
-					"renews it four times in 10s, and the time in it is 119m58s ahead of this clock)",
-				"note: the planner would move 4 shards",
-			},
-		},
-		"one that is sealed needs no look at its clock": {
-			change: func(s *Snapshot) {
-				s.Records.Leases = append(s.Records.Leases, lease("r2", -time.Minute))
-				s.Records.Leases[3].Annotations["tenure.dev/sealed-by"] = "r0-aaaaaa"
-			},
-		},
-		"nobody is alive": {
-			change: func(s *Snapshot) { s.Records.Leases, s.Records.Shards = nil, nil },
-			want: []string{
-				"wrong: no replica is alive: nothing is reconciled",
-				"wrong: registered, but not divided into shards yet: east, west",
-			},
-		},
-		"there is no coordinator": {
-			change: func(s *Snapshot) { s.Records.Leases = s.Records.Leases[:2] },
-			want:   []string{"wrong: there is no coordinator"},
-		},
-		"the coordinator is dead": {
-			change: func(s *Snapshot) { s.Records.Leases[2] = lead("r9-zzzzzz") },
-			want:   []string{"wrong: the coordinator, r9-zzzzzz, is missing"},
-		},
-		"a record is missing": {
-			change: func(s *Snapshot) { s.Records.Shards = s.Records.Shards[1:] },
-			want:   []string{"wrong: no record covers a part of: east (64 of 256 slots)"},
-		},
+				"note: the planner would move 4 shards"}},
+		"one that was seen to renew isn't quiet, whatever its clock says": {func(s *Snapshot) {
+			s.Records.Leases[1] = lease("r1", time.Hour)
+			s.Seen = map[string]LeaseWatch{"r1-aaaaaa": {Since: now.Add(-time.Second), Changed: true}}
+		}, []string{"note: the clock of replica r1 is behind this one by 59m59s"}},
+		"one that renews by a clock that is ahead": {func(s *Snapshot) {
+			s.Records.Leases[1] = lease("r1", -time.Minute)
+			s.Seen = map[string]LeaseWatch{"r1-aaaaaa": {Since: now.Add(-time.Second), Changed: true}}
+		}, []string{"note: the clock of replica r1 is ahead of this one by 61s"}},
+		"a time is ahead, for too short a while to know more": {func(s *Snapshot) {
+			s.Records.Leases[1] = lease("r1", -time.Minute)
+			s.Seen = map[string]LeaseWatch{"r1-aaaaaa": {Since: now.Add(-3 * time.Second)}}
+		}, []string{"note: whether replica r1-aaaaaa lives isn't known: the clock by which it renewed its Lease is " +
+			"ahead of this one by 63s, and it wasn't seen to renew since"}},
+		"a time is ahead, and stays the same": {func(s *Snapshot) {
+			s.Records.Leases[1] = lease("r1", 2*time.Second) // it was ahead when the watch began, hours ago
+			s.Seen = map[string]LeaseWatch{"r1-aaaaaa": {Since: now.Add(-2 * time.Hour)}}
+		}, []string{"wrong: r1-aaaaaa, which is quiet, holds 4 shards: east/01, east/11, west/01 and 1 more",
+			"wrong: replica r1-aaaaaa hasn't renewed its Lease for 2h00m of 10s (as watched from here; a live replica " +
+				"renews it four times in 10s, and the time in it is 119m58s ahead of this clock)",
+			"note: the planner would move 4 shards"}},
+		"one that is sealed needs no look at its clock": {func(s *Snapshot) {
+			s.Records.Leases = append(s.Records.Leases, lease("r2", -time.Minute))
+			s.Records.Leases[3].Annotations["tenure.dev/sealed-by"] = "r0-aaaaaa"
+		}, nil},
+		"nobody is alive": {func(s *Snapshot) { s.Records.Leases, s.Records.Shards = nil, nil },
+			[]string{"wrong: no replica is alive: nothing is reconciled",
+				"wrong: registered, but not divided into shards yet: east, west"}},
+		"there is no coordinator": {func(s *Snapshot) { s.Records.Leases = s.Records.Leases[:2] },
+			[]string{"wrong: there is no coordinator"}},
+		"the coordinator is dead": {func(s *Snapshot) { s.Records.Leases[2] = lead("r9-zzzzzz") },
+			[]string{"wrong: the coordinator, r9-zzzzzz, is missing"}},
+		"a record is missing": {func(s *Snapshot) { s.Records.Shards = s.Records.Shards[1:] },
+			[]string{"wrong: no record covers a part of: east (64 of 256 slots)"}},
 		"records overlap": {
-			change: func(s *Snapshot) { s.Records.Shards = append(s.Records.Shards, shardRecord("west", "1", "r0-aaaaaa")) },
-			want:   []string{"wrong: records overlap, and no layout says which of them count: west"},
-		},
-		"a record has the name of another": {
-			change: func(s *Snapshot) {
-				extra := shardRecord("west", "1", "r0-aaaaaa")
-				extra.Name, extra.Spec.Generation = "mine", 1
-				s.Records.Shards = append(s.Records.Shards, extra)
-			},
-			want: []string{"wrong: record mine: is about shard west/1, whose record is west.p1; delete it"},
-		},
-		"a cluster doesn't answer": {
-			change: func(s *Snapshot) { westAway(s); s.Clusters[1].Reported = true },
-			want:   []string{"wrong: cluster west: Unreachable: no route"},
-		},
-		"a cluster doesn't answer here": {
-			change: westAway,
-			want:   []string{"note: can't be reached from here, and replicas serve all of it: west"},
-		},
+			func(s *Snapshot) { s.Records.Shards = append(s.Records.Shards, shardRecord("west", "1", "r0-aaaaaa")) },
+			[]string{"wrong: records overlap, and no layout says which of them count: west"}},
+		"a record has the name of another": {func(s *Snapshot) {
+			extra := shardRecord("west", "1", "r0-aaaaaa")
+			extra.Name, extra.Spec.Generation = "mine", 1
+			s.Records.Shards = append(s.Records.Shards, extra)
+		}, []string{"wrong: record mine: is about shard west/1, whose record is west.p1; delete it"}},
+		"a cluster doesn't answer": {func(s *Snapshot) { westAway(s); s.Clusters[1].Reported = true },
+			[]string{"wrong: cluster west: Unreachable: no route"}},
+		"a cluster doesn't answer here": {westAway,
+			[]string{"note: can't be reached from here, and replicas serve all of it: west"}},
 		"a cluster doesn't answer here, and a replica can't reach it": {
-			change: func(s *Snapshot) { westAway(s); s.Records.Leases[1].Annotations["tenure.dev/unfit"] = "west" },
-			want: []string{
-				"wrong: 2 shards of cluster west held by replicas that can't serve or watch it: r1-aaaaaa",
-				"wrong: cluster west: Unreachable: no route", "note: the planner would move 4 shards",
-			},
-		},
+			func(s *Snapshot) { westAway(s); s.Records.Leases[1].Annotations["tenure.dev/unfit"] = "west" },
+			[]string{"wrong: 2 shards of cluster west held by replicas that can't serve or watch it: r1-aaaaaa",
+				"wrong: cluster west: Unreachable: no route", "note: the planner would move 4 shards"}},
 		"a cluster doesn't answer here, and credentials are refused": {
-			change: func(s *Snapshot) { s.Clusters[1].Reason, s.Clusters[1].Note = clusterhealth.ReasonRefused, "no" },
-			want:   []string{"wrong: cluster west: AccessRefused: no"},
-		},
-		"a new cluster is being divided": {
-			change: func(s *Snapshot) {
-				s.Clusters = append(s.Clusters, Answer{Cluster: "new", Since: now.Add(-time.Second),
-					Reason: clusterhealth.ReasonUsable})
-			},
-			want: []string{"note: cluster new is new and not divided into shards yet"},
-		},
-		"a cluster isn't divided": {
-			change: func(s *Snapshot) {
-				s.Clusters = append(s.Clusters, Answer{Cluster: "new", Since: now.Add(-time.Hour),
-					Reason: clusterhealth.ReasonUsable})
-			},
-			want: []string{"wrong: registered, but not divided into shards yet: new"},
-		},
-		"a cluster was removed": {
-			change: func(s *Snapshot) {
-				s.Clusters = s.Clusters[:1]
-				for i := 4; i < 8; i++ { // the assignees stay
-					s.Records.Shards[i].Status.Holder = ""
-				}
-			},
-			want: []string{"note: not registered any more, records kept for their epochs: west"},
-		},
-		"a move is under way": {
-			change: func(s *Snapshot) { assigned(&s.Records.Shards[0], "r1-aaaaaa", 5*time.Second) },
-		},
-		"a move is stuck": {
-			change: func(s *Snapshot) {
-				assigned(&s.Records.Shards[0], "r1-aaaaaa", 90*time.Second)
-				s.Records.Shards[0].Status.Warm = "r1-aaaaaa"
-			},
-			want: []string{"wrong: on the way for more than 60s: 1 shard: east/00 (draining)"},
-		},
-		"a crash was healed": {
-			change: func(s *Snapshot) {
-				s.Records.Shards[0].Status.LastMove = &tenurev1alpha1.ShardMove{
-					Kind: string(protocol.Crash), From: "r2-bbbbbb", To: "r0-aaaaaa", Time: metav1.NewMicroTime(now.Add(-time.Minute)),
-				}
-			},
-			want: []string{"note: r2-bbbbbb died or lapsed 60s ago: others took over 1 shard: east/00"},
-		},
-		"one replica has everything": {
-			change: func(s *Snapshot) {
-				hold(s, "west", "r0-aaaaaa")
-				hold(s, "east", "r0-aaaaaa")
-			},
-			want: []string{"note: the planner would move 4 shards"},
-		},
-		"two lives of one replica": {
-			change: func(s *Snapshot) {
-				l := lease("r1", time.Second)
-				l.Name, l.Annotations["tenure.dev/leaving"] = "r1-bbbbbb", "true"
-				s.Records.Leases = append(s.Records.Leases, l)
-			},
-			want: []string{"note: 2 live incarnations are called r1"},
-		},
-		"a rollout": {
-			change: func(s *Snapshot) { s.Records.Leases[1].Annotations["tenure.dev/build"] = "v2" },
-			want:   []string{"note: a rollout is under way: builds v1, v2"},
-		},
+			func(s *Snapshot) { s.Clusters[1].Reason, s.Clusters[1].Note = clusterhealth.ReasonRefused, "no" },
+			[]string{"wrong: cluster west: AccessRefused: no"}},
+		"a new cluster is being divided": {func(s *Snapshot) {
+			s.Clusters = append(s.Clusters, Answer{Cluster: "new", Since: now.Add(-time.Second),
+				Reason: clusterhealth.ReasonUsable})
+		}, []string{"note: cluster new is new and not divided into shards yet"}},
+		"a cluster isn't divided": {func(s *Snapshot) {
+			s.Clusters = append(s.Clusters, Answer{Cluster: "new", Since: now.Add(-time.Hour),
+				Reason: clusterhealth.ReasonUsable})
+		}, []string{"wrong: registered, but not divided into shards yet: new"}},
+		"a cluster was removed": {func(s *Snapshot) {
+			s.Clusters = s.Clusters[:1]
+			for i := 4; i < 8; i++ { // the assignees stay
+				s.Records.Shards[i].Status.Holder = ""
+			}
+		}, []string{"note: not registered any more, records kept for their epochs: west"}},
+		"a move is under way": {func(s *Snapshot) { assigned(&s.Records.Shards[0], "r1-aaaaaa", 5*time.Second) }, nil},
+		"a move is stuck": {func(s *Snapshot) {
+			assigned(&s.Records.Shards[0], "r1-aaaaaa", 90*time.Second)
+			s.Records.Shards[0].Status.Warm = "r1-aaaaaa"
+		}, []string{"wrong: on the way for more than 60s: 1 shard: east/00 (draining)"}},
+		"a crash was healed": {func(s *Snapshot) {
+			s.Records.Shards[0].Status.LastMove = &tenurev1alpha1.ShardMove{
+				Kind: string(protocol.Crash), From: "r2-bbbbbb", To: "r0-aaaaaa", Time: metav1.NewMicroTime(now.Add(-time.Minute)),
+			}
+		}, []string{"note: r2-bbbbbb died or lapsed 60s ago: others took over 1 shard: east/00"}},
+		"one replica has everything": {func(s *Snapshot) {
+			hold(s, "west", "r0-aaaaaa")
+			hold(s, "east", "r0-aaaaaa")
+		}, []string{"note: the planner would move 4 shards"}},
+		"two lives of one replica": {func(s *Snapshot) {
+			l := lease("r1", time.Second)
+			l.Name, l.Annotations["tenure.dev/leaving"] = "r1-bbbbbb", "true"
+			s.Records.Leases = append(s.Records.Leases, l)
+		}, []string{"note: 2 live incarnations are called r1"}},
+		"a rollout": {func(s *Snapshot) { s.Records.Leases[1].Annotations["tenure.dev/build"] = "v2" },
+			[]string{"note: a rollout is under way: builds v1, v2"}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -24,13 +24,11 @@ func TestOnlyWhatNobodyTakesIsUnplaced(t *testing.T) {
 	}{
 		"on its way to a replica that stays": {
 			change: func(s *Snapshot) { assigned(&s.Records.Shards[1], "r0-aaaaaa", time.Second) },
-			wish:   Wish{Drain: []string{"r1"}},
-		},
+			wish:   Wish{Drain: []string{"r1"}}},
 		"about to be claimed": {change: func(s *Snapshot) { s.Records.Shards[1].Status.Holder = "" }},
 		"left by a drain, of a cluster that nobody else can serve": {
 			change: func(s *Snapshot) { s.Records.Leases[0].Annotations[tenurev1alpha1.UnfitAnnotation] = "west" },
-			wish:   Wish{Drain: []string{"r1"}}, want: 2,
-		},
+			wish:   Wish{Drain: []string{"r1"}}, want: 2},
 	} {
 		s := healthy()
 		c.change(&s)
@@ -48,29 +46,20 @@ func TestAPlanShowsWhatAChangeOfTheFleetWouldMove(t *testing.T) {
 		after  map[string]int // shards by replica
 	}{
 		"no change": {moves: map[string]int{}, after: map[string]int{"r0": 4, "r1": 4}},
-		"two more": {
-			wish: Wish{Replicas: 4}, moves: map[string]int{"balance": 4},
-			after: map[string]int{"r0": 2, "r1": 2, "new-1": 2, "new-2": 2},
-		},
+		"two more": {wish: Wish{Replicas: 4}, moves: map[string]int{"balance": 4},
+			after: map[string]int{"r0": 2, "r1": 2, "new-1": 2, "new-2": 2}},
 		"one less": {wish: Wish{Replicas: 1}, moves: map[string]int{"leaving": 4},
 			after: map[string]int{"r0": 8, "r1": 0}},
 		"one is drained": {wish: Wish{Drain: []string{"r0"}}, moves: map[string]int{"leaving": 4},
 			after: map[string]int{"r0": 0, "r1": 8}},
-		"one is drained by its incarnation, one comes": {
-			wish: Wish{Drain: []string{"r0-aaaaaa"}, Replicas: 2}, moves: map[string]int{"leaving": 4},
-			after: map[string]int{"r0": 0, "r1": 4, "new-1": 4},
-		},
-		"one is dead": {
-			change: func(s *Snapshot) { s.Records.Leases[1].Annotations["tenure.dev/sealed-by"] = "r0" },
-			moves:  map[string]int{"orphan": 4}, after: map[string]int{"r0": 8, "r1": 0},
-		},
-		"a removed cluster's shards aren't placed": {
-			change: func(s *Snapshot) {
-				s.Clusters = s.Clusters[:1]
-				hold(s, "west", "")
-			},
-			moves: map[string]int{}, after: map[string]int{"r0": 2, "r1": 2},
-		},
+		"one is drained by its incarnation, one comes": {wish: Wish{Drain: []string{"r0-aaaaaa"}, Replicas: 2},
+			moves: map[string]int{"leaving": 4}, after: map[string]int{"r0": 0, "r1": 4, "new-1": 4}},
+		"one is dead": {change: func(s *Snapshot) { s.Records.Leases[1].Annotations["tenure.dev/sealed-by"] = "r0" },
+			moves: map[string]int{"orphan": 4}, after: map[string]int{"r0": 8, "r1": 0}},
+		"a removed cluster's shards aren't placed": {change: func(s *Snapshot) {
+			s.Clusters = s.Clusters[:1]
+			hold(s, "west", "")
+		}, moves: map[string]int{}, after: map[string]int{"r0": 2, "r1": 2}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -227,13 +227,14 @@ func TestAWordOrNameIsCutInItsMiddle(t *testing.T) {
 }
 
 func TestAgesAreSaidAsAPersonWould(t *testing.T) {
-	for d, want := range map[time.Duration]string{
-		1500 * time.Millisecond: "1.5s", 42 * time.Second: "42s", 3*time.Minute + 5*time.Second: "3m05s",
-		26*time.Hour + time.Minute: "26h01m",
-		72 * time.Hour:             "3d", -2 * time.Second: "-2.0s",
+	for s, want := range map[Seconds]string{
+		seconds(1500 * time.Millisecond): "1.5s", seconds(42 * time.Second): "42s",
+		seconds(3*time.Minute + 5*time.Second): "3m05s", seconds(26*time.Hour + time.Minute): "26h01m",
+		seconds(72 * time.Hour): "3d", seconds(-2 * time.Second): "-2.0s",
+		sinceTime(now, time.Time{}): "739939d", -sinceTime(now, time.Time{}): "-739939d", 1e300: "11574074d",
 	} {
-		if got := age(seconds(d)); got != want {
-			t.Errorf("%v: %s, want %s", d, got, want)
+		if got := age(s); got != want {
+			t.Errorf("%g: %s, want %s", float64(s), got, want)
 		}
 	}
 }

@@ -630,39 +630,25 @@ func TestASecretIsKeptRenewedOrRefused(t *testing.T) {
 		"made by hand, and replicas still go by a cluster that was there": {uid: "uid-old",
 			own: secretOf(t, "west", west, later, byHand), reason: clusterhealth.ReasonRefused, want: renew,
 			why: "it leads to another cluster"},
-		"another cluster": {
-			own: secretOf(t, "west", east, later),
+		"another cluster": {own: secretOf(t, "west", east, later),
 			refusal: []string{"Secret ns/west: annotation tenure.dev/cluster-uid is uid-east", "has uid-west",
-				"choose another NAME", "cluster remove west"},
-		},
-		"another cluster at the same address": {
-			own:     secretOf(t, "west", target{Server: west.Server, UID: "uid-old"}, later),
-			refusal: []string{"uid-old", "has uid-west"},
-		},
-		"another cluster, made by hand": {
-			own: secretOf(t, "west", east, later, byHand),
+				"choose another NAME", "cluster remove west"}},
+		"another cluster at the same address": {own: secretOf(t, "west", target{Server: west.Server, UID: "uid-old"}, later),
+			refusal: []string{"uid-old", "has uid-west"}},
+		"another cluster, made by hand": {own: secretOf(t, "west", east, later, byHand),
 			refusal: []string{"clusters[].cluster.server is https://east.example.com, not https://west.example.com:6443",
-				"choose another NAME"},
-		},
-		"broken, made by hand": {
-			own:     secretOf(t, "west", west, later, byHand, emptied),
-			refusal: []string{"doesn't say which cluster it is of", "choose another NAME"},
-		},
+				"choose another NAME"}},
+		"broken, made by hand": {own: secretOf(t, "west", west, later, byHand, emptied),
+			refusal: []string{"doesn't say which cluster it is of", "choose another NAME"}},
 		"being deleted": {own: secretOf(t, "west", west, later, dying),
 			refusal: []string{"Secret ns/west is being deleted", "cluster add west"}},
-		"not a cluster's": {
-			own:     secretOf(t, "west", west, later, func(s *corev1.Secret) { s.Labels = nil }),
-			refusal: []string{"label " + kubeconfig.Label + ` is ""`, "delete it"},
-		},
-		"known under another name": {
-			other: secretOf(t, "occident", west, later),
+		"not a cluster's": {own: secretOf(t, "west", west, later, func(s *corev1.Secret) { s.Labels = nil }),
+			refusal: []string{"label " + kubeconfig.Label + ` is ""`, "delete it"}},
+		"known under another name": {other: secretOf(t, "occident", west, later),
 			refusal: []string{"Secret ns/occident: annotation tenure.dev/cluster-uid is uid-west", "worked on twice",
-				"use the name occident"},
-		},
-		"known under another name, made by hand": {
-			other:   secretOf(t, "occident", west, later, byHand),
-			refusal: []string{"Secret ns/occident: clusters[].cluster.server is https://west"},
-		},
+				"use the name occident"}},
+		"known under another name, made by hand": {other: secretOf(t, "occident", west, later, byHand),
+			refusal: []string{"Secret ns/occident: clusters[].cluster.server is https://west"}},
 		"beside another": {other: secretOf(t, "east", east, later), want: verdict{Action: created, NewToken: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -1377,13 +1363,16 @@ func TestAClusterThatIsServedByTheConnectionFromBeforeIsNotReportedAsAdded(t *te
 		took               time.Duration
 		fails              string
 	}{
-		"a new cluster, of a name that was removed": {intent{}, "before", "2", 0, never, 0, ""},
-		"unchanged, of a name that was removed":     {asBefore, "before", "2", 0, never, 0, ""},
+		"a new cluster, of a name that was removed": {intent{target: other, verdict: verdict{Action: created}}, "before", "2",
+			0, never, 0, ""},
+		"unchanged, of a name that was removed": {asBefore, "before", "2", 0, never, 0, ""},
 		"unchanged, and still not used": {asBefore, "u", "2", 0, never, time.Minute,
 			"a replica says Unreachable: no route"},
 		"unchanged, and complained of by replicas that have gone": {asBefore, "u", "2", -5 * time.Minute, never, 0, ""},
 		"changed since they complained of it":                     {asBefore, "u", "1", 0, never, 0, ""},
 		"nobody complains":                                        {moved, "u", "2", never, never, judgedWithin, ""},
+		"a new token": {intent{known: holding(own), target: west, verdict: verdict{Action: updated}}, "u", "2", never, never,
+			0, ""},
 		"another server, which isn't reached": {moved, "u", "2", time.Second, never, time.Minute,
 			"a replica says Unreachable: no route"},
 		"another server, which is reached later": {moved, "u", "2", time.Second, 30 * time.Second, 30 * time.Second, ""},
@@ -1396,13 +1385,15 @@ func TestAClusterThatIsServedByTheConnectionFromBeforeIsNotReportedAsAdded(t *te
 			home := homeWith(t, lease, recordOf("r0-a"), now)
 			say := func(name string, after time.Duration, reason string) {
 				time.Sleep(after)
-				must.Succeed(t, home.Create(t.Context(), &corev1.Event{
+				if err := home.Create(t.Context(), &corev1.Event{
 					ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name,
 						CreationTimestamp: metav1.NewTime(time.Now().Add(min(after, 0)))},
 					InvolvedObject: corev1.ObjectReference{Kind: "Secret", Name: "west", UID: c.uid, ResourceVersion: c.version},
 					Reason:         reason, Message: "no route",
 					ReportingController: clusterhealth.EventReporter,
-				}))
+				}); err != nil {
+					t.Error(err)
+				}
 			}
 			go say("bad", c.complains, clusterhealth.ReasonUnreachable)
 			go say("good", c.settles, clusterhealth.ReasonUsable)
@@ -1416,23 +1407,6 @@ func TestAClusterThatIsServedByTheConnectionFromBeforeIsNotReportedAsAdded(t *te
 				t.Errorf("%s: %v after %v, want %q after %v", name, err, took, c.fails, c.took)
 			}
 		})
-	}
-}
-
-func TestOnlyAnotherWayToTheClusterIsWaitedFor(t *testing.T) {
-	own, other := secretOf(t, "west", west, now.Add(500*time.Hour)), west
-	other.Server = "https://127.0.0.1:1"
-	for name, c := range map[string]struct {
-		p    intent
-		want bool
-	}{
-		"another server": {intent{known: holding(own), target: other, verdict: verdict{Action: updated}}, true},
-		"a new token":    {intent{known: holding(own), target: west, verdict: verdict{Action: updated}}, false},
-		"a new cluster":  {intent{target: other, verdict: verdict{Action: created}}, false},
-	} {
-		if got := c.p.moved(); got != c.want {
-			t.Errorf("%s: %v, want %v", name, got, c.want)
-		}
 	}
 }
 

@@ -527,6 +527,13 @@ func (b *bench) condition() string {
 	return ""
 }
 
+func (b *bench) wantShares(when string, west, east int32) {
+	b.Helper()
+	if w, e := *b.get("west").Spec.Replicas, *b.get("east").Spec.Replicas; w != west || e != east {
+		b.Fatalf("%s: west %d, east %d, want %d and %d", when, w, e, west, east)
+	}
+}
+
 // wantReason checks the condition, which is true for one reason only.
 func (b *bench) wantReason(when, reason string) {
 	b.Helper()

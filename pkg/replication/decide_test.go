@@ -162,8 +162,7 @@ func TestDecideCopy(t *testing.T) {
 			copyView{Want: want, Copy: copyOf(ofOtherHome, unmarked, replicasBy(FieldManager, apply)), Live: true},
 			brief{State: stateForeign}},
 		"it says nothing about the cluster": {noted(judged, ofNoHome), full()},
-		"it isn't looked at again and again": {
-			copyView{Want: want, Copy: copyOf(ofOther), Cached: "7", Note: foreign},
+		"it isn't looked at again and again": {copyView{Want: want, Copy: copyOf(ofOther), Cached: "7", Note: foreign},
 			brief{State: stateForeign, After: time.Minute}},
 		"but when it has changed": {copyView{Want: want, Copy: copyOf(ofOther), Cached: "8", Note: foreign}, look},
 		"it has no mark":          {cached(unmarked), look},
@@ -183,12 +182,10 @@ func TestDecideCopy(t *testing.T) {
 			copyView{Want: want, Copy: copyOf(), Live: true, Note: copyNote{HiddenSince: epoch.Add(-cacheGrace)}}, full()},
 		"the cache doesn't show it, whatever is applied": {
 			copyView{Want: want, Copy: copyOf(), Live: true, Note: copyNote{HiddenSince: epoch.Add(-time.Hour),
-				Restored: epoch.Add(1 - hiddenPause)}},
-			brief{State: stateAvailable, After: hiddenPause}},
+				Restored: epoch.Add(1 - hiddenPause)}}, brief{State: stateAvailable, After: hiddenPause}},
 		"a refused request isn't sent again at once": {
 			copyView{Want: want, Note: copyNote{HoldKey: "refused " + want.Full.GetAnnotations()[AnnotationApplied],
-				HoldUntil: epoch.Add(9)}},
-			brief{State: stateRefused, After: 9}},
+				HoldUntil: epoch.Add(9)}}, brief{State: stateRefused, After: 9}},
 
 		"none is wanted and none is seen":  {copyView{}, look},
 		"none is wanted and there is none": {copyView{Live: true}, brief{State: stateGone}},

@@ -222,38 +222,25 @@ func TestBadAnnotationsWriteNothingButTheCondition(t *testing.T) {
 }
 
 func TestASourceWhoseRecordIsRefusedIsTold(t *testing.T) {
-	b := newBench(t, aSource())
-	b.fault = func(int, func() error) error {
-		return apierrors.NewForbidden(schema.GroupResource{Resource: "deployments"}, "web", errors.New("frozen by policy"))
-	}
-	if _, err := b.reconcile(); err == nil {
-		t.Fatal("a record that isn't written is no error")
-	}
-	if text := b.events(); !strings.Contains(text, ReasonRecordRefused) || !strings.Contains(text, "frozen by policy") {
-		t.Errorf("events %q don't say why nothing is copied", text)
-	}
-	b.fault = func(int, func() error) error {
-		return apierrors.NewInternalError(errors.New(`failed calling webhook "v.example.com": no endpoints`))
-	}
-	if _, err := b.reconcile(); err == nil || !strings.Contains(b.events(), "failed calling webhook") {
-		t.Errorf("%v: no event says that a webhook at home is down", err)
-	}
-	b.fault = func(int, func() error) error { // a webhook chooses the code of its answer
-		return apierrors.NewConflict(schema.GroupResource{Resource: "deployments"}, "web",
-			errors.New(`admission webhook "v.example.com" denied the request: frozen`))
-	}
-	if _, err := b.reconcile(); err == nil || !strings.Contains(b.events(), "denied the request") {
-		t.Errorf("%v: no event says that a webhook at home denies it", err)
-	}
-	b.fault = func(int, func() error) error {
-		return apierrors.NewInternalError(errors.New("etcdserver: leader changed"))
-	}
-	if _, err := b.reconcile(); err == nil || strings.Contains(b.events(), ReasonRecordRefused) {
-		t.Errorf("%v: what concerns all requests isn't a refusal", err)
-	}
-	b.fault = func(int, func() error) error { return errTimeout }
-	if _, err := b.reconcile(); err == nil || strings.Contains(b.events(), ReasonRecordRefused) {
-		t.Errorf("%v: no answer isn't a refusal", err)
+	b, deployments := newBench(t, aSource()), schema.GroupResource{Resource: "deployments"}
+	for _, c := range []struct {
+		fails error
+		told  string // "": of no refusal
+	}{
+		{apierrors.NewForbidden(deployments, "web", errors.New("frozen by policy")), "frozen by policy"},
+		{apierrors.NewInternalError(errors.New(`failed calling webhook "v.example.com": no endpoints`)),
+			"failed calling webhook"},
+		{apierrors.NewConflict(deployments, "web", // a webhook chooses the code of its answer
+			errors.New(`admission webhook "v.example.com" denied the request: frozen`)), "denied the request"},
+		{apierrors.NewInternalError(errors.New("etcdserver: leader changed")), ""}, // it concerns all requests
+		{errTimeout, ""}, // no answer isn't a refusal
+	} {
+		b.fault = func(int, func() error) error { return c.fails }
+		_, err := b.reconcile()
+		if text := b.events(); err == nil || strings.Contains(text, ReasonRecordRefused) != (c.told != "") ||
+			!strings.Contains(text, c.told) {
+			t.Errorf("%v: error %v, events %q; want %q", c.fails, err, text, c.told)
+		}
 	}
 }
 
@@ -420,26 +407,20 @@ func TestAClusterThatIsGoneForGoodIsTakenOffTheListByHand(t *testing.T) {
 func TestDivideMovesAShareAfterTheGraceAndBack(t *testing.T) {
 	b := newBench(t, divided(annotated(AnnotationWeights, "west=3")))
 	b.live()
-	wantShares := func(when string, west, east int32) {
-		t.Helper()
-		if w, e := *b.get("west").Spec.Replicas, *b.get("east").Spec.Replicas; w != west || e != east {
-			t.Fatalf("%s: west %d, east %d, want %d and %d", when, w, e, west, east)
-		}
-	}
-	wantShares("at first", 7, 3) // 7.5 and 2.5: of equal remainders the first by name is rounded up
+	b.wantShares("at first", 7, 3) // 7.5 and 2.5: of equal remainders the first by name is rounded up
 	b.down["west"] = b.clock.Now()
 	b.comesBack(0, unknownAgain)
 	b.clock.Step(b.subject.config.Grace - 1)
 	b.comesBack(1, 1) // at the exact end of the grace
-	wantShares("within the grace", 7, 3)
+	b.wantShares("within the grace", 7, 3)
 	b.clock.Step(1)
 	b.live()
-	wantShares("after the grace", 7, 10)
+	b.wantShares("after the grace", 7, 10)
 	b.restart()
 	b.live()
-	wantShares("at the next holder, whose grace has just begun", 7, 10)
+	b.wantShares("at the next holder, whose grace has just begun", 7, 10)
 	delete(b.down, "west")
 	b.live()
-	wantShares("back", 7, 3)
+	b.wantShares("back", 7, 3)
 	b.wantReason("", ReasonReplicated)
 }

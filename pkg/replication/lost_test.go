@@ -35,9 +35,7 @@ func TestATargetThatComesBackDuringAReconcileIsNotEmptied(t *testing.T) {
 	}
 	b.fault = nil
 	b.live()
-	if west, east := *b.get("west").Spec.Replicas, *b.get("east").Spec.Replicas; west != 5 || east != 5 {
-		t.Errorf("at last %d and %d", west, east)
-	}
+	b.wantShares("at last", 5, 5)
 }
 
 // A process that starts doesn't know all clusters yet, and one whose Secret changes is gone for a moment.

@@ -320,9 +320,7 @@ func TestDriftIsRepairedAndWhatAnAutoscalerSetsIsLeft(t *testing.T) {
 	b.edit("west", "kubectl", scaled(9))
 	b.edit("east", "kube-controller-manager", scaled(9))
 	b.live()
-	if w, e := *b.get("west").Spec.Replicas, *b.get("east").Spec.Replicas; w != 3 || e != 9 {
-		t.Errorf("west %d, east %d, want 3 and the autoscaler's 9", w, e)
-	}
+	b.wantShares("repaired, with what the autoscaler set", 3, 9)
 	b.change(image("web:2"))
 	if east := b.get("east"); *east.Spec.Replicas != 9 || east.Spec.Template.Spec.Containers[0].Image != "web:2" {
 		t.Errorf("east: %d of %s", *east.Spec.Replicas, east.Spec.Template.Spec.Containers[0].Image)

@@ -277,13 +277,6 @@ func TestAWriteWhoseRecordCannotBeReadIsRepeatedAsItWas(t *testing.T) {
 	find[Warm](b)
 }
 
-func TestACommittedWriteIsToldAtOnce(t *testing.T) {
-	b, w := claiming(t)
-	b.answer(w, ownership.Committed)
-	none[Read](b)
-	find[Warm](b)
-}
-
 func TestALostRenewalIsRepeatedWithoutAReadAndARefusedOneIsReadFirst(t *testing.T) {
 	b := joined(t)
 	b.pass(lease / 4)
@@ -463,6 +456,7 @@ func TestATenureIsAnnouncedWithHowItCameAbout(t *testing.T) {
 		{"by a claim whose record wasn't seen yet", func(t *testing.T) Open {
 			b, w := claiming(t)
 			b.answer(w, ownership.Committed)
+			none[Read](b) // a committed write is told at once
 			b.warmed()
 			return find[Open](b)
 		}, Open{Kind: protocol.Join}},

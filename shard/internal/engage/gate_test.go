@@ -378,22 +378,3 @@ func TestAnIdleGateEndsItsTenureWhenTheDrainBegins(t *testing.T) {
 		}
 	})
 }
-
-func BenchmarkGateRun(b *testing.B) {
-	g := NewGate(context.Background(), quarter, "tenure/test", "a-1", func() bool { return true })
-	g.Open(1)
-	ctx, traffic := context.Background(), &Traffic{}
-	b.ReportAllocs()
-	for b.Loop() {
-		g.Run(ctx, traffic, func(context.Context) { deep(32) })
-	}
-}
-
-// deep takes as much stack as a request of a typed client: some 16 KiB.
-func deep(calls int) byte {
-	var frame [512]byte
-	if calls > 0 {
-		frame[calls] = deep(calls - 1)
-	}
-	return frame[calls/2]
-}

@@ -85,9 +85,8 @@ func TestAServerThatServesAgainIsListedAndWatchedSoon(t *testing.T) {
 		})
 	}
 	missing := apierrors.NewNotFound(corev1.Resource("pods"), "")
-	lw := toolscache.ToListerWatcherWithContext(Live(&toolscache.ListWatch{
-		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) { return nil, missing },
-	}, time.Minute, func(error) {}))
+	lw := toolscache.ToListerWatcherWithContext(Live(
+		listing(func(context.Context, metav1.ListOptions) error { return missing }), time.Minute, func(error) {}))
 	if _, err := lw.ListWithContext(t.Context(), metav1.ListOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("a kind that isn't there: %v", err)
 	}
@@ -288,6 +287,15 @@ func (b *balanced) restore(ends []any) {
 }
 
 func emptyList() *corev1.PodList { return new(podList("1")) }
+
+// listing gives empty lists, and watches by which nothing comes. Both fail as ask does.
+func listing(ask func(context.Context, metav1.ListOptions) error) *toolscache.ListWatch {
+	return listWatch(func(ctx context.Context, opts metav1.ListOptions) (*corev1.PodList, error) {
+		return emptyList(), ask(ctx, opts)
+	}, func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+		return watch.NewFake(), ask(ctx, opts)
+	})
+}
 
 // podsIn names the Pods of a cache, with their versions.
 func podsIn(store toolscache.Store) (all []string) {
@@ -516,15 +524,13 @@ func TestCachesAreFilledByAListAndNotByAWatch(t *testing.T) {
 func TestAClusterIsAskedForAFewListsAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var now, most atomic.Int32
-		inner := &toolscache.ListWatch{ListWithContextFunc: func(context.Context,
-			metav1.ListOptions) (runtime.Object, error) {
+		f := &filter{traffic: &Traffic{}}
+		lw := toolscache.ToListerWatcherWithContext(f.wrap(listing(func(context.Context, metav1.ListOptions) error {
 			most.Store(max(most.Load(), now.Add(1)))
 			time.Sleep(time.Second)
 			now.Add(-1)
-			return emptyList(), nil
-		}}
-		f := &filter{traffic: &Traffic{}}
-		lw := toolscache.ToListerWatcherWithContext(f.wrap(inner))
+			return nil
+		})))
 		began := time.Now()
 		var lists sync.WaitGroup
 		for range 5 * listsAtOnce {
@@ -553,14 +559,12 @@ func TestABadRequestOfAProxyDoesNotEndTheUseOfFieldSelectors(t *testing.T) {
 	f := everything()
 	f.fields.text = "status.over!=true"
 	fields := &f.fields
-	lw := toolscache.ToListerWatcherWithContext(f.wrap(&toolscache.ListWatch{
-		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
-			if refusals--; refusals == 0 {
-				return nil, apierrors.NewGenericServerResponse(400, "get", schema.GroupResource{}, "", "too large", 0, true)
-			}
-			return emptyList(), nil
-		},
-	}))
+	lw := toolscache.ToListerWatcherWithContext(f.wrap(listing(func(context.Context, metav1.ListOptions) error {
+		if refusals--; refusals == 0 {
+			return apierrors.NewGenericServerResponse(400, "get", schema.GroupResource{}, "", "too large", 0, true)
+		}
+		return nil
+	})))
 	if _, err := lw.ListWithContext(t.Context(), metav1.ListOptions{}); err == nil {
 		t.Error("what a proxy refused counts as listed")
 	}
@@ -586,7 +590,7 @@ func TestFieldSelectorsLeaveOutWhatIsFinished(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var asked []string
-			answer := func(opts metav1.ListOptions) error {
+			ask := func(_ context.Context, opts metav1.ListOptions) error {
 				asked = append(asked, opts.FieldSelector)
 				if opts.FieldSelector != "" && !c.knows {
 					return apierrors.NewBadRequest("field label not supported: status.over")
@@ -595,14 +599,7 @@ func TestFieldSelectorsLeaveOutWhatIsFinished(t *testing.T) {
 			}
 			f := everything()
 			f.fields.text, f.fields.listsOnly = c.fields.text, c.fields.listsOnly
-			lw := toolscache.ToListerWatcherWithContext(f.wrap(&toolscache.ListWatch{
-				ListWithContextFunc: func(_ context.Context, opts metav1.ListOptions) (runtime.Object, error) {
-					return emptyList(), answer(opts)
-				},
-				WatchFuncWithContext: func(_ context.Context, opts metav1.ListOptions) (watch.Interface, error) {
-					return watch.NewFake(), answer(opts)
-				},
-			}))
+			lw := toolscache.ToListerWatcherWithContext(f.wrap(listing(ask)))
 			for range 2 {
 				_, err := lw.ListWithContext(t.Context(), metav1.ListOptions{})
 				must.Succeed(t, err)
@@ -652,12 +649,10 @@ func TestAClusterMayRefuseTheListsOfAnOptionalKind(t *testing.T) {
 			fence := openFence(t, &answering{status: http.StatusForbidden})
 			refused := apierrors.NewForbidden(corev1.Resource("pods"), "", errors.New("its role is another"))
 			f := &filter{traffic: fence.traffic, optional: optional}
-			lw := toolscache.ToListerWatcherWithContext(f.wrap(&toolscache.ListWatch{
-				ListWithContextFunc: func(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
-					_, err := send(ctx, fence, http.MethodGet, "http://west/api/v1/pods")
-					return nil, errors.Join(err, refused)
-				},
-			}))
+			lw := toolscache.ToListerWatcherWithContext(f.wrap(listing(func(ctx context.Context, _ metav1.ListOptions) error {
+				_, err := send(ctx, fence, http.MethodGet, "http://west/api/v1/pods")
+				return errors.Join(err, refused)
+			})))
 			began := time.Now()
 			var lists sync.WaitGroup
 			for range 2 * fewAnswers { // of so many shards

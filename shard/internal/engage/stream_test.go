@@ -419,25 +419,6 @@ func TestWhileAListIsDecodedOtherWorkGoesOn(t *testing.T) {
 	}
 }
 
-func BenchmarkList(b *testing.B) {
-	item := `{"apiVersion":"v1","kind":"Pod","metadata":{"annotations":{"much":"` + strings.Repeat("x", 300) +
-		`"},"managedFields":[` + strings.TrimSuffix(strings.Repeat(`{"manager":"m","operation":"Update","apiVersion":"v1",`+
-		`"fieldsType":"FieldsV1","fieldsV1":{"f:spec":{"f:containers":{}}}},`, 3), ",") + `],"name":"a"}}`
-	list := []byte(`{"apiVersion":"v1","items":[` + strings.Repeat(item+",", 999) + item + `],"kind":"PodList"}`)
-	for name, by := range map[string]runtime.NegotiatedSerializer{"client-go": ofClientGo, "ours": streamOfPods(false)} {
-		b.Run(name, func(b *testing.B) {
-			decoder := decoderOf(b, by)
-			data := make([]byte, len(list))
-			for b.Loop() {
-				copy(data, list) // managed fields are left out in place
-				if _, _, err := decoder.Decode(data, nil, &corev1.PodList{}); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}
-
 // openEnded sends an object that never ends.
 type openEnded struct{ sent int }
 

@@ -146,11 +146,8 @@ func TestWhatAProxyAnswersIsNoWordAboutAnObject(t *testing.T) {
 				}
 				return res, nil
 			}))
-			req, _ := http.NewRequest(c.method, "http://server"+c.path, http.NoBody)
-			res, err := f.RoundTrip(req)
-			must.Succeed(t, err)
-			body, err := io.ReadAll(res.Body)
-			if err := errors.Join(err, res.Body.Close()); err != nil || string(body) != c.body || res.StatusCode != c.status {
+			res, body, err := read(t.Context(), t, f, c.method, "http://server"+c.path)
+			if err != nil || body != c.body || res.StatusCode != c.status {
 				t.Errorf("%d %q (%v), want %d %q", res.StatusCode, body, err, c.status, c.body)
 			}
 			if served := !f.traffic.Breaker.LastUsable().IsZero(); served != (c.status != away) {
@@ -189,19 +186,6 @@ type closable struct {
 func (c *closable) Close() error {
 	c.closed = true
 	return nil
-}
-
-func BenchmarkFenceRoundTrip(b *testing.B) {
-	g := NewGate(b.Context(), quarter, "tenure/test", "a-1", func() bool { return true })
-	g.Open(1)
-	f := &fence{gate: g, base: &answering{status: http.StatusOK}, traffic: &Traffic{}}
-	req, _ := http.NewRequest(http.MethodPatch, "http://127.0.0.1/", http.NoBody)
-	b.ReportAllocs()
-	for b.Loop() {
-		res, err := f.RoundTrip(req)
-		must.Succeed(b, err)
-		_ = res.Body.Close()
-	}
 }
 
 // answering is a transport that answers at once, with a status and Retry-After. With 0 the connection is lost, with -1
@@ -257,6 +241,17 @@ func send(ctx context.Context, by http.RoundTripper, method, url string) (*http.
 		return nil, err
 	}
 	return res, res.Body.Close()
+}
+
+// read sends a request, which is answered, and reads what it can of the answer.
+func read(ctx context.Context, t *testing.T, by http.RoundTripper, method, url string) (*http.Response, string, error) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(ctx, method, url, http.NoBody)
+	must.Succeed(t, err)
+	res, err := by.RoundTrip(req)
+	must.Succeed(t, err)
+	body, err := io.ReadAll(res.Body)
+	return res, string(body), errors.Join(err, res.Body.Close())
 }
 
 // dripping answers at once, with one byte every so often.
@@ -316,11 +311,7 @@ func TestAListIsWaitedForAsLongAsAnythingOfItArrives(t *testing.T) {
 			for of, through := range map[string]http.RoundTripper{
 				"a shard": openFence(t, server), "no shard": Unfenced(server, &Breaker{}),
 			} {
-				req, _ := http.NewRequestWithContext(ctx, http.MethodGet, "https://west"+path, nil)
-				res, err := through.RoundTrip(req)
-				must.Succeed(t, err)
-				body, err := io.ReadAll(res.Body)
-				_ = res.Body.Close()
+				_, body, err := read(ctx, t, through, http.MethodGet, "https://west"+path)
 				if whole := err == nil && len(body) == 10; whole != c.whole {
 					t.Errorf("of %s: read %d bytes, %v", of, len(body), err)
 				}
@@ -387,49 +378,37 @@ func TestARequestThatIsLostIsGivenUpWhateverElseTheClusterAnswers(t *testing.T) 
 	}
 }
 
-func TestAPathSaysWhetherItsAnswerMayTakeItsTime(t *testing.T) {
-	for path, want := range map[string]bool{
-		"/api/v1/namespaces/shop/pods/a":                                  false,
-		"/api/v1/namespaces/shop/pods/a/status":                           false,
-		"/api/v1/namespaces/shop/pods/a/log":                              true,
-		"/api/v1/namespaces/shop/services/a/proxy/report":                 true,
-		"/api/v1/namespaces/shop/services/a/proxy/api/v1/query":           true,
-		"/api/v1/nodes/a/proxy/metrics":                                   true,
-		"/api/v1/namespaces/services/services/a/proxy":                    true,
-		"/apis/apps/v1/namespaces/services/deployments/proxy":             false, // a namespace of that name
-		"/api/v1/namespaces/shop/pods":                                    false,
-		"/apis/cnat.tenure.dev/v1alpha1/namespaces/shop/ats/a/status":     false,
-		"/apis/cluster.karmada.io/v1alpha1/clusters/m1/proxy/api/v1/pods": false,
-		"/version": false,
-	} {
-		if got := streams(path); got != want {
-			t.Errorf("%s: %v, want %v", path, got, want)
-		}
-	}
-}
-
-func TestAPathSaysWhatARequestIsAbout(t *testing.T) {
+func TestAPathSaysWhatARequestIsAboutAndWhetherItsAnswerMayTakeItsTime(t *testing.T) {
 	for path, want := range map[string]struct {
-		namespace string
-		one       bool
+		namespace    string
+		one, streams bool
 	}{
-		"/api/v1/namespaces/shop/pods":                     {"shop", false},
-		"/api/v1/namespaces/shop/pods/a":                   {"shop", true},
-		"/api/v1/namespaces/shop/pods/a/log":               {"shop", false},
-		"/api/v1/namespaces/shop":                          {"shop", true},
-		"/api/v1/pods":                                     {"", false},
-		"/proxy/west/apis/apps/v1/namespaces/api/replicas": {"api", false},
-		"/apis/apps/v1/namespaces/api/deployments/a":       {"api", true},
-		"/api/v1/namespaces/apis/pods/a":                   {"apis", true},
-		"/api/v1/namespaces/proxy/pods/a":                  {"proxy", true},
-		"/api/v1/namespaces/shop/pods/a/proxy/metrics":     {"shop", false},
-		"/apis/cluster.karmada.io/v1alpha1/clusters/m1/proxy/api/v1/namespaces/shop/pods/a":          {"shop", true},
-		"/api/v1/namespaces/vc/services/https:vc:443/proxy/apis/apps/v1/namespaces/shop/deployments": {"shop", false},
-		"/version":      {"", false},
-		"/apis/apps/v1": {"", false},
+		"/version":                                                                          {"", false, false},
+		"/apis/apps/v1":                                                                     {"", false, false},
+		"/api/v1/pods":                                                                      {"", false, false},
+		"/api/v1/namespaces/shop":                                                           {"shop", true, false},
+		"/api/v1/namespaces/shop/pods":                                                      {"shop", false, false},
+		"/api/v1/namespaces/shop/pods/a":                                                    {"shop", true, false},
+		"/api/v1/namespaces/shop/pods/a/status":                                             {"shop", false, false},
+		"/api/v1/namespaces/shop/pods/a/log":                                                {"shop", false, true},
+		"/api/v1/namespaces/shop/pods/a/proxy/metrics":                                      {"shop", false, true},
+		"/api/v1/namespaces/shop/services/a/proxy/report":                                   {"shop", false, true},
+		"/api/v1/namespaces/shop/services/a/proxy/api/v1/query":                             {"", false, true},
+		"/api/v1/namespaces/apis/pods/a":                                                    {"apis", true, false},
+		"/api/v1/namespaces/proxy/pods/a":                                                   {"proxy", true, false},
+		"/api/v1/namespaces/services/services/a/proxy":                                      {"services", false, true},
+		"/api/v1/nodes/a/proxy/metrics":                                                     {"", false, true},
+		"/apis/apps/v1/namespaces/api/deployments/a":                                        {"api", true, false},
+		"/apis/apps/v1/namespaces/services/deployments/proxy":                               {"services", true, false},
+		"/apis/cnat.tenure.dev/v1alpha1/namespaces/shop/ats/a/status":                       {"shop", false, false},
+		"/proxy/west/apis/apps/v1/namespaces/api/replicas":                                  {"api", false, false},
+		"/apis/cluster.karmada.io/v1alpha1/clusters/m1/proxy/api/v1/pods":                   {"", false, false},
+		"/apis/cluster.karmada.io/v1alpha1/clusters/m1/proxy/api/v1/namespaces/shop/pods/a": {"shop", true, false},
+		"/api/v1/namespaces/vc/services/https:vc:443/proxy/apis/apps/v1/namespaces/shop/deployments": {"shop", false, true},
 	} {
-		if namespace, one := namespaceOf(path), namesOne(path); namespace != want.namespace || one != want.one {
-			t.Errorf("%s: namespace %q, one object: %v; want %q, %v", path, namespace, one, want.namespace, want.one)
+		if namespace, one, slow := namespaceOf(path), namesOne(path), streams(path); namespace != want.namespace ||
+			one != want.one || slow != want.streams {
+			t.Errorf("%s: namespace %q, one object: %v, may take its time: %v; want %+v", path, namespace, one, slow, want)
 		}
 	}
 }

@@ -43,17 +43,10 @@ func TestAWatchIsNotBelievedForEver(t *testing.T) {
 		} {
 			bubble.Run(t, name+", "+way, func(t *testing.T) {
 				began := time.Now()
-				req, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
-					"https://home/api/v1/secrets?watch=true&"+c.query, nil)
-				must.Succeed(t, err)
-				res, err := transport(&dripping{c.every, 60}).RoundTrip(req)
-				must.Succeed(t, err)
-				_, err = io.ReadAll(res.Body)
+				_, _, err := read(t.Context(), t, transport(&dripping{c.every, 60}), http.MethodGet,
+					"https://home/api/v1/secrets?watch=true&"+c.query)
 				if took := time.Since(began); !errors.Is(err, c.err) || took != c.ends {
 					t.Errorf("it ended after %v: %v; want %v and %v", took, err, c.ends, c.err)
-				}
-				if err := res.Body.Close(); err != nil {
-					t.Error(err)
 				}
 				time.Sleep(day) // no timer is left
 			})
@@ -140,13 +133,9 @@ func TestALogThatIsCutDoesNotLookComplete(t *testing.T) {
 		cut := io.MultiReader(strings.NewReader("a line"), iotest.ErrReader(io.ErrUnexpectedEOF))
 		return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(cut)}, nil
 	}))
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
-		"https://west/api/v1/namespaces/n/pods/p/log?follow=true", nil)
-	must.Succeed(t, err)
-	res, err := transport.RoundTrip(req)
-	must.Succeed(t, err)
-	defer res.Body.Close()
-	if log, err := io.ReadAll(res.Body); string(log) != "a line" || !errors.Is(err, io.ErrUnexpectedEOF) {
+	_, log, err := read(t.Context(), t, transport, http.MethodGet,
+		"https://west/api/v1/namespaces/n/pods/p/log?follow=true")
+	if log != "a line" || !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("read %q, %v", log, err)
 	}
 }

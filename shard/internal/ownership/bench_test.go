@@ -103,14 +103,6 @@ func (f *largeFleet) plan(b *testing.B, turn int) {
 func BenchmarkMachine(b *testing.B) {
 	for _, records := range []int{1000, 8000} {
 		fleet := func(held bool) *largeFleet { return newLargeFleet(4, records/8, 0, held) }
-		b.Run(fmt.Sprintf("report, then plan/records=%d", records), func(b *testing.B) {
-			f := fleet(true)
-			b.ReportAllocs()
-			for i := 0; b.Loop(); i++ {
-				f.changed(i % records)
-				f.plan(b, i)
-			}
-		})
 		b.Run(fmt.Sprintf("a peer claims, then plan/records=%d", records), func(b *testing.B) {
 			var f *largeFleet
 			i := records // of an earlier fleet's
@@ -129,11 +121,6 @@ func BenchmarkMachine(b *testing.B) {
 				}
 				f.changed(i)
 				f.plan(b, i)
-			}
-		})
-		b.Run(fmt.Sprintf("begin/records=%d", records), func(b *testing.B) {
-			for b.Loop() {
-				fleet(false)
 			}
 		})
 		b.Run(fmt.Sprintf("death/records=%d", records), func(b *testing.B) {

@@ -39,6 +39,16 @@ func (b *bench) losesRole() {
 	b.feed(LeadSeen{Lead{Holder: "b", Version: b.next()}})
 }
 
+// takesRole checks that it takes the coordinator's role, and returns that write.
+func (b *bench) takesRole() WriteLead {
+	b.t.Helper()
+	w := find[WriteLead](b)
+	if w.Lead.Holder != "a" {
+		b.t.Errorf("%+v, want a as the holder", w)
+	}
+	return w
+}
+
 func TestWhoKnowsAClusterThatStaysUndividedTakesTheCoordinatorsRole(t *testing.T) {
 	b := newBench(t)
 	b.knows("west", east)
@@ -46,11 +56,7 @@ func TestWhoKnowsAClusterThatStaysUndividedTakesTheCoordinatorsRole(t *testing.T
 	b.live(patience-lease/4, "")
 	none[WriteLead](b)
 	b.live(lease/2, "")
-	w := find[WriteLead](b)
-	if w.Lead.Holder != "a" {
-		t.Fatalf("%+v", w)
-	}
-	b.commit(w.Seq)
+	b.commit(b.takesRole().Seq)
 	b.pass(b.r.cfg.PlanEvery)
 	if l := find[WriteLayout](b); l.Layout.Cluster != east {
 		t.Errorf("divides %s, want east", l.Layout.Cluster)
@@ -102,9 +108,7 @@ func TestAClusterThatLacksARecordIsReasonToTakeTheRole(t *testing.T) {
 	b.feed(LayoutSeen{Layout{Cluster: east, Generation: 1, Prefixes: keyspace.Partition(1), Version: 50}})
 	b.held("east/0", "b", "b")
 	b.live(4*lease, "")
-	if w := find[WriteLead](b); w.Lead.Holder != "a" {
-		t.Errorf("%+v", w)
-	}
+	b.takesRole()
 }
 
 func TestWhoHadTheRoleAndCouldNotHelpWaitsTwiceAsLong(t *testing.T) {
@@ -131,9 +135,7 @@ func TestARecordThatIsDeletedWhileOthersAreMissedBeginsTheWaitAnew(t *testing.T)
 	b.live(3*lease, "")
 	none[WriteLead](b)
 	b.live(lease, "")
-	if w := find[WriteLead](b); w.Lead.Holder != "a" {
-		t.Errorf("%+v", w)
-	}
+	b.takesRole()
 }
 
 // Replicas that start at the same moment take the role from one another, each before it has seen the others' Leases.
@@ -145,9 +147,7 @@ func TestWhoHadTheRoleForAMomentTakesItAgain(t *testing.T) {
 	b.live(lease, "")
 	b.losesRole()
 	b.live(4*lease, "")
-	if w := find[WriteLead](b); w.Lead.Holder != "a" {
-		t.Errorf("%+v", w)
-	}
+	b.takesRole()
 }
 
 func TestWhoHadTheRoleBeforeARecordWasMissedHasNotTried(t *testing.T) {
@@ -157,13 +157,11 @@ func TestWhoHadTheRoleBeforeARecordWasMissedHasNotTried(t *testing.T) {
 	b.held("east/", "b", "b")
 	b.leads()
 	b.live(4*lease, "")
-	b.feed(ShardGone{ID: keyspace.ShardID{Cluster: east}, Asked: b.now.Add(1)})
+	b.feed(ShardGone{ID: eastern, Asked: b.now.Add(1)})
 	b.live(lease, "")
 	b.losesRole()
 	b.live(4*lease, "")
-	if w := find[WriteLead](b); w.Lead.Holder != "a" {
-		t.Errorf("%+v", w)
-	}
+	b.takesRole()
 }
 
 func TestWhoCouldNotHelpAClusterThatWasHelpedSinceWaitsNoLonger(t *testing.T) {
@@ -172,7 +170,7 @@ func TestWhoCouldNotHelpAClusterThatWasHelpedSinceWaitsNoLonger(t *testing.T) {
 	b.feed(LayoutSeen{Layout{Cluster: east, Generation: 1, Prefixes: keyspace.Partition(0), Version: b.next()}})
 	b.held("east/", "b", "b")
 	b.live(lease/4, "")
-	b.feed(ShardGone{ID: keyspace.ShardID{Cluster: east}, Asked: b.now.Add(1)})
+	b.feed(ShardGone{ID: eastern, Asked: b.now.Add(1)})
 	b.live(4*lease, "")
 	find[WriteLead](b)
 }
@@ -182,7 +180,7 @@ func TestATryCountsAlsoIfTheSameTermHadOneBefore(t *testing.T) {
 	b.feed(LayoutSeen{Layout{Cluster: east, Generation: 1, Prefixes: keyspace.Partition(0), Version: b.next()}})
 	b.held("east/", "b", "b")
 	b.live(lease/4, "")
-	b.feed(ShardGone{ID: keyspace.ShardID{Cluster: east}, Asked: b.now.Add(1)})
+	b.feed(ShardGone{ID: eastern, Asked: b.now.Add(1)})
 	b.live(3*lease, "") // no live read of the lead record is answered, so it makes nothing
 	b.losesRole()
 	b.live(6*lease, "")

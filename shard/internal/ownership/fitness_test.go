@@ -7,6 +7,7 @@ import (
 
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/shard/plan"
+	"github.com/tenure-dev/tenure/test/expect"
 )
 
 // live lets time pass in which everybody renews. b says what it is unfit for.
@@ -35,6 +36,22 @@ func (b *bench) held(shard string, holder, assignee Incarnation) {
 	b.seen(Shard{ID: id(b.t, shard), Holder: holder, Assignee: assignee, Epoch: 1})
 }
 
+// states checks which clusters it says that it is unfit for.
+func (b *bench) states(want plan.UnfitFor) {
+	b.t.Helper()
+	expect.Equal(b.t, "what it says that it is unfit for", want, b.r.fit.statement)
+}
+
+// writes checks what it writes into the record of a shard, and returns that.
+func (b *bench) writes(kind WriteKind, shard string, holder Incarnation) WriteShard {
+	b.t.Helper()
+	w := find[WriteShard](b)
+	if w.Kind != kind || w.Shard.ID != id(b.t, shard) || w.Shard.Holder != holder {
+		b.t.Errorf("%+v, want %v of %s with holder %q", w, kind, shard, holder)
+	}
+	return w
+}
+
 func TestAShardIsClaimedOnlyAfterItsClusterWasLookedAtAndCanBeUsed(t *testing.T) {
 	b := newBench(t)
 	b.away = true
@@ -53,9 +70,7 @@ func TestAShardIsClaimedOnlyAfterItsClusterWasLookedAtAndCanBeUsed(t *testing.T)
 	none[WriteShard](b)
 	b.away = false
 	b.feed(Health{Cluster: "west", Usable: true})
-	if w := find[WriteShard](b); w.Kind != ClaimFree || w.Shard.Holder != "a" {
-		t.Errorf("%+v", w)
-	}
+	b.writes(ClaimFree, "west/", "a")
 }
 
 func TestAnOrphanWhoseAssigneeCannotServeItIsClaimedByWhoCan(t *testing.T) {
@@ -64,9 +79,7 @@ func TestAnOrphanWhoseAssigneeCannotServeItIsClaimedByWhoCan(t *testing.T) {
 	b.seen(Shard{Assignee: "b", Epoch: 1})
 	none[WriteShard](b) // b has said so just now: the cluster may be coming back for all
 	b.live(lease, "west")
-	if w := find[WriteShard](b); w.Kind != ClaimFree || w.Shard.Holder != "a" {
-		t.Errorf("%+v", w)
-	}
+	b.writes(ClaimFree, "west/", "a")
 }
 
 func TestNothingMovesForFitnessOrBalanceBeforeWhatReplicasSayHasStoodStill(t *testing.T) {
@@ -105,28 +118,17 @@ func TestAWarmUpThatTakesTooLongIsGivenBackToWhoCanServe(t *testing.T) {
 	b.seen(Shard{Assignee: "a", Holder: "a", Epoch: 1})
 	find[Warm](b)
 	b.live(3*lease-lease/4, "west")
-	if b.r.fit.statement != "" {
-		t.Errorf("says %q too early", b.r.fit.statement)
-	}
+	b.states("") // it is too early
 	b.live(lease, "west")
 	none[WriteShard](b) // nobody else can: it goes on trying
-	if b.r.fit.statement != "" {
-		t.Errorf("says %q, though nobody else can", b.r.fit.statement)
-	}
+	b.states("")
 	b.live(6*lease, "")
-	if w := find[WriteShard](b); w.Kind != Release || w.Shard.Holder != "" {
-		t.Errorf("%+v", w)
-	} else {
-		b.commit(w.Seq)
-	}
-	if b.r.fit.statement != "west+" {
-		t.Errorf("says %q, want that it takes nothing more of west", b.r.fit.statement)
-	}
+	b.commit(b.writes(Release, "west/", "").Seq)
+	b.states("west+") // it takes nothing more of west
 	none[WriteShard](b)
 	b.feed(Warmed{west}) // it can after all, and nobody was faster
-	if w := find[WriteShard](b); w.Kind != ClaimFree || b.r.fit.statement != "" {
-		t.Errorf("%+v, says %q", w, b.r.fit.statement)
-	}
+	b.writes(ClaimFree, "west/", "a")
+	b.states("")
 }
 
 func TestAReplicaGetsNothingMoreForAWhileAfterItsClusterWasAway(t *testing.T) {
@@ -177,9 +179,7 @@ func TestACoordinatorThatHasNotMetAClusterMovesNothingForBalance(t *testing.T) {
 	b.held("south/1", "b", "b")
 	b.live(2*lease-lease/4, "")
 	none[WriteAssignee](b)
-	if got := b.r.fit.statement; got != "north,south" {
-		t.Errorf("says %q, want that it can't serve what it doesn't know", got)
-	}
+	b.states("north,south") // it can't serve what it doesn't know
 	b.live(lease/2, "")
 	if moves := all[WriteAssignee](b); len(moves) != 1 || moves[0].Assignee != "b" {
 		t.Errorf("of four and two that others hold of clusters it doesn't know, it moves %v", moves)
@@ -262,9 +262,7 @@ func TestAClusterThatWasRemovedWhileItCouldNotBeUsedIsLookedAtAnewWhenItComesBac
 	if b.probed == probed {
 		t.Fatal("it isn't looked at")
 	}
-	if w := find[WriteShard](b); w.Kind != ClaimFree || w.Shard.Holder != "a" {
-		t.Errorf("%+v", w)
-	}
+	b.writes(ClaimFree, "west/", "a")
 }
 
 // denied refuses all writes of records for that long.
@@ -283,23 +281,17 @@ func TestAnOrphanWhoseAssigneeMayNotClaimItFallsToAnother(t *testing.T) {
 	b.says("b", "")
 	b.seen(Shard{Assignee: "a", Epoch: 1})
 	b.denied(lease/4, "")
-	if b.r.own.unfit != "" {
-		t.Errorf("it says %q after a moment", b.r.own.unfit)
-	}
+	expect.Equal(t, "what it says after a moment", plan.UnfitFor(""), b.r.own.unfit)
 	b.denied(lease/2, "")
 	if got := b.r.own.unfit.Of("west"); got != plan.Keeps {
 		t.Errorf("it says that it is %v for the cluster, want that it takes no more of it", got)
 	}
 	b.seen(Shard{Assignee: "a", Holder: "b", Epoch: 2})
 	b.live(2*lease+lease/4, "")
-	if got := b.r.own.unfit; got != "" {
-		t.Errorf("it says %q for good", got)
-	}
+	expect.Equal(t, "what it says for good", plan.UnfitFor(""), b.r.own.unfit)
 	b.says("b", "west+")
 	b.seen(Shard{Assignee: "b", Epoch: 2})
-	if claim := find[WriteShard](b); claim.Shard.Holder != "a" {
-		t.Errorf("it writes %+v, want a claim of what b says it can't take", claim)
-	}
+	b.writes(ClaimFree, "west/", "a") // b says that it can't take it
 }
 
 func TestARecordThatNobodyMayClaimKeepsNobodyFromOthers(t *testing.T) {
@@ -317,9 +309,7 @@ func TestARecordThatNobodyMayClaimKeepsNobodyFromOthers(t *testing.T) {
 					b.r.recordWritten("east")
 				}
 			}
-			if got := b.r.own.unfit; got != "" {
-				t.Errorf("it says %q", got)
-			}
+			expect.Equal(t, "what it says", plan.UnfitFor(""), b.r.own.unfit)
 			b.live(lease, c.peer)
 			find[WriteShard](b)
 		})
@@ -337,9 +327,7 @@ func TestAReplicaThatMayClaimAgainSaysSoAtOnce(t *testing.T) {
 	b.live(lease/2, "")
 	b.commit(find[WriteShard](b).Seq)
 	b.live(lease/8, "")
-	if got := b.r.own.unfit; got != "" {
-		t.Errorf("it says %q", got)
-	}
+	expect.Equal(t, "what it says", plan.UnfitFor(""), b.r.own.unfit)
 }
 
 // lopsided returns the coordinator, which holds all four shards of east. Whoever holds west has no Lease.
@@ -412,13 +400,9 @@ func TestAReplicaSaysThatItDoesNotKnowAClusterEachTimeItsRecordsComeBack(t *test
 	for range 2 {
 		b.held("east/", "b", "b")
 		b.live(lease/2, "")
-		if b.r.fit.statement != "east" {
-			t.Errorf("says that it is unfit for %q, want east", b.r.fit.statement)
-		}
+		b.states("east")
 		b.feed(ShardGone{ID: id(t, "east/"), Asked: b.now.Add(1)})
-		if b.r.fit.statement != "" {
-			t.Errorf("says %q of a cluster that no record names", b.r.fit.statement)
-		}
+		b.states("") // no record names the cluster
 	}
 }
 
@@ -475,9 +459,7 @@ func TestAWarmUpKeepsItsTimeWhenAnotherOfItsClusterEnds(t *testing.T) {
 	b.live(2*b.r.cfg.FillTimeout-lease/4, "")
 	none[WriteShard](b)
 	b.live(lease, "") // feed checks when it wakes up
-	if w := find[WriteShard](b); w.Kind != Release || w.Shard.ID != b.r.of("west")[1].id {
-		t.Errorf("%+v", w)
-	}
+	b.writes(Release, "west/1", "")
 }
 
 func TestWarmUpsOfOneClusterThatHangTogetherCountOnce(t *testing.T) {
@@ -502,13 +484,9 @@ func TestAWarmUpThatIsTooLateAfterTheWaitForAnotherIsGivenBackToo(t *testing.T) 
 	b.live(lease*3/2, "")
 	b.held("west/1", "a", "a")
 	b.live(b.r.cfg.FillTimeout-lease/8, "")
-	if w := find[WriteShard](b); w.Shard.ID != id(t, "west/0") {
-		t.Fatalf("%+v", w)
-	}
+	b.writes(Release, "west/0", "")
 	b.live(lease/2, "")
-	if w := find[WriteShard](b); w.Shard.ID != id(t, "west/1") || w.Kind != Release {
-		t.Errorf("%+v", w)
-	}
+	b.writes(Release, "west/1", "")
 }
 
 func TestAnOrphanThatAPlanLeavesForLaterIsClaimedThen(t *testing.T) {
@@ -524,9 +502,7 @@ func TestAnOrphanThatAPlanLeavesForLaterIsClaimedThen(t *testing.T) {
 	b.live(lease/4, "west")
 	find[FindLead](b)
 	b.feed(LeadFound{b.r.lead.rec})
-	if w := find[WriteShard](b); w.Shard.Holder != "a" {
-		t.Errorf("%+v", w)
-	}
+	b.writes(ClaimFree, "west/", "a")
 }
 
 // With a thousand clusters, looks that show nothing new come all the time.
@@ -553,13 +529,9 @@ func TestAnswersOfManyClustersCauseOneStatementBetweenTwoPlans(t *testing.T) {
 	b.feed(Health{Cluster: "north"})
 	b.pass(b.r.cfg.PlanEvery)
 	b.feed(Health{Cluster: "south"})
-	if got := b.r.fit.statement; got != "north" {
-		t.Errorf("says %q, and it is too early for south", got)
-	}
+	b.states("north") // it is too early for south
 	b.pass(b.r.cfg.PlanEvery)
-	if got := b.r.fit.statement; got != "north,south" {
-		t.Errorf("says %q, want both", got)
-	}
+	b.states("north,south")
 }
 
 func TestNoPlanIsMadeFromAStatementThatMustBeComputedAgain(t *testing.T) {
@@ -569,9 +541,7 @@ func TestNoPlanIsMadeFromAStatementThatMustBeComputedAgain(t *testing.T) {
 	b.r.fit.stale = true
 	b.feed(Tick{})
 	b.feed(Health{Cluster: "west"})
-	if got := b.r.fit.statement; got != "west" {
-		t.Errorf("says %q when it may plan, want west", got)
-	}
+	b.states("west") // it may plan now
 }
 
 func TestAClusterGetsItsRecordsOnceAReplicaCanServeIt(t *testing.T) {
@@ -614,9 +584,7 @@ func TestNobodyWaitsAfterTroubleOnceTheOnlyOtherIsDead(t *testing.T) {
 	b.feed(LeaseSeen{Lease{ID: "b", Replica: "b", Duration: lease, Protocol: 3, Sealed: true, Version: b.next()}})
 	b.pass(b.r.cfg.PlanEvery)
 	b.feed(Health{Cluster: "west", Usable: true})
-	if w := find[WriteShard](b); w.Kind != ClaimDead || w.Shard.Holder != "a" {
-		t.Errorf("%+v", w)
-	}
+	b.writes(ClaimDead, "west/", "a")
 }
 
 func TestASecondBurialEndsToo(t *testing.T) {

@@ -42,6 +42,14 @@ var twoNames = Clusters{
 	UIDs: map[keyspace.ClusterName]string{"east": "u1", "west": "u1"},
 }
 
+// layTwoNamesOut feeds layouts of one cluster: of 1<<bits[0] shards as east, and of 1<<bits[1] as west.
+func (b *bench) layTwoNamesOut(bits ...int) {
+	for i, name := range []keyspace.ClusterName{"east", "west"} {
+		b.feed(LayoutSeen{Layout{Cluster: name, Generation: 1, Prefixes: keyspace.Partition(bits[i]), UID: "u1",
+			Version: Version(50 + i)}})
+	}
+}
+
 // coordinates makes the machine the coordinator, of a fleet that it has looked at for long enough, and has it plan.
 func (b *bench) coordinates() {
 	lead := Lead{Holder: "a", Floor: 1 << 40, Version: b.next()}
@@ -400,14 +408,10 @@ func TestAClusterIsServedUnderOneOfItsNames(t *testing.T) {
 // these slots as west.
 func TestWhatIsServedUnderAnotherNameIsNotClaimed(t *testing.T) {
 	b := newBench(t)
-	for i, c := range []keyspace.ClusterName{"east", "west"} {
-		b.feed(LayoutSeen{Layout{Cluster: c, Generation: 1, Prefixes: keyspace.Partition(0), UID: "u1",
-			Version: Version(50 + i)}})
-	}
+	b.layTwoNamesOut(0, 0)
 	b.feed(ShardSeen{Shard{ID: west, Holder: "b", Epoch: 1000, Floor: 1, Version: 70}})
 	b.feed(twoNames)
-	east := keyspace.ShardID{Cluster: "east"}
-	b.feed(ShardSeen{Shard{ID: east, Assignee: b.r.cfg.ID, Epoch: 2000, Floor: 1, Version: 71}})
+	b.feed(ShardSeen{Shard{ID: eastern, Assignee: b.r.cfg.ID, Epoch: 2000, Floor: 1, Version: 71}})
 	none[WriteShard](b)
 	b.feed(ShardSeen{Shard{ID: west, Epoch: 1000, Floor: 1, Version: 72}})
 	if got := find[WriteShard](b).Shard; got.ID.Cluster != "east" || got.Epoch != 2001 {
@@ -417,24 +421,20 @@ func TestWhatIsServedUnderAnotherNameIsNotClaimed(t *testing.T) {
 
 // Each of two replicas may claim the slots under a name of its own before it sees the other's claim.
 func TestAShardOfAClusterWithTwoNamesIsOpenedOnceEarlierClaimsAreKnown(t *testing.T) {
-	east := keyspace.ShardID{Cluster: "east"}
 	claimed := func(t *testing.T) (*bench, Shard) {
 		b := newBench(t)
-		for i, c := range []keyspace.ClusterName{"east", "west"} {
-			b.feed(LayoutSeen{Layout{Cluster: c, Generation: 1, Prefixes: keyspace.Partition(0), UID: "u1",
-				Version: Version(50 + i)}})
-		}
+		b.layTwoNamesOut(0, 0)
 		b.feed(twoNames)
 		b.feed(ShardSeen{Shard{ID: west, Epoch: 1000, Floor: 1, Version: 70}})
-		b.feed(ShardSeen{Shard{ID: east, Assignee: b.r.cfg.ID, Epoch: 2000, Floor: 1, Version: 71}})
+		b.feed(ShardSeen{Shard{ID: eastern, Assignee: b.r.cfg.ID, Epoch: 2000, Floor: 1, Version: 71}})
 		b.deaf = true
 		b.pass(time.Millisecond)
 		claim := find[WriteShard](b)
 		b.commit(claim.Seq)
-		b.feed(Warmed{east})
+		b.feed(Warmed{eastern})
 		none[Activate](b)
 		find[ListRecords](b)
-		record, _ := b.r.Record(east)
+		record, _ := b.r.Record(eastern)
 		return b, record
 	}
 	listing := func(b *bench, east Shard, west Shard) Listing {
@@ -473,28 +473,22 @@ func TestAShardOfAClusterWithTwoNamesIsOpenedOnceEarlierClaimsAreKnown(t *testin
 // Who knows only west serves it while nobody serves east, and gives it back as soon as somebody does.
 func TestWhoSeesThatAnotherNameIsServedStopsAtOnce(t *testing.T) {
 	b := newBench(t)
-	for i, c := range []keyspace.ClusterName{"east", "west"} {
-		b.feed(LayoutSeen{Layout{Cluster: c, Generation: 1, Prefixes: keyspace.Partition(0), UID: "u1",
-			Version: Version(50 + i)}})
-	}
+	b.layTwoNamesOut(0, 0)
 	b.feed(LeaseSeen{Lease{ID: "c", Replica: "c", Duration: lease, Protocol: 3, Version: 60, Sealed: true}})
 	b.feed(cluster("west", 0, "u1"))
-	east := keyspace.ShardID{Cluster: "east"}
-	b.feed(ShardSeen{Shard{ID: east, Holder: "c", Epoch: 900, Floor: 1, Version: 70}})
+	b.feed(ShardSeen{Shard{ID: eastern, Holder: "c", Epoch: 900, Floor: 1, Version: 70}})
 	b.feed(ShardSeen{Shard{ID: west, Assignee: b.r.cfg.ID, Epoch: 800, Floor: 1, Version: 71}})
 	b.commit(find[WriteShard](b).Seq)
 	b.feed(Warmed{west})
 	find[Activate](b)
-	b.feed(ShardSeen{Shard{ID: east, Holder: "b", Epoch: 901, Floor: 1, Version: 80}})
+	b.feed(ShardSeen{Shard{ID: eastern, Holder: "b", Epoch: 901, Floor: 1, Version: 80}})
 	find[Drain](b)
 }
 
 // A cluster that was served under another name is claimed above the epochs that it had there: objects show them.
 func TestAClaimIsAboveTheEpochsUnderOtherNames(t *testing.T) {
 	b := newBench(t)
-	for i, c := range []keyspace.ClusterName{"east", "west"} {
-		b.feed(LayoutSeen{Layout{Cluster: c, Generation: 1, Prefixes: keyspace.Partition(i), UID: "u1", Version: 50}})
-	}
+	b.layTwoNamesOut(0, 1)
 	b.feed(cluster("east", 0, "u1"))
 	const first = 1000
 	west := func(p keyspace.Prefix, epoch Epoch) ShardSeen {
@@ -503,8 +497,7 @@ func TestAClaimIsAboveTheEpochsUnderOtherNames(t *testing.T) {
 	halves := keyspace.Partition(1)
 	b.feed(west(halves[0], first+12))
 	b.feed(west(halves[1], first+9))
-	east := keyspace.ShardID{Cluster: "east"}
-	b.feed(ShardSeen{Shard{ID: east, Assignee: b.r.cfg.ID, Epoch: first, Floor: 1, Version: 71}})
+	b.feed(ShardSeen{Shard{ID: eastern, Assignee: b.r.cfg.ID, Epoch: first, Floor: 1, Version: 71}})
 	if got := find[WriteShard](b).Shard; got.ID.Cluster != "east" || got.Epoch != first+13 {
 		t.Errorf("%v is claimed at epoch %d, want east at %d", got.ID, got.Epoch, first+13)
 	}
@@ -629,7 +622,5 @@ func TestAClusterIsServedUnderItsOldNameOnceNobodyServesItUnderTheNewOne(t *test
 	none[WriteShard](b)
 	b.held("east/", "", "b")
 	b.live(lease, "west,east")
-	if w := find[WriteShard](b); w.Kind != ClaimFree || w.Shard.ID != west {
-		t.Errorf("%+v", w)
-	}
+	b.writes(ClaimFree, "west/", "a")
 }

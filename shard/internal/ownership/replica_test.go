@@ -14,7 +14,8 @@ import (
 
 const lease = 10 * time.Second
 
-var west = keyspace.ShardID{Cluster: "west"}
+// Each is all of its cluster.
+var west, eastern = keyspace.ShardID{Cluster: "west"}, keyspace.ShardID{Cluster: "east"}
 
 // bench drives one machine by hand: its clocks are what the test says, its writes are answered by the test.
 type bench struct {
@@ -153,6 +154,23 @@ func (b *bench) served() {
 	b.seen(Shard{Assignee: "a", Holder: "a", Epoch: 1})
 	b.feed(Warmed{west})
 	find[Activate](b)
+}
+
+// seals checks that its turn to seal comes now, and the version at which it seals a replica's Lease.
+func (b *bench) seals(id Incarnation, base Version) {
+	b.t.Helper()
+	b.pass(lease / 50)
+	if got := find[SealLease](b); got.ID != id || got.Base != base {
+		b.t.Errorf("it seals %+v, want %s at version %d", got, id, base)
+	}
+}
+
+// claimsAbove checks that it claims a shard, at a higher epoch than this.
+func (b *bench) claimsAbove(epoch Epoch) {
+	b.t.Helper()
+	if got := find[WriteShard](b); got.Shard.Epoch <= epoch {
+		b.t.Errorf("it claims at epoch %d, want one above %d", got.Shard.Epoch, epoch)
+	}
 }
 
 // find takes the last effect of a type that was emitted since one of it was last taken.
@@ -373,11 +391,8 @@ func TestR3ALeaseIsSealedOnlyAfterTheVersionStoodStillForItsWholeDurationHere(t 
 	b.now.Wall += lease // no wall clock makes it older
 	none[SealLease](b)
 	b.now.Wall -= lease
-	b.pass(lease / 50) // its turn
 	b.pass(lease / 50)
-	if got := find[SealLease](b); got.ID != "b" || got.Base != 50 {
-		t.Errorf("it seals %+v, want b at the version that stood still, 50", got)
-	}
+	b.seals("b", 50) // the version that stood still
 }
 
 // Those that leave do so one after the other as well, for the whole fleet may leave.
@@ -419,10 +434,7 @@ func TestR3ALeaseThatIsMissedAgainRunsOutAllTheSame(t *testing.T) {
 	b.commit(find[WriteLease](b).Seq)
 	b.feed(LeaseGone{"b"}) // as the fresh read after a lost seal tells
 	b.pass(4 * time.Second)
-	b.pass(lease / 50)
-	if got := find[SealLease](b); got.ID != "b" || got.Base != 0 {
-		t.Errorf("it seals %+v, want b, where there is no lease", got)
-	}
+	b.seals("b", 0) // there is no lease
 }
 
 // Our view of the leases may be late: not to have seen one is no sign that it isn't there.
@@ -438,10 +450,7 @@ func TestR3ALeaseThatWasNeverSeenRunsOutOnlySinceAReadShowedThatItIsMissing(t *t
 	b.live(lease-1, "")
 	none[SealLease](b)
 	b.pass(1)
-	b.pass(lease / 50)
-	if got := find[SealLease](b); got.ID != "c" || got.Base != 0 {
-		t.Errorf("it seals %+v, want c, where there is no lease", got)
-	}
+	b.seals("c", 0) // there is no lease
 }
 
 func TestR3ADeletedLeaseRunsOutAfterItsOwnDuration(t *testing.T) {
@@ -452,10 +461,7 @@ func TestR3ADeletedLeaseRunsOutAfterItsOwnDuration(t *testing.T) {
 	b.live(3*lease-1, "")
 	none[SealLease](b)
 	b.pass(1)
-	b.pass(lease / 50)
-	if got := find[SealLease](b); got.ID != "c" || got.Base != 0 {
-		t.Errorf("it seals %+v, want c, where there is no lease", got)
-	}
+	b.seals("c", 0) // there is no lease
 }
 
 func TestR4AHandoffOfUnknownOutcomeIsRepeatedAsItWasAndNothingIsServedMeanwhile(t *testing.T) {
@@ -743,9 +749,7 @@ func TestNoFloorIsWrittenThatDoesNotCount(t *testing.T) {
 	b.seen(Shard{Assignee: "a", Floor: MaxFloor})
 	b.pass(time.Second)
 	b.feed(LeadFound{b.r.lead.rec})
-	if claim := find[WriteShard](b); claim.Shard.Epoch <= MaxFloor+1000 {
-		t.Errorf("it is claimed at epoch %d, which was used", claim.Shard.Epoch)
-	}
+	b.claimsAbove(MaxFloor + 1000) // what was used
 	none[WriteLead](b)
 }
 
@@ -795,9 +799,7 @@ func TestI2ARecordMadeByHandIsClaimedHigherThanOneOfAFormerCoordinator(t *testin
 	b.live(time.Millisecond, "") // whoever held the one that it replaces, perhaps never seen here, has seen that by now
 	find[FindLead](b)
 	b.feed(LeadFound{Lead{Holder: "b", Floor: floor, Version: lead}})
-	if got := find[WriteShard](b); got.Shard.Epoch <= floor+epochBand+1 {
-		t.Errorf("it is claimed at epoch %d", got.Shard.Epoch)
-	}
+	b.claimsAbove(floor + epochBand + 1)
 }
 
 // Home may have been set up again from nothing, and epochs may have been used of which nobody here knows.
@@ -816,9 +818,7 @@ func TestI2ARecordMadeByHandIsClaimedAboveAFloorThatWasRaisedAMomentAgo(t *testi
 	b.commit(raise.Seq)
 	find[FindLead](b)
 	b.feed(LeadFound{b.r.lead.rec})
-	if got := find[WriteShard](b); got.Shard.Epoch <= now {
-		t.Errorf("it is claimed at epoch %d, want one above %d", got.Shard.Epoch, now)
-	}
+	b.claimsAbove(now)
 }
 
 // It may have come back from a snapshot, while its epochs were used up.
@@ -839,9 +839,7 @@ func TestI2WhatAnIncarnationFindsIsClaimedAboveAFloorRaisedSince(t *testing.T) {
 		t.Errorf("it writes %+v, want b as before and a floor of at least %d", raise.Lead, now)
 	}
 	b.commit(raise.Seq)
-	if got := find[WriteShard](b); got.Shard.Epoch <= now {
-		t.Errorf("it is claimed at epoch %d, want one above %d", got.Shard.Epoch, now)
-	}
+	b.claimsAbove(now)
 }
 
 func TestADeletedCoordinatorRecordIsMadeAnewAboveTheFloorThatItHeld(t *testing.T) {
@@ -1018,33 +1016,32 @@ func TestAShardWhoseReleaseIsRefusedIsServedOnlyWithItsCachesThere(t *testing.T)
 }
 
 func TestAHandoffWaitsWhileCachesAreFilledForOtherMoves(t *testing.T) {
-	east := keyspace.ShardID{Cluster: "east"}
 	start := func() *bench {
 		b := newBench(t)
 		b.served()
-		b.seen(Shard{ID: east, Assignee: "c", Holder: "b", Epoch: 1})
+		b.seen(Shard{ID: eastern, Assignee: "c", Holder: "b", Epoch: 1})
 		b.seen(Shard{Assignee: "b", Holder: "a", Warm: "b", Epoch: 1})
 		none[Drain](b)
 		return b
 	}
 	t.Run("until they are filled", func(t *testing.T) {
 		b := start()
-		b.seen(Shard{ID: east, Assignee: "c", Holder: "b", Warm: "c", Epoch: 1})
+		b.seen(Shard{ID: eastern, Assignee: "c", Holder: "b", Warm: "c", Epoch: 1})
 		find[Drain](b)
 	})
 	t.Run("until the other move is off", func(t *testing.T) {
 		b := start()
-		b.seen(Shard{ID: east, Assignee: "b", Holder: "b", Epoch: 1})
+		b.seen(Shard{ID: eastern, Assignee: "b", Holder: "b", Epoch: 1})
 		find[Drain](b)
 	})
 	t.Run("until the other record is gone", func(t *testing.T) {
 		b := start()
-		b.feed(ShardGone{ID: east, Asked: b.now.Add(1)})
+		b.feed(ShardGone{ID: eastern, Asked: b.now.Add(1)})
 		find[Drain](b)
 	})
 	t.Run("until the other holder is dead", func(t *testing.T) {
 		b := start()
-		b.seen(Shard{ID: east, Assignee: "c", Holder: "d", Epoch: 2})
+		b.seen(Shard{ID: eastern, Assignee: "c", Holder: "d", Epoch: 2})
 		b.feed(LeaseSeen{Lease{ID: "d", Version: b.next()}})
 		b.feed(LeaseSeen{Lease{ID: "d", Sealed: true, Version: b.next()}})
 		find[Drain](b) // nobody hands anything off: nobody knows that cluster, and the record stays as it is
@@ -1066,7 +1063,7 @@ func TestWhatARemovedClusterLeftBehindMakesNobodyPlan(t *testing.T) {
 	for _, holder := range []Incarnation{"", "dead"} {
 		b := newBench(t)
 		b.feed(LeaseSeen{Lease{ID: "dead", Sealed: true, Version: b.next()}})
-		b.seen(Shard{ID: keyspace.ShardID{Cluster: "east"}, Assignee: "b", Holder: holder, Epoch: 1})
+		b.seen(Shard{ID: eastern, Assignee: "b", Holder: holder, Epoch: 1})
 		b.pass(b.r.cfg.PlanEvery)
 		if b.r.plans() {
 			t.Errorf("it plans for a shard of %q that nobody can serve", holder)
@@ -1191,10 +1188,7 @@ func TestALeaseThatWasReadableIsJudgedByWhatItsOwnerSaid(t *testing.T) {
 	b.live(2*lease-1, "")
 	none[SealLease](b)
 	b.pass(1)
-	b.pass(lease / 50)
-	if seal := find[SealLease](b); seal.ID != "c" || seal.Base != 61 {
-		t.Errorf("it seals %+v", seal)
-	}
+	b.seals("c", 61)
 }
 
 func TestNoLayoutIsMadeWhileAReplicaMayBeAliveThatKnowsNone(t *testing.T) {
