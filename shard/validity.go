@@ -24,7 +24,7 @@ func (v *validity) holds() bool {
 }
 
 func (v *validity) set(until ownership.Instant) {
-	if until == (ownership.Instant{}) {
+	if until.IsZero() {
 		v.until.Store(nil)
 		return
 	}

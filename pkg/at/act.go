@@ -101,8 +101,8 @@ func (a *actor) writeStatus(ctx context.Context, at *cnatv1alpha1.At, status cna
 	}
 }
 
-// isGone reports whether a write was answered 404 since the At is gone. An API without the subresource status answers
-// in the same way, and one that is gone with all Ats much the same. No event ends that.
+// isGone reports whether a write was answered 404 since the At is gone, so that an event of it follows. None follows
+// where the API has no subresource status, which is answered in the same way, or doesn't know the path at all.
 func (a *actor) isGone(ctx context.Context, at *cnatv1alpha1.At, answer error) bool {
 	if !apierrors.IsNotFound(answer) || apierrors.HasStatusCause(answer, metav1.CauseTypeUnexpectedServerResponse) {
 		return false

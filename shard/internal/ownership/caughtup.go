@@ -28,14 +28,7 @@ const (
 func (r *Replica) noteCaughtUp(w Watch, at Instant) {
 	if at.AtLeast(r.caughtUp[w]) > 0 {
 		r.caughtUp[w] = at
-		r.touchAliased()
-	}
-}
-
-// touchAliased queues what waits for the watches to be complete: see heldTwice.
-func (r *Replica) touchAliased() {
-	if r.aliased {
-		r.touchAllBarred()
+		r.touchAliased() // see heldTwice
 	}
 }
 

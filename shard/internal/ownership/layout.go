@@ -254,14 +254,17 @@ func (r *Replica) unbar() {
 	for _, t := range r.dirty[:len(r.dirty):len(r.dirty)] {
 		r.touchBarred(t.layout)
 	}
-	if r.aliased && len(r.dirty) > 0 { // what happens under one name matters for the other names
-		r.touchAllBarred()
+	if len(r.dirty) > 0 { // what happens under one name matters for the other names
+		r.touchAliased()
 	}
 }
 
-func (r *Replica) touchAllBarred() {
-	for _, l := range r.layoutOrder {
-		r.touchBarred(l)
+// touchAliased queues the barred shards of all clusters again if some cluster has several names.
+func (r *Replica) touchAliased() {
+	if r.aliased {
+		for _, l := range r.layoutOrder {
+			r.touchBarred(l)
+		}
 	}
 }
 
