@@ -158,8 +158,8 @@ func (f *follower) follow(ctx context.Context, spawn func(func())) (unfollow fun
 	ctx, cancel := context.WithCancel(ctx)
 	leases, err := f.watch(ctx, &coordinationv1.Lease{}, func(obj client.Object) (ownership.Input, error) {
 		return member.Seen(obj.(*coordinationv1.Lease))
-	}, func(obj client.Object) {
-		f.put(driver.Seen{What: member.Gone(f.fleet, obj.GetName()), By: f.by})
+	}, func(obj client.Object) ownership.Input {
+		return member.Gone(f.fleet, obj.GetName())
 	})
 	if err != nil {
 		cancel()
@@ -171,19 +171,15 @@ func (f *follower) follow(ctx context.Context, spawn func(func())) (unfollow fun
 			return nil, nil
 		}
 		return record.Seen(f.fleet, shard)
-	}, func(obj client.Object) {
-		if e := f.deleted(obj.(*tenurev1alpha1.Shard)); e != nil {
-			f.put(e)
-		}
+	}, func(obj client.Object) ownership.Input {
+		return f.deleted(obj.(*tenurev1alpha1.Shard))
 	})
 	if err != nil {
 		cancel()
 		return nil, err
 	}
 	if f.pods != nil {
-		if err := f.pods.Follow(ctx, func(in ownership.ContainerSeen) {
-			f.put(driver.Seen{What: in, By: f.by})
-		}); err != nil {
+		if err := f.pods.Follow(ctx, func(in ownership.ContainerSeen) { f.see(in) }); err != nil {
 			cancel()
 			return nil, err
 		}
@@ -201,26 +197,33 @@ func (f *follower) follow(ctx context.Context, spawn func(func())) (unfollow fun
 	return cancel, nil
 }
 
-// deleted returns the event for a record's deletion, nil if the record wasn't the fleet's. It uses only what
-// identifies the record: the rest may have become unreadable.
-func (f *follower) deleted(shard *tenurev1alpha1.Shard) driver.Event {
+// see puts the event of what a watch shows, unless that is nil.
+func (f *follower) see(what ownership.Input) {
+	if what != nil {
+		f.put(driver.Seen{What: what, By: f.by})
+	}
+}
+
+// deleted returns what a record's deletion shows, nil if the record wasn't the fleet's. It uses only what identifies
+// the record: the rest may have become unreadable.
+func (f *follower) deleted(shard *tenurev1alpha1.Shard) ownership.Input {
 	if shard.Spec.Layout != nil {
 		cluster := keyspace.ClusterName(shard.Spec.Cluster)
 		if shard.Name != keyspace.LayoutName(f.fleet, cluster) {
 			return nil
 		}
-		return driver.Seen{What: ownership.LayoutGone{Cluster: cluster}, By: f.by}
+		return ownership.LayoutGone{Cluster: cluster}
 	}
 	id, err := record.ID(f.fleet, shard)
 	if err != nil {
 		return nil
 	}
-	return driver.Deleted{ID: id, By: f.by}
+	return ownership.ShardGone{ID: id}
 }
 
 // watch puts the events of one kind until the context ends.
 func (f *follower) watch(ctx context.Context, obj client.Object, seen func(client.Object) (ownership.Input, error),
-	gone func(client.Object)) (toolscache.ResourceEventHandlerRegistration, error) {
+	gone func(client.Object) ownership.Input) (toolscache.ResourceEventHandlerRegistration, error) {
 	informer, err := f.cache.GetInformer(ctx, obj, cache.BlockUntilSynced(false))
 	if err != nil {
 		return nil, fmt.Errorf("watching %T in the home cluster: %w", obj, err)
@@ -236,10 +239,7 @@ func (f *follower) watch(ctx context.Context, obj client.Object, seen func(clien
 			f.log.Error(err, "record is ignored")
 			return
 		}
-		if in == nil {
-			return
-		}
-		f.put(driver.Seen{What: in, By: f.by})
+		f.see(in)
 	}
 	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) {
@@ -255,7 +255,7 @@ func (f *follower) watch(ctx context.Context, obj client.Object, seen func(clien
 				obj = tombstone.Obj
 			}
 			note(nil, obj)
-			gone(obj.(client.Object))
+			f.see(gone(obj.(client.Object)))
 		},
 	})
 	if err != nil {

@@ -6,7 +6,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
-	"github.com/tenure-dev/tenure/shard/internal/driver"
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/test/expect"
@@ -15,23 +14,22 @@ import (
 // A record that can't be read any more when it is deleted was readable before, and somebody may hold it.
 func TestADeletionIsSeenWhateverTheRecordSaid(t *testing.T) {
 	id := keyspace.ShardID{Cluster: "west"}
-	gone, empty := driver.Seen{What: ownership.LayoutGone{Cluster: "west"}, By: "a-1"}, &tenurev1alpha1.ShardLayout{}
+	gone, empty := ownership.LayoutGone{Cluster: "west"}, &tenurev1alpha1.ShardLayout{}
 	for name, c := range map[string]struct {
 		record string
 		layout *tenurev1alpha1.ShardLayout
 		floor  string
-		want   driver.Event
+		want   ownership.Input
 	}{
-		"a record":                      {id.RecordName(""), nil, "7", driver.Deleted{ID: id, By: "a-1"}},
-		"one with a floor that is none": {id.RecordName(""), nil, "x", driver.Deleted{ID: id, By: "a-1"}},
+		"a record":                      {id.RecordName(""), nil, "7", ownership.ShardGone{ID: id}},
+		"one with a floor that is none": {id.RecordName(""), nil, "x", ownership.ShardGone{ID: id}},
 		"one of another name":           {"other", nil, "", nil},
 		"one of another fleet":          {id.RecordName("blue"), nil, "", nil},
 		"a layout that makes no sense":  {keyspace.LayoutName("", "west"), empty, "", gone},
 		"a layout of another fleet":     {keyspace.LayoutName("blue", "west"), empty, "", nil},
 		"a layout under another's name": {keyspace.LayoutName("", "east"), empty, "", nil},
 	} {
-		f := &follower{by: "a-1"}
-		got := f.deleted(&tenurev1alpha1.Shard{
+		got := (&follower{}).deleted(&tenurev1alpha1.Shard{
 			ObjectMeta: metav1.ObjectMeta{Name: c.record,
 				Annotations: map[string]string{tenurev1alpha1.FloorAnnotation: c.floor}},
 			Spec: tenurev1alpha1.ShardSpec{Cluster: "west", Layout: c.layout},

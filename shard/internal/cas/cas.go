@@ -39,6 +39,18 @@ func Version(resourceVersion string) (ownership.Version, error) {
 	return ownership.Version(v), nil
 }
 
+// Floor parses an epoch floor, as annotations of records state it; "" is 0.
+func Floor(text string) (ownership.Epoch, error) {
+	if text == "" {
+		return 0, nil
+	}
+	floor, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || floor < 0 || ownership.Epoch(floor) > ownership.MaxFloor {
+		return 0, fmt.Errorf("%q isn't a number from 0 to %d", text, ownership.MaxFloor)
+	}
+	return ownership.Epoch(floor), nil
+}
+
 // Merge returns a merge patch of one version of an object. The API server refuses it if the object has changed since.
 // Merge adds the version to the fields' metadata.
 func Merge(base ownership.Version, fields map[string]any) client.Patch {

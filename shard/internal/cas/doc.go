@@ -1,3 +1,4 @@
 // Package cas classifies the API server's answers to compare-and-swap writes: committed, rejected or unknown, and why.
-// The packages that write the home cluster's records, and package shard, use it.
+// It also parses the versions and epoch floors of records. The packages that write the home cluster's records, and
+// package shard, use it.
 package cas

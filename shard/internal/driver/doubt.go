@@ -15,7 +15,6 @@ type doubts struct {
 	of     []Subject        // records to read, in order
 	queued map[Subject]bool // the same
 	odd    int              // how many were added because a watch showed older versions, since the list was last empty
-	asked  bool             // the read of the first is in flight
 	at     ownership.Instant
 	newest ownership.Version // the highest version seen of any record
 }
@@ -131,16 +130,14 @@ func (d *Driver) doubtAll() {
 
 // settleDoubts sends the next read.
 func (d *Driver) settleDoubts() {
-	if d.machine == nil || d.doubts.asked || d.now.AtLeast(d.doubts.at) < 0 {
+	if d.machine == nil || d.awaits(doubted) || d.now.AtLeast(d.doubts.at) < 0 {
 		return
 	}
-	d.doubts.asked = true
 	d.read(pending{why: doubted}, d.doubts.of[0])
 }
 
 // doubtSettled goes on to the next record. A record that couldn't be read moves to the end: it may be unreadable.
 func (d *Driver) doubtSettled(p pending, found bool) {
-	d.doubts.asked = false
 	first := len(d.doubts.of) > 0 && d.doubts.of[0] == p.of // otherwise the list has begun again
 	if first {
 		d.doubts.of = d.doubts.of[1:] // not copied: thousands may wait

@@ -2,7 +2,6 @@ package driver
 
 import (
 	"fmt"
-	"maps"
 	"time"
 
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
@@ -63,9 +62,10 @@ type Driver struct {
 	doubts      doubts
 	vouch       vouch
 	stoodStill  ownership.Instant // when it went on after a time without events that was longer than vouchFor
-	blank       bool              // the incarnation that ended because an earlier one's Lease was missing has held nothing
-	past        []past            // earlier incarnations whose Leases this home cluster hasn't shown yet
-	measured    ownership.Instant
+	// blank: the last incarnation ended because an earlier one's Lease was missing, and it had held no shard.
+	blank    bool
+	past     []past // earlier incarnations whose Leases this home cluster hasn't shown yet
+	measured ownership.Instant
 
 	// The life of the process, one incarnation after the other.
 	began  ownership.Instant // when the present one began
@@ -124,15 +124,7 @@ func (d *Driver) Handle(now ownership.Instant, e Event) []Request {
 			d.begin()
 		}
 	case Clusters:
-		d.known, d.stale = e, true
-		maps.DeleteFunc(d.unusable, func(c keyspace.ClusterName, _ bool) bool { // gone: no longer looked at
-			_, there := e.Bits[c]
-			return !there
-		})
-	case Deleted:
-		if e.By == d.id {
-			d.confirm(Subject{Shard: e.ID})
-		}
+		d.clustersKnown(e)
 	case Listed:
 		if e.By == d.id {
 			d.step(ownership.Synced{})
@@ -167,6 +159,9 @@ func (d *Driver) Handle(now ownership.Instant, e Event) []Request {
 // lag, and a record that lost the labels by which the watch selects is still there.
 func (d *Driver) shown(what ownership.Input) {
 	switch gone := what.(type) {
+	case ownership.ShardGone:
+		d.confirm(Subject{Shard: gone.ID})
+		return
 	case ownership.LeadGone:
 		d.confirm(Subject{})
 		return
@@ -295,17 +290,17 @@ func (d *Driver) Wake() time.Duration {
 	for _, u := range d.unconfirmed {
 		wake = min(wake, u.at.Mono)
 	}
-	if d.machine != nil && len(d.doubts.of) > 0 && !d.doubts.asked {
+	if d.machine != nil && len(d.doubts.of) > 0 && !d.awaits(doubted) {
 		wake = min(wake, d.doubts.at.Mono)
 	}
 	if at, waits := d.vouchDue(); waits {
 		wake = min(wake, at)
 	}
-	if d.vouch.asked { // so that a time without events is one in which the process stood still
+	if d.awaits(vouching) { // so that a time without events is one in which the process stood still
 		wake = min(wake, d.now.Mono+vouchFor/2)
 	}
-	if s := &d.sealings; len(s.of) > 0 && !s.asked {
-		wake = min(wake, s.at.Mono)
+	if len(d.sealings.of) > 0 && !d.awaits(sealRead, sealed) {
+		wake = min(wake, d.sealings.at.Mono)
 	}
 	return max(wake, d.now.Mono)
 }

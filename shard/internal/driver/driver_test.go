@@ -79,13 +79,7 @@ func (b *bench) join() {
 // feed lets the process take an event. Whatever it probes can be used, and the home cluster hasn't gone back. What is
 // seen is what the present incarnation was shown, unless the event names another.
 func (b *bench) feed(e Event) {
-	switch seen := e.(type) {
-	case Seen:
-		if seen.By == "" {
-			seen.By = b.d.id
-		}
-		e = seen
-	case Deleted:
+	if seen, ok := e.(Seen); ok && seen.By == "" {
 		seen.By = b.d.id
 		e = seen
 	}
@@ -362,7 +356,7 @@ func TestSoManyRecordsAreWrittenAtOnceAndRenewalsWaitForNone(t *testing.T) {
 func TestADeletionIsBelievedThatFollowsInTheSameInstant(t *testing.T) {
 	b := joined(t)
 	b.served()
-	b.feed(Deleted{ID: west})
+	b.feed(Seen{What: ownership.ShardGone{ID: west}})
 	b.feed(Found{Number: find[Read](b).Number, What: ownership.ShardGone{ID: west}})
 	find[Close](b)
 }
@@ -371,7 +365,7 @@ func TestADeletionIsReadLiveBeforeItIsBelieved(t *testing.T) {
 	b := joined(t)
 	b.served()
 	b.now = b.now.Add(time.Second)
-	b.feed(Deleted{ID: west})
+	b.feed(Seen{What: ownership.ShardGone{ID: west}})
 	read := find[Read](b)
 	none[Close](b)
 	b.feed(Found{Number: read.Number})
@@ -388,7 +382,7 @@ func TestADeletionIsReadLiveBeforeItIsBelieved(t *testing.T) {
 func TestAReadThatWasSentBeforeARecordWasSeenProvesNoDeletion(t *testing.T) {
 	b := joined(t)
 	b.served()
-	b.feed(Deleted{ID: west}) // and made anew
+	b.feed(Seen{What: ownership.ShardGone{ID: west}}) // and made anew
 	read := find[Read](b)
 	b.now = b.now.Add(time.Second)
 	b.shows(ownership.Shard{Assignee: "a-1", Holder: "a-1", Epoch: 5, UID: "u"})

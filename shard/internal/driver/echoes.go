@@ -1,6 +1,8 @@
 package driver
 
 import (
+	"slices"
+
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
 )
 
@@ -8,9 +10,11 @@ import (
 // writes in the order in which they were committed. So one that comes back shows that the watch was complete up to it.
 type echoes struct {
 	shown ownership.Version // newest version of a shard's record that the watch has shown
-	due   [4]echo           // the oldest that are awaited; a few are enough
-	count int
+	due   []echo            // the oldest that are awaited, at most mostEchoes
 }
+
+// mostEchoes bounds the writes that are awaited: a few are enough.
+const mostEchoes = 4
 
 type echo struct {
 	version ownership.Version
@@ -35,9 +39,8 @@ func (d *Driver) committed(effect ownership.Effect, version ownership.Version, s
 	case version <= base:
 	case version <= e.shown: // the watch was faster than the answer
 		d.step(ownership.CaughtUp{Watch: ownership.ShardWatch, At: sent})
-	case e.count < len(e.due):
-		e.due[e.count] = echo{version, sent}
-		e.count++
+	case len(e.due) < mostEchoes:
+		e.due = append(e.due, echo{version, sent})
 	}
 }
 
@@ -58,16 +61,13 @@ func (d *Driver) watched(what ownership.Input) {
 		e := &d.echoes
 		e.shown = max(e.shown, in.Shard.Version)
 		var latest ownership.Instant
-		due := e.due[:e.count]
-		e.count = 0
-		for _, awaited := range due {
-			if awaited.version > e.shown {
-				e.due[e.count] = awaited
-				e.count++
-			} else {
+		e.due = slices.DeleteFunc(e.due, func(awaited echo) bool {
+			back := awaited.version <= e.shown
+			if back {
 				latest = awaited.sent
 			}
-		}
+			return back
+		})
 		if !latest.IsZero() {
 			d.step(ownership.CaughtUp{Watch: ownership.ShardWatch, At: latest})
 		}

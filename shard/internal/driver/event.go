@@ -23,16 +23,11 @@ type (
 		UIDs       map[keyspace.ClusterName]string
 		ClusterNos map[keyspace.ClusterName]uint64
 	}
-	// Seen: a watch, or its first listing, shows a lease, a shard's record or the lead record, or that a lease was
-	// deleted. By is the incarnation that the watch belongs to.
+	// Seen: a watch, or its first listing, shows a record, or that one was deleted. By is the incarnation that the watch
+	// belongs to. The driver reads most records live before it believes that they were deleted.
 	Seen struct {
 		What ownership.Input
 		By   ownership.Incarnation
-	}
-	// Deleted: a watch shows that a shard's record was deleted. The driver reads it live before it believes that.
-	Deleted struct {
-		ID keyspace.ShardID
-		By ownership.Incarnation
 	}
 	// Reconnected: a watch of records was interrupted and goes on. It may go on in another history.
 	Reconnected struct{}
@@ -101,7 +96,6 @@ type Tenure struct {
 func (Start) event()       {}
 func (Clusters) event()    {}
 func (Seen) event()        {}
-func (Deleted) event()     {}
 func (Reconnected) event() {}
 func (Listed) event()      {}
 func (Written) event()     {}

@@ -17,8 +17,10 @@ func (d *Driver) health(e Health) {
 	if d.unusable == nil {
 		d.unusable = map[keyspace.ClusterName]bool{}
 	}
-	if d.unusable[e.Cluster] = true; e.Usable {
+	if e.Usable {
 		delete(d.unusable, e.Cluster)
+	} else {
+		d.unusable[e.Cluster] = true
 	}
 	d.step(ownership.Health(e))
 }

@@ -11,7 +11,7 @@ var room = [ownership.Lanes]int{ownership.Takeovers: 64, ownership.Others: 32}
 
 // lane holds the writes that wait for room.
 type lane struct {
-	waiting  []pending
+	waiting  []uint64 // the machine's numbers of the writes, oldest first
 	inFlight int
 }
 
@@ -19,7 +19,7 @@ type lane struct {
 func (d *Driver) queue(effect ownership.Effect) {
 	_, seq, _ := about(effect)
 	l := &d.lanes[ownership.LaneOf(effect)]
-	l.waiting = append(l.waiting, pending{why: written, effect: effect, seq: seq})
+	l.waiting = append(l.waiting, seq)
 	d.release()
 }
 
@@ -28,17 +28,16 @@ func (d *Driver) release() {
 	for i := range d.lanes {
 		l, taken := &d.lanes[i], 0
 		for ; taken < len(l.waiting) && l.inFlight < room[i]; taken++ {
-			p := l.waiting[taken]
-			now, again, left := d.machine.Current(p.seq)
+			seq := l.waiting[taken]
+			now, again, left := d.machine.Current(seq)
 			if !left {
 				continue // settled since it was queued
 			}
 			if needsProof(now, again) && !d.vouched() {
 				break
 			}
-			p.effect = now
 			l.inFlight++
-			d.write(p, d.patience())
+			d.write(pending{why: written, effect: now, seq: seq}, d.patience())
 		}
 		if l.inFlight == room[i] && taken < len(l.waiting) {
 			d.vouchAhead()

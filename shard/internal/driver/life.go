@@ -131,7 +131,6 @@ func (d *Driver) end(err error, took time.Duration) {
 // late renewal may still arrive and make such a lease look alive.)
 type sealings struct {
 	of    []ownership.Incarnation
-	asked bool              // a request is in flight
 	at    ownership.Instant // when the next request is due
 	tries int               // failures since one was sealed
 }
@@ -143,8 +142,7 @@ func (s *sealings) add(id ownership.Incarnation, at ownership.Instant) {
 
 // sealAgain starts the next seal by a live read of the lease, since a late renewal may have changed it.
 func (d *Driver) sealAgain() {
-	if s := &d.sealings; !s.asked && d.now.AtLeast(s.at) >= 0 {
-		s.asked = true
+	if s := &d.sealings; !d.awaits(sealRead, sealed) && d.now.AtLeast(s.at) >= 0 {
 		d.read(pending{why: sealRead}, Subject{Lease: s.of[len(s.of)-1]})
 	}
 }
@@ -163,7 +161,6 @@ func (d *Driver) sealFound(id ownership.Incarnation, what ownership.Input) {
 // sealTold records whether a lease is done: sealed or gone.
 func (d *Driver) sealTold(id ownership.Incarnation, done bool, cause ownership.Cause, after time.Duration) {
 	s := &d.sealings
-	s.asked = false
 	s.of = slices.DeleteFunc(s.of, func(other ownership.Incarnation) bool { return other == id })
 	if done {
 		s.at, s.tries = d.now, 0

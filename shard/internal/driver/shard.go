@@ -118,6 +118,16 @@ func (d *Driver) replaced(id keyspace.ShardID, s *engaged) bool {
 	return s.clusterNo != 0 && d.known.ClusterNos[id.Cluster] != s.clusterNo
 }
 
+// clustersKnown records which clusters exist. What is known about the health of those that are gone is forgotten, since
+// they aren't looked at any more.
+func (d *Driver) clustersKnown(e Clusters) {
+	d.known, d.stale = e, true
+	maps.DeleteFunc(d.unusable, func(c keyspace.ClusterName, _ bool) bool {
+		_, there := e.Bits[c]
+		return !there
+	})
+}
+
 // feedClusters tells the machine which clusters exist. A cluster that was replaced counts as gone until the last shard
 // over the old one is closed.
 func (d *Driver) feedClusters() {

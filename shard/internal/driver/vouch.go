@@ -10,11 +10,12 @@ import (
 
 // A compare-and-swap protects a record only within one history of the home cluster. A replica that doesn't know yet
 // that the home cluster was restored could claim what it saw unheld and what another replica claimed in the lost
-// history. So a write that takes something, makes a record, or can't be undone (a layout, a retirement) is sent only
-// right after the home cluster has shown this incarnation's last renewal: by a live read of its Lease, or by committing
-// the next renewal. So is the repeat of a write that gives a shard away: perhaps the first was committed, and only the
-// history with it was lost. A new incarnation first needs a Lease of its own. Then the home cluster must show the
-// Leases of the process's earlier incarnations, in the versions that they knew or later ones, with no older renewal.
+// history. So a write that takes something (a claim, a seal, a clearing), makes a record, or can't be undone (a layout,
+// a retirement) is sent only right after the home cluster has shown this incarnation's last renewal: by a live read of
+// its Lease, or by committing the next renewal. So is the repeat of a write that gives a shard away: perhaps the first
+// was committed, and only the history with it was lost. A new incarnation first needs a Lease of its own. Then the home
+// cluster must show the Leases of the process's earlier incarnations, in the versions that they knew or later ones,
+// with no older renewal.
 
 // vouchFor is how long such a proof counts, from the answer on. A home cluster that answers hasn't been stopped since
 // it looked, and it can't be stopped, restored and started again within this time, nor within twice this time. If the
@@ -25,7 +26,6 @@ const vouchFor = 500 * time.Millisecond
 // vouch is the state of these proofs.
 type vouch struct {
 	until ownership.Instant // when the last proof expires
-	asked bool              // a read is in flight
 	at    ownership.Instant // when the next read may be sent
 	tries int               // unanswered reads in a row
 }
@@ -45,7 +45,8 @@ func needsProof(e ownership.Effect, again bool) bool {
 	case ownership.SealLease, ownership.CreateShard, ownership.WriteLayout:
 		return true
 	case ownership.WriteShard:
-		return e.Kind.Claims() || e.Kind == ownership.Retire || (again && e.Shard.Holder != e.From)
+		return e.Kind.Claims() || e.Kind == ownership.Retire || e.Kind == ownership.Clear ||
+			(again && e.Shard.Holder != e.From)
 	}
 	return false
 }
@@ -71,11 +72,10 @@ func (d *Driver) vouchAhead() {
 // requestProof requests a proof, unless one is under way: first for the Leases of earlier incarnations, then for this
 // incarnation's own.
 func (d *Driver) requestProof() {
-	v := &d.vouch
-	if v.asked || d.now.AtLeast(v.at) < 0 || !d.Valid(d.now) { // the own Lease must exist before earlier ones are read
+	// The own Lease must exist before earlier ones are read.
+	if d.now.AtLeast(d.vouch.at) < 0 || !d.Valid(d.now) || d.awaits(vouching) {
 		return
 	}
-	v.asked = true
 	if len(d.past) > 0 {
 		d.read(pending{why: vouching, known: d.past[0].version}, Subject{Lease: d.past[0].id})
 	} else {
@@ -104,7 +104,6 @@ func (d *Driver) vouches(asked, came ownership.Instant) {
 // this.) If the Lease of an earlier incarnation is missing, peers may have sealed and removed it, or the history may be
 // another. These can't be told apart, so this incarnation, which has only just begun, starts over.
 func (d *Driver) vouchAnswered(p pending, what ownership.Input, came ownership.Instant) {
-	d.vouch.asked = false
 	if what != nil {
 		d.vouch.tries = 0
 	}
@@ -130,7 +129,7 @@ func (d *Driver) vouchAnswered(p pending, what ownership.Input, came ownership.I
 
 // vouchDue returns when to ask the home cluster again; ok is false if no write waits for a proof.
 func (d *Driver) vouchDue() (at time.Duration, ok bool) {
-	if !d.Valid(d.now) || d.vouch.asked || d.now.AtMost(d.vouch.until) < 0 {
+	if !d.Valid(d.now) || d.now.AtMost(d.vouch.until) < 0 || d.awaits(vouching) {
 		return 0, false
 	}
 	if len(d.past) > 0 {

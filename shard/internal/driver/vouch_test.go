@@ -294,6 +294,7 @@ func TestR5WhichWritesNeedTheProof(t *testing.T) {
 	}{
 		{ownership.SealLease{}, true, true}, {ownership.CreateShard{}, true, true},
 		{ownership.WriteLayout{}, true, true}, {ownership.WriteShard{Kind: ownership.Retire}, true, true},
+		{ownership.WriteShard{Kind: ownership.Clear}, true, true},
 		{ownership.WriteShard{Kind: ownership.ClaimFree}, true, true},
 		{ownership.WriteShard{Kind: ownership.ClaimDead}, true, true},
 		{given(ownership.HandOff, "b-1"), false, true}, {given(ownership.HandOffOnExit, "b-1"), false, true},

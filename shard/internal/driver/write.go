@@ -7,7 +7,7 @@ import (
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
 )
 
-// pending is a request that will be answered, or a write that waits for room.
+// pending is a request that will be answered.
 type pending struct {
 	number uint64
 	why    purpose
@@ -81,6 +81,16 @@ func (d *Driver) take(number uint64) (p pending, ok bool) {
 		}
 	}
 	return pending{}, false
+}
+
+// awaits reports whether a request for one of these purposes is in flight.
+func (d *Driver) awaits(why ...purpose) bool {
+	for i := range d.pending { // by index: there may be thousands, and this is asked at each event
+		if slices.Contains(why, d.pending[i].why) {
+			return true
+		}
+	}
+	return false
 }
 
 // written handles the answer to a write. If the write wasn't committed, the record is read live first, so that the

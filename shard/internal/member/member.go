@@ -73,7 +73,7 @@ func (s *Store) Write(ctx context.Context, base ownership.Version, l ownership.L
 	if s.Say != nil {
 		said = s.Say()
 	}
-	state(tenurev1alpha1.ClustersAnnotation, said, "")
+	state(tenurev1alpha1.TroubleAnnotation, said, "")
 	holder, seconds := string(l.ID), int32((l.Duration+time.Second-1)/time.Second)
 	lease.Spec = coordinationv1.LeaseSpec{
 		HolderIdentity: &holder, LeaseDurationSeconds: &seconds,
@@ -201,10 +201,7 @@ func Seen(lease *coordinationv1.Lease) (ownership.Input, error) {
 			lead.Holder = ownership.Incarnation(*lease.Spec.HolderIdentity)
 		}
 		// An invalid floor counts as none: the coordinator raises it to its clock, and above all epochs that it knows.
-		floor, err := strconv.ParseInt(a[tenurev1alpha1.FloorAnnotation], 10, 64)
-		if epoch := ownership.Epoch(floor); err == nil && epoch >= 0 && epoch <= ownership.MaxFloor {
-			lead.Floor = epoch
-		}
+		lead.Floor, _ = cas.Floor(a[tenurev1alpha1.FloorAnnotation])
 		return ownership.LeadSeen{Lead: lead}, nil
 	case lease.Labels[tenurev1alpha1.RoleLabel] == tenurev1alpha1.RoleCoordinator: // a copy has another version
 		return nil, fmt.Errorf("lease %s: is labelled as the coordinator's, which is %s: delete the copy", lease.Name,

@@ -320,7 +320,7 @@ func TestWhatIsSaidOfClustersGoesWithTheLeaseAndIsTakenBack(t *testing.T) {
 		var err error
 		version, err = s.Write(t.Context(), version, full, now)
 		must.Succeed(t, err)
-		if got, there := object(t, c, "a-1").Annotations[tenurev1alpha1.ClustersAnnotation]; got != want ||
+		if got, there := object(t, c, "a-1").Annotations[tenurev1alpha1.TroubleAnnotation]; got != want ||
 			there != (want != "") {
 			t.Errorf("the Lease says %q, want %q", got, want)
 		}

@@ -17,23 +17,25 @@ func (r *Replica) chooseNames() {
 			r.aliases[uid] = append(r.aliases[uid], c)
 		}
 	}
-	for _, l := range r.layoutOrder {
-		if uid := l.rec.UID; l.known && uid != "" && !slices.Contains(r.aliases[uid], l.cluster) {
+	for _, l := range r.layoutOrder { // one that was deleted, too, while somebody still serves its cluster by that name
+		counts := l.known || slices.ContainsFunc(l.shards, (*shardState).heldByLiving)
+		if uid := l.rec.UID; counts && uid != "" && !slices.Contains(r.aliases[uid], l.cluster) {
 			r.aliases[uid] = append(r.aliases[uid], l.cluster)
 		}
 	}
+	r.touchAliased() // what barred a shard may have been a name that is gone now
 	r.aliased = false
 	for _, names := range r.aliases {
 		r.aliased = r.aliased || len(names) > 1
 	}
-	served := map[keyspace.ClusterName]bool{}
+	ownNames := map[keyspace.ClusterName]bool{}
 	for c := range r.given.Bits {
 		if !r.remade(c) && r.servedAs(c) == c {
-			served[c] = true
+			ownNames[c] = true
 		}
 	}
-	if !maps.Equal(served, r.served) {
-		r.served = served
+	if !maps.Equal(ownNames, r.ownNames) {
+		r.ownNames = ownNames
 		r.clustersKnown()
 		r.touchAll()
 	}
@@ -41,7 +43,7 @@ func (r *Replica) chooseNames() {
 
 // changesServed reports whether a layout's change may change which clusters are served.
 func (r *Replica) changesServed(l *layout) bool {
-	if _, given := r.given.Bits[l.cluster]; given && r.served[l.cluster] == r.remade(l.cluster) {
+	if _, given := r.given.Bits[l.cluster]; given && r.ownNames[l.cluster] == r.remade(l.cluster) {
 		return true // it is served though it is another cluster by now, or neither
 	}
 	names := r.aliases[l.rec.UID]
@@ -72,7 +74,7 @@ func (r *Replica) servedAs(c keyspace.ClusterName) keyspace.ClusterName {
 	uid := r.uidOf(c)
 	best, laid := c, r.laid(c, uid)
 	for _, other := range r.aliases[uid] {
-		if _, given := r.given.Bits[other]; !given && !slices.ContainsFunc(r.of(other), (*shardState).served) {
+		if _, given := r.given.Bits[other]; !given && !slices.ContainsFunc(r.of(other), (*shardState).heldByLiving) {
 			continue
 		}
 		if has := r.laid(other, uid); (has && !laid) || (has == laid && other < best) {
@@ -102,9 +104,9 @@ func (r *Replica) laid(c keyspace.ClusterName, uid string) bool {
 	return l != nil && l.known && l.rec.UID == uid
 }
 
-// elsewhere returns the highest epoch that the shard's slots had under other names of its cluster, and whether one of
-// these shards is served.
-func (r *Replica) elsewhere(t *shardState) (highest Epoch, served bool) {
+// underOtherNames returns the highest epoch that the shard's slots had under other names of its cluster, and whether an
+// incarnation that may be alive holds one of these shards.
+func (r *Replica) underOtherNames(t *shardState) (highest Epoch, held bool) {
 	if !r.aliased {
 		return 0, false
 	}
@@ -115,11 +117,11 @@ func (r *Replica) elsewhere(t *shardState) (highest Epoch, served bool) {
 		alias := keyspace.ShardID{Cluster: c, Prefix: t.id.Prefix}
 		for _, o := range r.of(c) {
 			if o.id.Overlaps(alias) {
-				highest, served = max(highest, o.floor), served || o.served()
+				highest, held = max(highest, o.floor), held || o.heldByLiving()
 			}
 		}
 	}
-	return highest, served
+	return highest, held
 }
 
 // heldTwice reports whether another replica may serve the slots of a shard that this one holds, under another name of
@@ -131,19 +133,19 @@ func (r *Replica) heldTwice(t *shardState) bool {
 	if !r.aliased || len(r.aliases[r.uidOf(t.id.Cluster)]) < 2 {
 		return false
 	}
-	_, served := r.elsewhere(t)
-	t.unproven = !r.knowsAllUntil(t.seenAt)
-	if t.unproven && (r.listAskedAt.AtLeast(t.seenAt) < 0 || r.now.Mono >= r.listAgainAt()) {
+	_, held := r.underOtherNames(t)
+	unproven := !r.knowsAllUntil(t.seenAt)
+	if unproven && (r.listAskedAt.AtLeast(t.seenAt) < 0 || r.now.Mono >= r.listAgainAt()) {
 		r.listAskedAt = r.now
 		r.emit(ListRecords{})
 	}
-	if served || t.unproven {
+	if held || unproven {
 		t.bar()
 	}
-	return served || t.unproven
+	return held || unproven
 }
 
 // awaitsList reports whether a shard isn't opened before a live list of all records is answered: see heldTwice.
 func (r *Replica) awaitsList(t *shardState) bool {
-	return t.unproven && r.holds(t) && t.phase == warm && t.w == nil && !r.knowsAllUntil(t.seenAt)
+	return r.holds(t) && t.phase == warm && t.w == nil && !r.knowsAllUntil(t.seenAt)
 }

@@ -77,7 +77,8 @@ func (r *Replica) listed(l Listing) {
 		r.listAskedAt = l.Asked // what was requested while this list was under way isn't answered by itself
 	}
 	for _, lease := range l.Leases {
-		if r.leaseSeen(lease); r.over {
+		r.leaseSeen(lease)
+		if r.over {
 			return
 		}
 	}

@@ -2,6 +2,10 @@ package ownership
 
 import "time"
 
+// WireTime is how long a write that was never answered is taken to be on its way to the API server. How long it really
+// is can't be known: if it arrives later, its own preconditions stop it.
+const WireTime = time.Second
+
 // Config sets one replica's identity and timings. All replicas of a fleet should use the same LeaseDuration.
 type Config struct {
 	ID      Incarnation // unique to this life of the process
@@ -19,9 +23,6 @@ type Config struct {
 	Margin time.Duration
 	// RenewEvery is the time between two renewals, a quarter of LeaseDuration by default.
 	RenewEvery time.Duration
-	// WireTime is how long a write that was never answered may still need to reach the API server. A peer that is
-	// proven to have ended is sealed after this time.
-	WireTime time.Duration
 	// RetryEvery is the wait before the first repeat of a write that had no result. It doubles with each repeat.
 	RetryEvery time.Duration
 	// Random returns numbers in [0, 1), which spread repeats in time. Nil disables spreading.
@@ -67,7 +68,6 @@ func DefaultConfig(id Incarnation, replica string, lease time.Duration) Config {
 		LeaseDuration: lease,
 		Margin:        lease / 5,
 		RenewEvery:    lease / 4,
-		WireTime:      time.Second,
 		RetryEvery:    lease / 40,
 		WarmTimeout:   lease / 4,
 		LeaveTimeout:  2 * lease,

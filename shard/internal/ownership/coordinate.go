@@ -21,7 +21,7 @@ func (r *Replica) plan() {
 	replicas, suspects := r.replicas((*peer).dead)
 	free := plansAtOnce * min(max(1, int(r.planEvery()/(2*r.cfg.PlanEvery))), 4)
 	for _, t := range r.order {
-		if t.w.plans() {
+		if t.w.planInFlight() {
 			free--
 		}
 	}
@@ -36,13 +36,13 @@ func (r *Replica) plan() {
 			if r.ensureLeadRead() { // a coordinator that stood still may have been succeeded, by one that has raised the floor
 				r.create(t, m.To)
 			}
-		case !t.orphan() && free > 0 && r.replans(t, suspects) && !r.postpones(m, unsure):
+		case !t.orphan() && free > 0 && r.mayReassign(t, suspects) && !r.postpones(m, unsure):
 			r.assign(t, m.To)
 			r.track(t)
 			free--
 		}
 	}
-	if r.unserved > 0 {
+	if r.orphans > 0 {
 		if r.spareFresh(replicas) {
 			for _, m := range r.planFor(replicas, (*peer).dead, &r.lastClaims) {
 				t := r.shard(m.Shard)
@@ -83,10 +83,10 @@ func (r *Replica) spareFresh(replicas []plan.Replica) (marked bool) {
 	return marked
 }
 
-// plans reports whether this replica may have a part in a plan. While every shard has a holder and none of the holders
-// is late, only the coordinator and leaving replicas plan.
-func (r *Replica) plans() bool {
-	return r.Leads() || r.leaving || r.standing || r.anyLate() || r.unserved > 0
+// mayPlan reports whether this replica may have a part in a plan. While every shard has a holder and none of the
+// holders is late, only the coordinator and leaving replicas plan.
+func (r *Replica) mayPlan() bool {
+	return r.Leads() || r.leaving || r.standing || r.anyLate() || r.orphans > 0
 }
 
 // latestPlan caches the planner's last answer. Many inputs that lead to planning change nothing that the planner looks
@@ -118,7 +118,7 @@ func (r *Replica) planShards(gone func(*peer) bool) []plan.Shard {
 	for _, t := range r.order {
 		if t.layout != of {
 			of = t.layout
-			met = r.served[of.cluster]
+			met = r.ownNames[of.cluster]
 		}
 		if !t.plannable() || (!met && (t.holder == nil || gone(t.holder))) {
 			continue // of an unknown cluster, only shards with a live holder count
@@ -178,7 +178,7 @@ func (r *Replica) create(t *shardState, to Incarnation) {
 		}
 		floor += 2 * epochBand
 	}
-	t.w = r.send(max(t.rec.Version, 1)-1, target{shard: t}, func(seq uint64) Effect {
+	t.w = r.send(max(t.rec.Version, 1)-1, t, func(seq uint64) Effect {
 		return CreateShard{Seq: seq, ID: t.id, Assignee: to, Floor: min(floor+1, MaxFloor)}
 	})
 }
@@ -209,16 +209,16 @@ func (r *Replica) assign(t *shardState, to Incarnation) {
 	if r.leaving && !r.holds(t) {
 		t.calledOff = r.now
 	}
-	t.w = r.send(t.rec.Version, target{shard: t}, func(seq uint64) Effect {
+	t.w = r.send(t.rec.Version, t, func(seq uint64) Effect {
 		return WriteAssignee{Seq: seq, Base: t.rec.Version, ID: t.id, Assignee: to}
 	})
 }
 
-// replans reports whether this replica may change the assignee of a shard that has a holder. A leaving holder plans
+// mayReassign reports whether this replica may change the assignee of a shard that has a holder. A leaving holder plans
 // for itself. A leaving assignee calls the move off. Both wait until the others can know that they leave: if a
 // whole fleet leaves at once, no shard should move from one leaving replica to another. Everything else is the
 // coordinator's, which waits while a peer is suspect.
-func (r *Replica) replans(t *shardState, suspects bool) bool {
+func (r *Replica) mayReassign(t *shardState, suspects bool) bool {
 	switch {
 	case r.leavesItself(t.rec.Holder):
 		return false
@@ -240,7 +240,7 @@ func (r *Replica) awaited(t *shardState) bool {
 	if !t.known || t.rec.Assignee != r.cfg.ID || t.holder == nil || t.holder.dead() {
 		return false // as for nearly all
 	}
-	return r.served[t.id.Cluster] && len(r.candidates()) > 0
+	return r.ownNames[t.id.Cluster] && len(r.candidates()) > 0
 }
 
 // leaveIfDone ends a clean exit once this replica holds nothing, awaits nothing, and has no write under way.

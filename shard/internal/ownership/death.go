@@ -43,7 +43,7 @@ func (p *peer) ended() bool { return !p.endedAt.IsZero() }
 func (p *peer) due(cfg Config) time.Duration {
 	at := p.changed.Mono + p.duration(cfg)
 	if p.ended() {
-		at = min(at, max(p.changed.Mono, p.endedAt.Mono)+cfg.WireTime)
+		at = min(at, max(p.changed.Mono, p.endedAt.Mono)+WireTime)
 	}
 	return at
 }

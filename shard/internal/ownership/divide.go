@@ -21,7 +21,7 @@ func (r *Replica) divide() {
 		if !ok || next.Generation > keyspace.MaxGeneration {
 			continue
 		}
-		l.w = r.send(next.Version, target{layout: l}, func(seq uint64) Effect {
+		l.w = r.send(next.Version, nil, func(seq uint64) Effect {
 			return WriteLayout{Seq: seq, Base: next.Version, Layout: next}
 		})
 	}
@@ -74,7 +74,7 @@ func (r *Replica) nextLayout(l *layout) (next Layout, ok bool) {
 // cluster. A holder that reaches neither the old cluster nor the new one gives its shards up only when it sees a
 // new layout.
 func (r *Replica) servedWell(t *shardState) bool {
-	return t.served() && (t.holder == nil || t.holder.lease.Unfit.Of(t.id.Cluster) != plan.Unfit)
+	return t.heldByLiving() && (t.holder == nil || t.holder.lease.Unfit.Of(t.id.Cluster) != plan.Unfit)
 }
 
 // nextGeneration returns a generation that no record of the cluster has used: the one after all of them or, if somebody
@@ -105,7 +105,7 @@ func (t *shardState) rank() int {
 	switch {
 	case !t.known || t.rec.Retired:
 		return 0
-	case t.served():
+	case t.heldByLiving():
 		return 3
 	case t.rec.Epoch > 0:
 		return 2
@@ -184,7 +184,7 @@ func (r *Replica) missing() []keyspace.ShardID {
 			continue
 		}
 		c := l.cluster
-		if !r.served[c] {
+		if !r.ownNames[c] {
 			continue
 		}
 		divided := l.rec
@@ -235,7 +235,8 @@ func (r *Replica) occupied(c keyspace.ClusterName) *[1 << keyspace.MaxBits]bool 
 	return &slots
 }
 
-// retire retires, as coordinator, excluded records that no live replica holds. A live holder retires its own.
+// retire retires, as coordinator, excluded records that no live replica holds. A live holder retires its own. It clears
+// the records of removed clusters, which nobody claims: a sealed lease stays while a record names its incarnation.
 func (r *Replica) retire() {
 	for _, l := range r.layoutOrder {
 		if l.clean {
@@ -244,10 +245,19 @@ func (r *Replica) retire() {
 		l.clean = true
 		for _, t := range r.of(l.cluster) {
 			l.clean = l.clean && (!t.excluded || t.rec.Retired)
-			if t.known && t.excluded && !t.rec.Retired && t.w == nil && t.orphan() {
-				s := t.rec
-				s.Holder, s.Warm, s.Retired = "", "", true
+			if !t.known || t.rec.Retired || t.w != nil || !t.orphan() {
+				continue
+			}
+			s := t.rec
+			s.Holder, s.Warm, s.Retired = "", "", t.excluded
+			switch {
+			case t.excluded:
 				r.writeShard(t, Retire, s)
+			case t.rec.Holder == "" || r.ownNames[l.cluster]:
+			case r.removed(l.cluster):
+				r.writeShard(t, Clear, s)
+			default:
+				l.clean = false
 			}
 		}
 	}

@@ -26,7 +26,8 @@
 //	R1  A gate is open only while the replica's own lease is valid on its own clocks: now < start of the last renewal
 //	    that is known to have committed + duration - margin. Once that has passed, the incarnation is over for good.
 //	R2  A gate opens only for a record that names this incarnation as holder. A holder is replaced only by its own
-//	    write (handoff, release, retirement), or by a claim or retirement after its lease was sealed.
+//	    write (handoff, release, retirement), or after its lease was sealed: by a claim or retirement, or by the
+//	    coordinator, which clears the records of removed clusters.
 //	R3  A process ([Memory]) may seal a lease only after it has seen one version of it stay unchanged for a full
 //	    duration, on its own monotonic clock; the seal replaces that version. Three cases differ: it has found the
 //	    lease missing for as long; the lease belongs to an earlier incarnation of the same process, which is over; or a
@@ -35,9 +36,9 @@
 //	R4  A write whose reply was lost is neither done nor failed. The gate it closes stays closed until a newer version
 //	    of the record is seen or the same write is committed; resourceVersions make a repeated write harmless. The
 //	    same holds for a rejection that shows no newer version: the record that is known is out of date.
-//	R5  A claim, a seal, a retirement, the creation of a record or a layout, and the repeat of a handoff are sent only
-//	    right after the home cluster has shown this incarnation's last renewal (package driver ensures that). A
-//	    compare-and-swap alone doesn't notice that the home cluster was restored from a backup.
+//	R5  A claim, a seal, a retirement, a clearing, the creation of a record or a layout, and the repeat of a handoff are
+//	    sent only right after the home cluster has shown this incarnation's last renewal (package driver ensures that).
+//	    A compare-and-swap alone doesn't notice that the home cluster was restored from a backup.
 //
 // By R1 the old holder stops a margin before any peer may seal its lease by R3, and by R2 no gate opens before that.
 // The margin covers the difference in clock *rates* over one lease duration. Clock offsets don't matter, because no

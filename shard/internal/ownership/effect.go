@@ -31,20 +31,24 @@ const (
 	// Retire: the record will never have a holder again. Written by its holder, or by the coordinator if no live
 	// replica holds it.
 	Retire
+	// Clear: the coordinator removes a dead holder from the record of a removed cluster. The epoch stays.
+	Clear
 )
 
 func (k WriteKind) String() string {
 	if move := k.Move(); move != "" {
 		return string(move)
 	}
-	return [...]string{AnnounceWarm: "AnnounceWarm", Release: "Release", Report: "Report", Retire: "Retire"}[k]
+	return [...]string{
+		AnnounceWarm: "AnnounceWarm", Release: "Release", Report: "Report", Retire: "Retire", Clear: "Clear",
+	}[k]
 }
 
 // Move returns the kind of move that a write of this kind makes; "" if the shard goes to no other replica.
 func (k WriteKind) Move() protocol.MoveKind {
 	return [...]protocol.MoveKind{
 		HandOff: protocol.Planned, HandOffOnExit: protocol.Exit,
-		ClaimFree: protocol.Join, ClaimDead: protocol.Crash, Report: "", Retire: "",
+		ClaimFree: protocol.Join, ClaimDead: protocol.Crash, Clear: "",
 	}[k]
 }
 

@@ -37,7 +37,7 @@ func (r *Replica) leadSeen(l Lead) {
 	}
 	r.lead.rec = l
 	r.noteEpoch(l.Floor)
-	r.lead.holder = r.name(l.Holder)
+	r.lead.holder = r.named(l.Holder)
 	if r.lead.w.settled(l.Version) {
 		r.lead.founded = r.lead.founded || (r.lead.w.base == 0 && l.Holder == r.cfg.ID && r.empty)
 		r.forget(r.lead.w)
@@ -86,7 +86,7 @@ func (r *Replica) writeLead(next Lead) {
 	base := r.lead.rec.Version
 	// The clock may have been set back.
 	next.Floor = min(max(next.Floor, r.epochs.highest, r.era(), r.epochs.atListing), MaxFloor)
-	r.lead.w = r.send(base, target{lead: true}, func(seq uint64) Effect {
+	r.lead.w = r.send(base, nil, func(seq uint64) Effect {
 		return WriteLead{Seq: seq, Base: base, Lead: next}
 	})
 }
@@ -112,8 +112,7 @@ func (r *Replica) leadGone() {
 	}
 	r.lead.rec, r.lead.holder = Lead{}, nil
 	if r.lead.w != nil && r.lead.w.base != 0 {
-		r.forget(r.lead.w)
-		r.lead.w = nil
+		r.drop(&r.lead.w)
 	}
 	r.replan = true
 }
@@ -129,21 +128,21 @@ func (r *Replica) awaitServing() {
 	}
 	patience := r.cfg.BuryTime + r.cfg.LeaseDuration
 	waited := func(l *layout, d time.Duration) bool {
-		return r.now.AtLeast(l.lacksSince) >= d && r.now.AtLeast(r.lead.since) >= d
+		return r.now.AtLeast(l.lack.since) >= d && r.now.AtLeast(r.lead.since) >= d
 	}
 	for _, l := range r.layoutOrder {
 		switch {
 		case l.complete:
 		case !r.lacks(l):
-			l.lacksSince, l.tries, l.triedIn = Instant{}, 0, Instant{}
-		case l.lacksSince.IsZero():
-			l.lacksSince = r.now
+			l.lack = lack{}
+		case l.lack.since.IsZero():
+			l.lack.since = r.now
 		case r.Leads():
-			if l.triedIn != r.lead.since && waited(l, r.cfg.BuryTime) {
-				l.triedIn = r.lead.since
-				l.tries++
+			if l.lack.triedIn != r.lead.since && waited(l, r.cfg.BuryTime) {
+				l.lack.triedIn = r.lead.since
+				l.lack.tries++
 			}
-		case waited(l, doubled(patience, l.tries)):
+		case waited(l, doubled(patience, l.lack.tries)):
 			r.lead.succeeds = true
 		}
 	}

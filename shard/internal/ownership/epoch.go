@@ -114,7 +114,7 @@ func (r *Replica) claimEpoch(t *shardState) (_ Epoch, ok bool) {
 	if t.found && !r.epochs.lifted {
 		return 0, false // the sight of a higher floor triggers the decision again
 	}
-	elsewhere, _ := r.elsewhere(t)
+	elsewhere, _ := r.underOtherNames(t)
 	before := max(t.floor, r.lead.rec.Floor, elsewhere) // the epoch before ours
 	if t.rec.Epoch != 0 {
 		return before + 1, true

@@ -34,7 +34,6 @@ type site struct {
 	health      health
 	confirmedAt Instant // when health was last confirmed
 	asked       Instant // when the unanswered probe was sent; zero if there is none
-	engaged     int     // shards of it that this replica warms or holds
 	met         bool    // this process has known the cluster at some time
 	unmetSince  Instant // since when its shards count in plans although this replica doesn't know it; zero otherwise
 	statedAt    Instant // when any replica's statement about it last changed
@@ -76,7 +75,7 @@ func (r *Replica) clustersKnown() {
 			s.health, s.asked = unprobed, Instant{}
 		}
 	}
-	for c := range r.served {
+	for c := range r.ownNames {
 		s := r.site(c)
 		s.met, s.unmetSince = true, Instant{}
 	}
@@ -122,7 +121,7 @@ func (r *Replica) touchCluster(c keyspace.ClusterName) {
 // fitness returns what this replica can do for a cluster.
 func (r *Replica) fitness(c keyspace.ClusterName) plan.Fitness {
 	s := r.site(c)
-	if !r.served[c] {
+	if !r.ownNames[c] {
 		if s.met || (!s.unmetSince.IsZero() && r.now.AtLeast(s.unmetSince) >= r.cfg.WarmTimeout) {
 			return plan.Unfit
 		}
@@ -150,8 +149,8 @@ func (r *Replica) refit() {
 	if !r.fit.stale || !r.synced {
 		return
 	}
-	next, mayPlan := r.fit.fitAt.Add(r.planEvery()), r.plans() && (r.lead.read || r.now.AtLeast(r.planAfter) >= 0)
-	if !r.fit.fitAt.IsZero() && r.now.AtLeast(next) < 0 && !mayPlan {
+	next, plansNow := r.fit.fitAt.Add(r.planEvery()), r.mayPlan() && (r.lead.read || r.now.AtLeast(r.planAfter) >= 0)
+	if !r.fit.fitAt.IsZero() && r.now.AtLeast(next) < 0 && !plansNow {
 		r.fit.refitAt = next
 		return
 	}
@@ -159,7 +158,7 @@ func (r *Replica) refit() {
 	r.meet()
 	said, fit := map[keyspace.ClusterName]plan.Fitness{}, true
 	for c, s := range r.fit.sites { // order doesn't matter
-		if !r.served[c] && !r.recorded(c) {
+		if !r.ownNames[c] && !r.recorded(c) {
 			continue
 		}
 		if s.health != unusable && s.holds(r) {
@@ -182,7 +181,7 @@ func (r *Replica) refit() {
 // this replica doesn't know the cluster, or if the cluster has several names.
 func (r *Replica) recordsChange(c keyspace.ClusterName) {
 	r.namesStale = true
-	r.fit.stale = r.fit.stale || !r.served[c]
+	r.fit.stale = r.fit.stale || !r.ownNames[c]
 }
 
 // meet records which clusters the records name that this replica doesn't know. Their provider may be about to connect
@@ -196,11 +195,11 @@ func (r *Replica) meet() {
 			continue
 		}
 		last = t.id.Cluster
-		if r.served[last] {
+		if r.ownNames[last] {
 			continue
 		}
 		s := r.site(last)
-		if s.met && !slices.ContainsFunc(r.of(last), (*shardState).served) {
+		if s.met && !slices.ContainsFunc(r.of(last), (*shardState).heldByLiving) {
 			s.unmetSince = Instant{}
 			continue
 		}
@@ -256,7 +255,7 @@ func (r *Replica) statementChanged(was, is plan.UnfitFor, peers bool) {
 // probe requests a probe of the cluster's API server, unless one is under way. A probe that isn't answered within
 // FitGrace counts as lost.
 func (r *Replica) probe(c keyspace.ClusterName, s *site) {
-	if !r.served[c] || (!s.asked.IsZero() && r.now.AtLeast(s.asked) < r.cfg.FitGrace) {
+	if !r.ownNames[c] || (!s.asked.IsZero() && r.now.AtLeast(s.asked) < r.cfg.FitGrace) {
 		return
 	}
 	s.asked = r.now
@@ -272,7 +271,9 @@ func (r *Replica) mayClaim(t *shardState) bool {
 		return false
 	}
 	s := r.site(c)
-	if s.health == usable && (s.engaged > 0 || r.now.AtLeast(s.confirmedAt) < r.cfg.LeaseDuration/4) {
+	engaged := func(o *shardState) bool { return o.phase != idle }
+	if s.health == usable && (r.now.AtLeast(s.confirmedAt) < r.cfg.LeaseDuration/4 ||
+		slices.ContainsFunc(t.layout.shards, engaged)) {
 		return true
 	}
 	r.probe(c, s)
@@ -301,6 +302,13 @@ func (r *Replica) mayReturn(t *shardState) bool {
 // othersTake reports whether any other replica can be given shards of a cluster.
 func (r *Replica) othersTake(c keyspace.ClusterName) bool {
 	return slices.ContainsFunc(r.peerOrder, func(p *peer) bool { return r.takesOf(p.id, c) })
+}
+
+// removed reports whether a cluster that this replica doesn't know counts as removed: by what all replicas have stated
+// for MeetTimeout, none can serve it. If that is only a matter of time, it schedules a plan for then.
+func (r *Replica) removed(c keyspace.ClusterName) bool {
+	return r.fit.statement.Of(c) == plan.Unfit && !r.othersTake(c) &&
+		r.past(r.site(c).statedAt.Add(r.cfg.MeetTimeout))
 }
 
 // statementsSteady reports whether the replicas' statements about a cluster have been unchanged for FitGrace. If not,
@@ -334,7 +342,7 @@ func (r *Replica) postpones(m plan.Move, unsure bool) bool {
 	case plan.Elsewhere:
 		return !r.statementsSteady(m.Shard.Cluster)
 	case plan.Balance:
-		return unsure || !r.served[m.Shard.Cluster]
+		return unsure || !r.ownNames[m.Shard.Cluster]
 	}
 	return false
 }

@@ -37,36 +37,18 @@ func (r *Replica) waitsForMoves(t *shardState) bool {
 // which has changed and can't be read.
 func (r *Replica) handoffFails() bool {
 	return slices.ContainsFunc(r.waiting, func(w *write) bool {
-		return w.waits && w.tries > 1 && w.cause != Conflict && w.about.shard != nil && w.about.shard.phase == drained
+		return w.waits() && w.tries > 1 && w.cause != Conflict && w.shard != nil && w.shard.phase == drained
 	})
 }
-
-// enter changes a shard's phase. When a handoff ends, it lets the next begin.
-func (r *Replica) enter(t *shardState, p phase) {
-	before := t.phase
-	t.phase = p
-	r.countEngaged(t, before, p)
-	switch {
-	case before.handsOff() == p.handsOff():
-	case p.handsOff():
-		r.handing++
-	default:
-		r.handing--
-		r.resumeHandoffs()
-	}
-}
-
-// handsOff reports whether the phase is part of a handoff: no work starts, and the record still names this replica.
-func (p phase) handsOff() bool { return p == draining || p == drained }
 
 // recount updates what is counted of a shard's move. It must be called after each change that matters for it: of the
 // record, or of its holder.
 func (r *Replica) recount(t *shardState) {
-	if warm := t.successorWarm(); warm != t.followed {
-		t.followed = warm
-		if warm {
-			t.warmAt = r.now
-		}
+	switch {
+	case !t.successorWarm():
+		t.warmAt = Instant{}
+	case t.warmAt.IsZero():
+		t.warmAt = r.now
 	}
 	switch cold := t.successorCold(); {
 	case cold == t.filling:

@@ -64,14 +64,15 @@ const deniedFor = 2
 // WarmTimeout, and no other write of a record was committed meanwhile, it is the replica that is refused and not the
 // record.
 func (r *Replica) refused(w *write) {
-	e, _ := w.effect.(WriteShard)
-	switch t := w.about.shard; {
-	case w.about.peer != nil:
+	_, seal := w.effect.(SealLease)
+	claim, _ := w.effect.(WriteShard)
+	switch {
+	case seal:
 		r.replan = true
-	case t == nil || !e.Kind.Claims() || w.cause != Refused:
+	case !claim.Kind.Claims() || w.cause != Refused:
 	case r.now.AtLeast(w.causedAt) < r.cfg.WarmTimeout || r.recordedAt.AtLeast(w.causedAt) >= 0:
 	default:
-		r.site(t.id.Cluster).denied = holdOff{count: 1, until: r.now.Add(deniedFor * r.cfg.LeaseDuration)}
+		r.site(claim.Shard.ID.Cluster).denied = holdOff{count: 1, until: r.now.Add(deniedFor * r.cfg.LeaseDuration)}
 		r.fit.stale = true
 	}
 }

@@ -8,13 +8,14 @@ import (
 )
 
 // A cluster's layout says which records count. It grants nothing, so replicas that know different layouts must still
-// not be able to give a slot two holders. Three rules ensure that:
+// not be able to give a slot two holders. Four rules ensure that:
 //
+//   - Retiring is a compare-and-swap on the record, so it collides with every claim of it, and it is final.
 //   - A record is made only when all that overlap it are retired, or were deleted at least BuryTime ago, and this
-//     replica is making none. Retiring is a compare-and-swap on the record, so it collides with every claim of it, and
-//     it is final.
+//     replica is making none.
 //   - A record that was never held is claimed only if a live read shows a layout that lists it, sent after the record
-//     was seen, and if all known records that overlap it are retired.
+//     was seen, and if all known records that overlap it are retired. No record is claimed while an incarnation that
+//     may be alive holds one that overlaps it (contested).
 //   - A layout takes effect when the watch, or a live list of all records, shows it: all records older than it are
 //     known by then. What the answer to a write or a live read of one layout shows doesn't change what is excluded.
 //
@@ -32,8 +33,7 @@ type layout struct {
 	w       *write
 	size    size // of the cluster, while it has no layout
 
-	asking bool    // a live read is under way; it counts as lost at askAt
-	askAt  Instant // meaningful while asking
+	askAt  Instant // when the live read under way counts as lost; zero if there is none
 	read   Layout  // what the latest live read found; Version 0 for nothing
 	readIn uint64  // the step in which that read was sent
 
@@ -41,13 +41,18 @@ type layout struct {
 	// clears them.
 	divided  bool          // the coordinator has nothing to write
 	whole    bool          // each shard that it lists has a record
-	clean    bool          // no record needs retiring
+	clean    bool          // no record needs retiring or clearing
 	complete bool          // it is this cluster's, and each shard that it lists has a record that isn't retired
 	barred   []*shardState // claims that were barred; they are decided again after any change here
 
-	lacksSince Instant // since when it lacks a layout or records, which only a coordinator can make; zero if it doesn't
-	tries      int     // how often this replica has since been coordinator for BuryTime, which didn't help
-	triedIn    Instant // when the last of these terms began
+	lack lack
+}
+
+// lack says since when a cluster lacks a layout or records, which only a coordinator can make.
+type lack struct {
+	since   Instant // zero if it lacks nothing
+	tries   int     // how often this replica has since been coordinator for BuryTime, which didn't help
+	triedIn Instant // when the last of these terms began
 }
 
 // stir clears the flags, so that the coordinator looks at the cluster again.
@@ -116,10 +121,7 @@ func (r *Replica) layoutGone(in LayoutGone) {
 func (r *Replica) layoutChanged(l *layout, known bool) {
 	l.known, l.seenIn, l.seenAt, l.size = known, r.step, r.now, size{}
 	l.stir()
-	if l.w.settled(l.rec.Version) {
-		r.forget(l.w)
-		l.w = nil
-	}
+	r.settle(&l.w, l.rec.Version)
 	for _, t := range r.of(l.cluster) {
 		t.excluded = r.excludes(t.id)
 		r.touch(t)
@@ -134,17 +136,8 @@ func (r *Replica) layoutChanged(l *layout, known bool) {
 func (r *Replica) layoutRead(in LayoutRead) {
 	l := r.layout(in.Cluster)
 	if in.Ask > l.readIn {
-		l.asking, l.read, l.readIn = false, in.Layout, in.Ask
+		l.askAt, l.read, l.readIn = Instant{}, in.Layout, in.Ask
 		r.touchBarred(l)
-	}
-}
-
-// written handles a committed write of the layout. The layout takes effect when the watch shows it. If that never
-// happens, the write is repeated, and its rejection shows why.
-func (l *layout) written(r *Replica) {
-	if l.w != nil {
-		l.w.waits, l.w.retryAt = true, r.now.Add(r.cfg.LeaseDuration)
-		r.writes, r.waiting = append(r.writes, l.w), append(r.waiting, l.w)
 	}
 }
 
@@ -169,8 +162,8 @@ func (t *shardState) plannable() bool { return t.known && !t.excluded && !t.rec.
 // made in its place, even a retired one, says nothing about that holder.
 func (r *Replica) buried(t *shardState) bool { return r.now.AtLeast(t.freeAt) < 0 }
 
-// served reports whether an incarnation that may be alive holds the shard.
-func (t *shardState) served() bool { return t.known && t.rec.Holder != "" && !t.orphan() }
+// heldByLiving reports whether an incarnation that may be alive holds the shard.
+func (t *shardState) heldByLiving() bool { return t.known && t.rec.Holder != "" && !t.orphan() }
 
 // withLayouts is the first version of the protocol that knows layouts.
 const withLayouts = 3
@@ -210,7 +203,7 @@ func (r *Replica) contested(t *shardState) bool {
 	for _, o := range t.layout.shards {
 		switch {
 		case o == t || !o.id.Overlaps(t.id):
-		case o.served():
+		case o.heldByLiving():
 			return true
 		case !first:
 		case o.known && !o.rec.Retired && (o.excluded || o.rec.Epoch > 0 || (o.rec.Floor > 0 && t.rec.Floor == 0)):
@@ -219,8 +212,8 @@ func (r *Replica) contested(t *shardState) bool {
 			return true
 		}
 	}
-	_, served := r.elsewhere(t)
-	return served
+	_, held := r.underOtherNames(t)
+	return held
 }
 
 // shownBy reports whether a live read showed a layout that lists the shard, sent after the shard's record and its
@@ -230,8 +223,8 @@ func (r *Replica) shownBy(t *shardState) bool {
 	if l.readIn >= max(t.seenIn, l.seenIn) {
 		return l.read.Lists(t.id) || (l.read.Version == 0 && r.mixed())
 	}
-	if !l.asking {
-		l.asking, l.askAt = true, r.now.Add(r.cfg.LeaseDuration/20)
+	if l.askAt.IsZero() {
+		l.askAt = r.now.Add(r.cfg.LeaseDuration / 20)
 		r.asked = append(r.asked, question{l, l.askAt})
 		r.emit(FindLayout{Ask: r.step, Cluster: l.cluster})
 	}
@@ -246,7 +239,7 @@ func (r *Replica) unbar() {
 			if r.now.AtLeast(q.at) < 0 {
 				break
 			}
-			q.of.asking = false // the answer was lost
+			q.of.askAt = Instant{} // the answer was lost
 			r.touchBarred(q.of)
 		}
 		r.asked = r.asked[1:]
@@ -283,4 +276,4 @@ type question struct {
 }
 
 // open reports whether the read is still waited for.
-func (q question) open() bool { return q.of.asking && q.of.askAt == q.at }
+func (q question) open() bool { return q.of.askAt == q.at }

@@ -394,13 +394,28 @@ func TestAClusterIsServedUnderOneOfItsNames(t *testing.T) {
 			}
 			b.feed(c.given)
 			served := ""
-			for name := range b.r.served {
+			for name := range b.r.ownNames {
 				served += string(name)
 			}
 			if served != c.served {
 				t.Errorf("served: %q, want %q", served, c.served)
 			}
 		})
+	}
+}
+
+// A watch may never show a layout that was committed, for example if it was deleted at once.
+func TestACommittedLayoutThatNoWatchShowsIsWrittenAgain(t *testing.T) {
+	b := newBench(t)
+	b.feed(cluster("east", 0, "u1"))
+	b.coordinates()
+	written := find[WriteLayout](b)
+	b.commit(written.Seq)
+	b.live(lease/2, "")
+	none[WriteLayout](b)
+	b.live(lease, "")
+	if again := find[WriteLayout](b); again.Seq != written.Seq {
+		t.Errorf("it writes %+v, want %+v again", again, written)
 	}
 }
 
@@ -421,10 +436,10 @@ func TestWhatIsServedUnderAnotherNameIsNotClaimed(t *testing.T) {
 
 // Each of two replicas may claim the slots under a name of its own before it sees the other's claim.
 func TestAShardOfAClusterWithTwoNamesIsOpenedOnceEarlierClaimsAreKnown(t *testing.T) {
-	claimed := func(t *testing.T) (*bench, Shard) {
+	claimed := func(t *testing.T, given Clusters) (*bench, Shard) {
 		b := newBench(t)
 		b.layTwoNamesOut(0, 0)
-		b.feed(twoNames)
+		b.feed(given)
 		b.feed(ShardSeen{Shard{ID: west, Epoch: 1000, Floor: 1, Version: 70}})
 		b.feed(ShardSeen{Shard{ID: eastern, Assignee: b.r.cfg.ID, Epoch: 2000, Floor: 1, Version: 71}})
 		b.deaf = true
@@ -442,20 +457,30 @@ func TestAShardOfAClusterWithTwoNamesIsOpenedOnceEarlierClaimsAreKnown(t *testin
 			Layouts: []Layout{b.r.layouts["east"].rec, b.r.layouts["west"].rec}}
 	}
 	t.Run("nobody claimed the other name", func(t *testing.T) {
-		b, record := claimed(t)
+		b, record := claimed(t, twoNames)
 		b.feed(listing(b, record, Shard{ID: west, Epoch: 1000, Floor: 1, Version: 70}))
 		find[Activate](b)
 	})
 	t.Run("a replica did, and gives it back", func(t *testing.T) {
-		b, record := claimed(t)
+		b, record := claimed(t, twoNames)
 		b.feed(listing(b, record, Shard{ID: west, Holder: "b", Epoch: 1001, Floor: 1, Version: 80}))
 		b.pass(lease / 4)
 		none[Activate](b)
 		b.feed(ShardSeen{Shard{ID: west, Epoch: 1001, Floor: 1, Version: 90}})
 		find[Activate](b)
 	})
+	t.Run("a replica did, and the layout that shows the other name is deleted", func(t *testing.T) {
+		b, record := claimed(t, cluster("east", 0, "u1"))
+		b.feed(listing(b, record, Shard{ID: west, Holder: "b", Epoch: 1001, Floor: 1, Version: 80}))
+		none[Activate](b)
+		b.feed(LayoutGone{"west"})
+		b.pass(lease / 4)
+		none[Activate](b)
+		b.feed(ShardSeen{Shard{ID: west, Epoch: 1001, Floor: 1, Version: 90}})
+		find[Activate](b)
+	})
 	t.Run("a list was under way", func(t *testing.T) {
-		b, record := claimed(t)
+		b, record := claimed(t, twoNames)
 		under := listing(b, record, Shard{ID: west, Epoch: 1000, Floor: 1, Version: 70})
 		under.Asked = b.now.Add(-lease / 100)
 		b.feed(under)
@@ -463,7 +488,7 @@ func TestAShardOfAClusterWithTwoNamesIsOpenedOnceEarlierClaimsAreKnown(t *testin
 		none[Activate](b)
 	})
 	t.Run("the list is lost", func(t *testing.T) {
-		b, _ := claimed(t)
+		b, _ := claimed(t, twoNames)
 		b.pass(b.r.cfg.WatchTimeout / 8)
 		find[ListRecords](b)
 		none[Activate](b)

@@ -10,9 +10,8 @@ import (
 
 // ownLease is this incarnation's own membership.
 type ownLease struct {
-	member  bool // a write of the lease is known to have committed, so start counts
-	asked   bool // the lease's creation was sent, first at askedAt
-	askedAt Instant
+	member  bool    // a write of the lease is known to have committed, so start counts
+	askedAt Instant // when the lease's creation was first sent; zero before that
 	version Version // newest version known
 	renewal uint64  // number of the last renewal known to have committed
 	start   Instant // when the last renewal known to have committed was sent
@@ -37,7 +36,7 @@ const mostSent = 8
 
 // Asked reports whether the incarnation has sent the creation of its lease. The lease may then exist even if no answer
 // said so.
-func (r *Replica) Asked() bool { return r.own.asked }
+func (r *Replica) Asked() bool { return !r.own.askedAt.IsZero() }
 
 // Valid reports whether the incarnation may act at that instant (rule R1). The driver asks again at every gate with a
 // fresh reading of the clocks, since a process can be paused between two instructions.
@@ -51,7 +50,7 @@ func (r *Replica) ValidUntil() Instant { return r.own.start.Add(r.cfg.LeaseDurat
 // late reports whether the lease's creation took too long. If it was committed and the answer lost, a peer may have
 // sealed and removed the lease by now. Creating it again would revive a name that others know to be dead.
 func (o *ownLease) late(now Instant, cfg Config) bool {
-	return !o.member && o.asked && now.AtMost(o.askedAt) >= cfg.LeaseDuration-cfg.Margin
+	return !o.member && !o.askedAt.IsZero() && now.AtMost(o.askedAt) >= cfg.LeaseDuration-cfg.Margin
 }
 
 // renew sends the renewal that is due. Its validity counts from before it was sent.
@@ -60,10 +59,10 @@ func (r *Replica) renew() {
 		return
 	}
 	if r.own.w != nil {
-		if r.own.w.waits && r.now.AtLeast(r.own.w.retryAt) >= 0 {
+		if r.own.w.waits() && r.now.AtLeast(r.own.w.retryAt) >= 0 {
 			// Base and content stay the same. If the lost attempt was committed, this one is rejected, and ownSeen finds the
 			// renewal in the record.
-			r.own.w.waits = false
+			r.own.w.retryAt = Instant{}
 			r.emit(r.own.w.effect)
 		}
 		return
@@ -75,11 +74,11 @@ func (r *Replica) renew() {
 		return // AtMost, as for validity: a machine that slept renews at once
 	}
 	r.own.firstAt = r.now
-	if !r.own.asked {
-		r.own.asked, r.own.askedAt = true, r.now
+	if !r.Asked() {
+		r.own.askedAt = r.now
 		r.caughtUp = [watches]Instant{r.now, r.now} // it can't get a shard before this
 	}
-	r.own.w = r.send(r.own.version, target{own: true}, func(seq uint64) Effect {
+	r.own.w = r.send(r.own.version, nil, func(seq uint64) Effect {
 		r.own.seq = seq
 		return WriteLease{Seq: seq, Base: r.own.version, Lease: Lease{
 			ID: r.cfg.ID, Replica: r.cfg.Replica, Duration: r.cfg.LeaseDuration,
@@ -164,7 +163,7 @@ func (r *Replica) ownSeen(l Lease) {
 		// prevent renewals.
 		r.forget(w)
 		r.renewed(l.Version)
-	case w.waits: // a user wrote first, so the renewal will never be committed (a pending answer is waited for)
+	case w.waits(): // a user wrote first, so the renewal will never be committed (a pending answer is waited for)
 		r.forget(w)
 		r.own.w = nil
 		r.own.renewAt = r.now
@@ -178,14 +177,14 @@ func (o *ownLease) wake(cfg Config, watchStale bool) time.Duration {
 		at = o.start.Mono + cfg.LeaseDuration // the next input wakes us
 	case o.w != nil:
 		at = o.firstAt.Mono + 2*cfg.LeaseDuration // the answer wakes us
-		if o.w.waits {
+		if o.w.waits() {
 			at = o.w.retryAt.Mono
 		}
 	}
 	switch {
 	case o.member:
 		at = min(at, o.start.Mono+cfg.LeaseDuration-cfg.Margin)
-	case o.asked:
+	case !o.askedAt.IsZero():
 		at = min(at, o.askedAt.Mono+cfg.LeaseDuration-cfg.Margin)
 	}
 	return at

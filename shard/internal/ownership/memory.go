@@ -78,7 +78,7 @@ func (r *Replica) Memory() *Memory {
 	switch {
 	case r.own.member:
 		m.leases[r.cfg.ID] = sighting{r.own.version, r.own.start, true}
-	case r.own.asked:
+	case r.Asked():
 		m.leases[r.cfg.ID] = sighting{0, r.own.askedAt, true}
 	}
 	if r.wentBack {
@@ -95,7 +95,8 @@ func (m *Memory) NewestLease(id Incarnation) Version { return m.leases[id].versi
 // when this process's own incarnations last renewed.
 func (m *Memory) GoBack() {
 	for id, s := range m.leases {
-		if delete(m.leases, id); s.over {
+		delete(m.leases, id)
+		if s.over {
 			m.leases[id] = sighting{0, s.at, true}
 		}
 	}

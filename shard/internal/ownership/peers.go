@@ -40,9 +40,9 @@ func (r *Replica) peer(id Incarnation) *peer {
 	return p
 }
 
-// name returns the state of an incarnation that a record names; nil for none and for this replica. The state stays the
-// same as long as a record names it.
-func (r *Replica) name(id Incarnation) *peer {
+// named returns the state of an incarnation that a record names, and adds it if it is unknown; nil for none and for
+// this replica. The state stays the same as long as a record names it.
+func (r *Replica) named(id Incarnation) *peer {
 	if id == "" || id == r.cfg.ID {
 		return nil
 	}
@@ -81,10 +81,7 @@ func (r *Replica) leaseSeen(l Lease) {
 	p.changed = r.since(l)
 	p.expired, p.absent, p.unknown = false, false, false
 	r.prove(p)
-	if p.seal.settled(l.Version) {
-		r.forget(p.seal)
-		p.seal = nil
-	}
+	r.settle(&p.seal, l.Version)
 	if news {
 		r.touchAll()
 	}
@@ -112,8 +109,7 @@ func (r *Replica) leaseGone(id Incarnation) {
 	p.lease = Lease{Duration: p.lease.Duration} // it may still act for that long
 	p.changed = r.since(Lease{ID: id})
 	p.expired, p.absent, p.unknown = false, true, false
-	r.forget(p.seal)
-	p.seal = nil
+	r.drop(&p.seal)
 	r.touchAll()
 }
 
@@ -178,7 +174,7 @@ func (r *Replica) watchPeers() {
 				continue
 			}
 			if !p.absent {
-				if !p.unknown { // whoever it is gets nothing, and holds up nobody's moves any longer
+				if !p.unknown { // it still gets no shards, but moves don't wait for it any longer
 					p.unknown, r.replan = true, true
 				}
 				continue
@@ -190,7 +186,7 @@ func (r *Replica) watchPeers() {
 			r.touchAll()
 		}
 		if p.seal == nil && r.now.AtLeast(p.sealAt) >= 0 {
-			p.seal = r.send(p.lease.Version, target{peer: p}, func(seq uint64) Effect {
+			p.seal = r.send(p.lease.Version, nil, func(seq uint64) Effect {
 				return SealLease{Seq: seq, Base: p.lease.Version, ID: p.id, Ended: p.ended()}
 			})
 		}

@@ -39,13 +39,14 @@ type Replica struct {
 	shards      map[keyspace.ShardID]*shardState
 	order       []*shardState // shards, sorted by id: the machine must be deterministic
 	dirty       []*shardState // shards to decide on in this step
-	timed       []*shardState // those that may need a decision because time passes, and some that don't any more
-	timedAt     time.Duration // when the first of them may need it, or earlier; on the monotonic clock
-	unserved    int           // how many no replica that may be alive holds
-	// given is the last input about clusters. served holds those of them that may be served. It leaves out a cluster
-	// whose UID isn't its layout's, and one that is served under another name already.
+	// timed has all shards that need a decision when some time has passed. touchDue drops those that need none any more.
+	timed   []*shardState
+	timedAt time.Duration // on the monotonic clock: no shard of timed needs a decision before
+	orphans int           // shards that wait for a holder: see isUnserved
+	// given is the last input about clusters. ownNames holds the names in it under which clusters may be served. It leaves
+	// out a cluster whose UID isn't its layout's, and one that is served under another name already.
 	given       Clusters
-	served      map[keyspace.ClusterName]bool
+	ownNames    map[keyspace.ClusterName]bool
 	givenNames  []keyspace.ClusterName            // the names of all clusters given, sorted
 	aliases     map[string][]keyspace.ClusterName // the names of each cluster, by its UID
 	aliased     bool                              // some cluster has more than one name
@@ -86,15 +87,6 @@ type Replica struct {
 	budget       repeats
 }
 
-// target is what a write was about. Exactly one field is set.
-type target struct {
-	own    bool
-	lead   bool
-	peer   *peer
-	shard  *shardState
-	layout *layout
-}
-
 // New returns the state machine of a new incarnation. The configuration must be valid. The memory comes from the
 // process's previous incarnation; nil for the first.
 func New(cfg Config, memory *Memory) *Replica {
@@ -102,14 +94,14 @@ func New(cfg Config, memory *Memory) *Replica {
 		memory = &Memory{}
 	}
 	r := &Replica{
-		cfg:     cfg,
-		memory:  memory,
-		peers:   map[Incarnation]*peer{},
-		ended:   map[string][]Incarnation{},
-		shards:  map[keyspace.ShardID]*shardState{},
-		served:  map[keyspace.ClusterName]bool{},
-		budget:  repeats{left: repeatsAtFirst},
-		layouts: map[keyspace.ClusterName]*layout{},
+		cfg:      cfg,
+		memory:   memory,
+		peers:    map[Incarnation]*peer{},
+		ended:    map[string][]Incarnation{},
+		shards:   map[keyspace.ShardID]*shardState{},
+		ownNames: map[keyspace.ClusterName]bool{},
+		budget:   repeats{left: repeatsAtFirst},
+		layouts:  map[keyspace.ClusterName]*layout{},
 	}
 	r.remember()
 	return r
@@ -253,7 +245,7 @@ func (r *Replica) advance() {
 	}
 	r.unbar()
 	r.decideDirty()
-	if r.replan && r.synced && !r.plans() {
+	if r.replan && r.synced && !r.mayPlan() {
 		r.replan = false
 	}
 	if r.replan && r.synced && (r.lead.read || r.now.AtLeast(r.planAfter) >= 0) {

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/shard/plan"
 	"github.com/tenure-dev/tenure/test/expect"
 )
 
@@ -104,8 +105,8 @@ func (b *bench) tracks() {
 				b.r.timedAt-b.r.now.Mono)
 		}
 	}
-	if unserved != b.r.unserved {
-		b.t.Errorf("%d shards are unserved, and %d are counted", unserved, b.r.unserved)
+	if unserved != b.r.orphans {
+		b.t.Errorf("%d shards are unserved, and %d are counted", unserved, b.r.orphans)
 	}
 	if filling != b.r.filling {
 		b.t.Errorf("%d successors aren't warm, and %d are counted", filling, b.r.filling)
@@ -882,6 +883,61 @@ func TestASealedLeaseIsRemovedSoonAfterTheLastRecordThatNamesItChanges(t *testin
 	find[ForgetLease](b)
 }
 
+// A replica that died while its cluster was removed leaves records that nobody claims.
+func TestADeadHolderIsClearedFromTheRecordsOfARemovedCluster(t *testing.T) {
+	left := Shard{ID: eastern, Holder: "c", Assignee: "c", Warm: "b", Epoch: 5, Floor: 3}
+	begin := func(dead bool) *bench {
+		b := newBench(t)
+		b.leads()
+		b.feed(Clusters{Bits: map[keyspace.ClusterName]int{"west": 0, "east": 0}})
+		b.feed(LeaseSeen{Lease{ID: "c", Replica: "c", Duration: 10 * lease, Protocol: 3, Version: b.next()}})
+		b.seen(left)
+		b.live(lease, "")
+		if dead {
+			b.feed(LeaseSeen{Lease{ID: "c", Replica: "c", Duration: lease, Protocol: 3, Sealed: true, Version: b.next()}})
+		}
+		all[WriteShard](b)
+		b.feed(Clusters{Bits: map[keyspace.ClusterName]int{"west": 0}})
+		return b
+	}
+	b := begin(true)
+	b.live(b.r.cfg.MeetTimeout-lease/8, "east")
+	none[WriteShard](b)
+	b.live(lease/4, "east")
+	got, want := b.writes(Clear, "east/", "").Shard, left
+	want.Holder, want.Warm, want.Version = "", "", got.Version
+	expect.Equal(t, "what it writes", want, got)
+	none[ForgetLease](b)
+	b.seen(want)
+	b.live(lease, "east")
+	find[ForgetLease](b)
+	none[WriteShard](b)
+
+	for name, c := range map[string]struct {
+		dead bool
+		does func(b *bench)
+		says plan.UnfitFor // b
+	}{
+		"a holder that may be alive": {false, func(b *bench) { b.says("c", "east") }, "east"},
+		"another can serve it":       {true, func(*bench) {}, ""},
+		"another coordinates": {true, func(b *bench) {
+			b.feed(LeadSeen{Lead{Holder: "b", Version: b.next()}})
+		}, "east"},
+		"it is here, and can't be used": {true, func(b *bench) {
+			b.away = true
+			b.feed(Clusters{Bits: map[keyspace.ClusterName]int{"west": 0, "east": 0}})
+			b.feed(Health{Cluster: "east"})
+		}, "east"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := begin(c.dead)
+			c.does(b)
+			b.live(5*lease, c.says)
+			none[WriteShard](b)
+		})
+	}
+}
+
 func TestADeadPeerIsForgottenOnceItsLeaseHasGoneAndNoRecordNamesIt(t *testing.T) {
 	b := newBench(t)
 	b.seen(Shard{Assignee: "b", Holder: "c", Epoch: 1})
@@ -1057,6 +1113,14 @@ func TestAHandoffWaitsWhileCachesAreFilledForOtherMoves(t *testing.T) {
 		b.pass(1)
 		find[Drain](b)
 	})
+	t.Run("as long again after a move that was called off", func(t *testing.T) {
+		b := start()
+		b.r.cfg.GatherTimeout = lease / 4
+		b.seen(Shard{Assignee: "a", Holder: "a", Epoch: 1})
+		b.pass(lease / 4)
+		b.seen(Shard{Assignee: "b", Holder: "a", Warm: "b", Epoch: 1})
+		none[Drain](b)
+	})
 }
 
 func TestWhatARemovedClusterLeftBehindMakesNobodyPlan(t *testing.T) {
@@ -1065,11 +1129,11 @@ func TestWhatARemovedClusterLeftBehindMakesNobodyPlan(t *testing.T) {
 		b.feed(LeaseSeen{Lease{ID: "dead", Sealed: true, Version: b.next()}})
 		b.seen(Shard{ID: eastern, Assignee: "b", Holder: holder, Epoch: 1})
 		b.pass(b.r.cfg.PlanEvery)
-		if b.r.plans() {
+		if b.r.mayPlan() {
 			t.Errorf("it plans for a shard of %q that nobody can serve", holder)
 		}
 		b.feed(Clusters{Bits: map[keyspace.ClusterName]int{"west": 0, "east": 0}})
-		if !b.r.plans() {
+		if !b.r.mayPlan() {
 			t.Errorf("it doesn't plan for a shard of %q, whose cluster was added again", holder)
 		}
 	}

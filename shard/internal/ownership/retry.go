@@ -91,7 +91,7 @@ func (r *Replica) wait(w *write, in Written) {
 	if w.cause != in.Cause {
 		w.causedAt = r.now
 	}
-	w.waits, w.cause = true, in.Cause
+	w.cause = in.Cause
 	w.retryAt = r.now.Add(r.cfg.Backoff(w.tries, in.Cause, in.After))
 	w.tries++
 	r.waiting = append(r.waiting, w)
@@ -106,14 +106,14 @@ func (r *Replica) repeat() {
 	for lane := Takeovers; lane <= Others && len(r.waiting) > 0; lane++ {
 		kept := r.waiting[:0]
 		for _, w := range r.waiting {
-			if !w.waits {
+			if !w.waits() {
 				continue // settled since then
 			}
 			if LaneOf(w.effect) != lane || r.now.AtLeast(w.retryAt) < 0 || !r.budget.take(r.now, r.cfg) {
 				kept = append(kept, w)
 				continue
 			}
-			w.waits = false
+			w.retryAt = Instant{}
 			r.emit(w.effect)
 		}
 		clear(r.waiting[len(kept):])
@@ -124,7 +124,7 @@ func (r *Replica) repeat() {
 // repeatAt returns when repeat has something to do; ok is false if there is nothing to repeat.
 func (r *Replica) repeatAt() (at time.Duration, ok bool) {
 	for _, w := range r.waiting {
-		if w.waits && (!ok || w.retryAt.Mono < at) {
+		if w.waits() && (!ok || w.retryAt.Mono < at) {
 			at, ok = w.retryAt.Mono, true
 		}
 	}

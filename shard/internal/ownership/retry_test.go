@@ -167,6 +167,7 @@ func TestALaneIsChosenByWhatWaitsForTheWrite(t *testing.T) {
 		{WriteShard{Kind: ClaimFree}, Takeovers}, {WriteShard{Kind: HandOff}, Takeovers},
 		{WriteShard{Kind: HandOffOnExit}, Takeovers}, {WriteShard{Kind: Release}, Takeovers},
 		{WriteShard{Kind: AnnounceWarm}, Others}, {WriteShard{Kind: Report}, Others},
+		{WriteShard{Kind: Clear}, Others},
 		{WriteAssignee{}, Others}, {CreateShard{}, Others},
 	} {
 		if got := LaneOf(c.effect); got != c.want {

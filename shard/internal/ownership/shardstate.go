@@ -24,25 +24,29 @@ func (p phase) String() string {
 	return [...]string{"idle", "warming", "warm", "active", "draining", "drained"}[p]
 }
 
+// handsOff reports whether the phase is part of a handoff: no work starts, and the record still names this replica.
+func (p phase) handsOff() bool { return p == draining || p == drained }
+
 // shardState is what this replica knows and does about one shard.
 type shardState struct {
-	id       keyspace.ShardID
-	layout   *layout // of its cluster
-	known    bool    // the record exists, as far as this replica has seen
-	rec      Shard   // newest version seen
-	holder   *peer   // the holder that rec names; nil for none and for this replica
-	floor    Epoch   // highest epoch seen, deleted records included; at least Floor-1 of each record
-	top      Epoch   // highest epoch seen, deleted records included; ignores Floor, which users can edit
-	seenAt   Instant // when rec was seen
-	cameAt   Instant // when the record was first seen; again after a deletion
-	found    bool    // may come from a snapshot: in the first listing (or foundLate), and of the same epoch since
-	seenIn   uint64  // the step in which rec was seen
+	id     keyspace.ShardID
+	layout *layout // of its cluster
+	known  bool    // the record exists, as far as this replica has seen
+	rec    Shard   // newest version seen
+	holder *peer   // the holder that rec names; nil for none and for this replica
+	floor  Epoch   // highest epoch seen, deleted records included; at least Floor-1 of each record
+	top    Epoch   // highest epoch seen, deleted records included; ignores Floor, which users can edit
+	seenAt Instant // when rec was seen
+	cameAt Instant // when the record was first seen; again after a deletion
+	// found: the record existed before the first listing, so it may come from a snapshot that was restored. A new epoch
+	// shows that it doesn't.
+	found    bool
+	seenIn   uint64 // the step in which rec was seen
 	phase    phase
 	dirty    bool
 	timed    bool // it is in the list of shards that wait for a time
-	unserved bool // it is counted as such (isUnserved)
+	unserved bool // it is counted in Replica.orphans
 	filling  bool // it is counted as a planned move whose successor isn't warm
-	followed bool // the successor of its planned move is warm, since warmAt
 	// excluded: the cluster's newest layout doesn't list this shard.
 	excluded bool
 	barred   bool // it is in its layout's list of barred claims
@@ -59,18 +63,16 @@ type shardState struct {
 	freeAt   Instant
 	orphanAt Instant // when the shard was first seen without a living holder; zero while it has one
 	moveAt   Instant // when the assignee last changed
-	warmAt   Instant // when the successor was first seen to be warm
+	warmAt   Instant // when the successor of its planned move was first seen to be warm; zero while it isn't
 	// calledOff is when this replica, while leaving, last called off a move to itself. A coordinator that doesn't know
 	// yet that this replica leaves plans the same move again at once. So the replica waits a while before it calls the
 	// move off again. Zero when that wait is over.
 	calledOff Instant
 
-	fillFrom  Instant       // when the warm-up began
-	warmingAt Instant       // when the warm-up began, or last missed its deadline
-	overdue   bool          // the warm-up has missed a deadline
+	fillFrom  Instant       // when the latest warm-up began
+	warmingAt Instant       // when it began, or last missed its deadline
 	fillTime  time.Duration // how long a warm-up may take, if that is more than FillTimeout
 	probing   bool          // a claim waits for a probe of the cluster
-	unproven  bool          // it isn't opened yet: claims under other names of its cluster may not be known (heldTwice)
 
 	objects    int64
 	load       float64
@@ -136,7 +138,7 @@ func (r *Replica) shardSeen(s Shard) {
 	if !t.known {
 		t.cameAt, t.reportedAt = r.now, r.now
 	}
-	cameNow, wasServed := !t.known, t.served()
+	cameNow, wasHeld := !t.known, t.heldByLiving()
 	if t.known && t.replacedBy(s) {
 		r.bury(t) // it was deleted and made again, and the watch showed only the new one
 	}
@@ -147,12 +149,9 @@ func (r *Replica) shardSeen(s Shard) {
 	t.top = max(t.top, s.Epoch)
 	t.floor = max(t.floor, s.Epoch, s.Floor-1)
 	r.noteEpoch(t.floor)
-	if t.w.settled(s.Version) {
-		r.forget(t.w)
-		t.w = nil
-	}
-	t.holder = r.name(s.Holder)
-	if cameNow || t.served() != wasServed {
+	r.settle(&t.w, s.Version)
+	t.holder = r.named(s.Holder)
+	if cameNow || t.heldByLiving() != wasHeld {
 		r.recordsChange(s.ID.Cluster)
 	}
 	r.recount(t)
@@ -171,8 +170,7 @@ func (r *Replica) shardGone(in ShardGone) {
 	r.recount(t)
 	t.rec.Version += 2 // anything older is from before the deletion
 	r.bury(t)
-	r.forget(t.w)
-	t.w = nil
+	r.drop(&t.w)
 	r.touch(t)
 }
 
@@ -180,8 +178,8 @@ func (r *Replica) shardGone(in ShardGone) {
 // epochs a new record must exceed.
 func (r *Replica) bury(t *shardState) {
 	t.freeAt = r.now.Add(r.cfg.BuryTime)
-	if l := t.layout; !l.lacksSince.IsZero() {
-		l.lacksSince, l.tries, l.triedIn = r.now, 0, Instant{} // no coordinator could have made the record until freeAt
+	if l := t.layout; !l.lack.since.IsZero() {
+		l.lack = lack{since: r.now} // no coordinator could have made the record until freeAt
 	}
 	if e, ok := effectOf[WriteShard](t.w); ok {
 		t.floor, t.top = max(t.floor, e.Shard.Epoch), max(t.top, e.Shard.Epoch) // this write may have been committed
@@ -212,7 +210,7 @@ func (r *Replica) shardWritten(t *shardState, w *write, v Version) {
 
 // decide chooses one shard's next step from its newest record and what is under way.
 func (r *Replica) decide(t *shardState) {
-	wanted := r.served[t.id.Cluster]
+	wanted := r.ownNames[t.id.Cluster]
 	switch {
 	case !t.known:
 		r.letGo(t)
@@ -229,6 +227,23 @@ func (r *Replica) decide(t *shardState) {
 		r.cool(t)
 	default:
 		r.pursue(t)
+	}
+}
+
+// enter changes a shard's phase, and starts the clock of a warm-up. When a handoff ends, it lets the next begin.
+func (r *Replica) enter(t *shardState, p phase) {
+	before := t.phase
+	t.phase = p
+	if p == warming {
+		t.fillFrom, t.warmingAt = r.now, r.now
+	}
+	switch {
+	case before.handsOff() == p.handsOff():
+	case p.handsOff():
+		r.handing++
+	default:
+		r.handing--
+		r.resumeHandoffs()
 	}
 }
 
@@ -390,7 +405,7 @@ func (r *Replica) writeShard(t *shardState, kind WriteKind, s Shard) {
 		s.Objects, s.Load = t.objects, t.load
 	}
 	from := t.rec.Holder
-	t.w = r.send(t.rec.Version, target{shard: t}, func(seq uint64) Effect {
+	t.w = r.send(t.rec.Version, t, func(seq uint64) Effect {
 		return WriteShard{Seq: seq, Kind: kind, From: from, Shard: s}
 	})
 }

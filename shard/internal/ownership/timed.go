@@ -29,7 +29,7 @@ func (r *Replica) touchDue() {
 		if free {
 			t.freeAt = Instant{}
 		}
-		if free || (t.overdue && t.phase == warming) || r.awaitsList(t) ||
+		if free || (t.overdue() && t.phase == warming) || r.awaitsList(t) ||
 			(r.holds(t) && (r.leaving || (t.phase == active && t.successorWarm()))) {
 			r.touch(t)
 		}
@@ -43,9 +43,9 @@ func (r *Replica) track(t *shardState) {
 	if now := r.isUnserved(t); now != t.unserved {
 		t.unserved = now
 		if now {
-			r.unserved++
+			r.orphans++
 		} else {
-			r.unserved--
+			r.orphans--
 		}
 	}
 	if !r.waitsForTime(t) {
@@ -64,7 +64,7 @@ func (r *Replica) isUnserved(t *shardState) bool {
 	if !t.plannable() || !t.orphan() {
 		return false
 	}
-	return r.served[t.id.Cluster]
+	return r.ownNames[t.id.Cluster]
 }
 
 // waitsForTime reports whether the shard may need a decision because time passes.

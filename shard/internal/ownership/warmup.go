@@ -6,19 +6,6 @@ import (
 	"github.com/tenure-dev/tenure/shard/plan"
 )
 
-// countEngaged counts, for each cluster, the shards that are warmed or held here.
-func (r *Replica) countEngaged(t *shardState, before, p phase) {
-	switch {
-	case before == idle && p != idle:
-		r.site(t.id.Cluster).engaged++
-	case before != idle && p == idle:
-		r.site(t.id.Cluster).engaged--
-	}
-	if p == warming {
-		t.fillFrom, t.warmingAt, t.overdue = r.now, r.now, false
-	}
-}
-
 // filled handles the end of a warm-up, which shows that the cluster can be served.
 func (r *Replica) filled(t *shardState) {
 	t.fillTime = min(2*r.now.AtLeast(t.fillFrom), mostFill*r.cfg.FillTimeout)
@@ -40,6 +27,9 @@ func (r *Replica) fills(t *shardState) bool {
 	return t.phase == warming && t.known && (t.rec.Holder == r.cfg.ID || t.rec.Assignee == r.cfg.ID)
 }
 
+// overdue reports whether the latest warm-up has missed a deadline.
+func (t *shardState) overdue() bool { return t.warmingAt != t.fillFrom }
+
 // awaitFilling counts a warm-up that missed its deadline as trouble.
 func (r *Replica) awaitFilling(t *shardState) {
 	if !r.fills(t) {
@@ -54,7 +44,7 @@ func (r *Replica) awaitFilling(t *shardState) {
 			s.late.hold(r)
 		}
 		t.fillTime = min(2*limit, mostFill*r.cfg.FillTimeout)
-		t.warmingAt, t.overdue = r.now, true
+		t.warmingAt = r.now
 		r.fit.stale = true
 		r.touch(t)
 	}
@@ -64,5 +54,5 @@ func (r *Replica) awaitFilling(t *shardState) {
 // it.
 func (r *Replica) givesBack(t *shardState) bool {
 	c := t.id.Cluster
-	return t.overdue && !r.fit.stale && r.fitness(c) != plan.Fit && r.othersTake(c) && r.statementsSteady(c)
+	return t.overdue() && !r.fit.stale && r.fitness(c) != plan.Fit && r.othersTake(c) && r.statementsSteady(c)
 }

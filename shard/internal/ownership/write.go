@@ -10,25 +10,27 @@ import (
 // than the one that the write replaces: either that version is its result, or it can never be committed any more.
 type write struct {
 	seq     uint64
-	about   target
+	shard   *shardState // whose record it writes; nil if it writes another record
 	base    Version
 	effect  Effect
-	waits   bool    // it had no result, and will be sent again at retryAt
-	retryAt Instant // meaningful while waits
+	retryAt Instant // when it will be sent again; zero while it is under way
 	tries   int     // attempts that had no result
 	cause   Cause   // of the last of them
 	// causedAt is when the first of the last attempts in a row that had this cause was answered.
 	causedAt Instant
 }
 
-// send emits a write and remembers what it is about.
-func (r *Replica) send(base Version, about target, build func(seq uint64) Effect) *write {
+// send emits a write and remembers it. shard is nil if it writes no shard's record.
+func (r *Replica) send(base Version, shard *shardState, build func(seq uint64) Effect) *write {
 	r.seq++
-	w := &write{seq: r.seq, about: about, base: base, effect: build(r.seq)}
+	w := &write{seq: r.seq, shard: shard, base: base, effect: build(r.seq)}
 	r.writes = append(r.writes, w)
 	r.emit(w.effect)
 	return w
 }
+
+// waits reports whether the write will be sent again, at retryAt.
+func (w *write) waits() bool { return !w.retryAt.IsZero() }
 
 // settled reports whether the sight of version v settles w.
 func (w *write) settled(v Version) bool { return w != nil && v > w.base }
@@ -53,10 +55,10 @@ func (w *write) creates() bool {
 	return ok
 }
 
-// plans reports whether w is a change of plan that is in flight.
-func (w *write) plans() bool {
+// planInFlight reports whether w is a change of plan that is in flight.
+func (w *write) planInFlight() bool {
 	_, ok := effectOf[WriteAssignee](w)
-	return ok && !w.waits
+	return ok && !w.waits()
 }
 
 // forget drops a settled write. A late answer to it is ignored.
@@ -65,7 +67,20 @@ func (r *Replica) forget(w *write) {
 		last := len(r.writes) - 1
 		r.writes[i], r.writes[last] = r.writes[last], nil
 		r.writes = r.writes[:last]
-		w.waits = false
+		w.retryAt = Instant{}
+	}
+}
+
+// drop forgets the write that w points to, which may be nil, and clears that.
+func (r *Replica) drop(w **write) {
+	r.forget(*w)
+	*w = nil
+}
+
+// settle drops a write if the sight of version v settles it.
+func (r *Replica) settle(w **write, v Version) {
+	if (*w).settled(v) {
+		r.drop(w)
 	}
 }
 
@@ -79,33 +94,36 @@ func (r *Replica) written(in Written) {
 		return
 	}
 	w := r.writes[i]
-	about := w.about
-	if in.Outcome == Unknown || (in.Outcome == Rejected && !about.own) {
+	_, renewal := w.effect.(WriteLease)
+	if in.Outcome == Unknown || (in.Outcome == Rejected && !renewal) {
 		// If the record had changed and could be read, the newer version was fed before this answer and settled the
 		// write. So either it couldn't be read, or the rejection had another reason. What we know is out of date: don't
 		// act on it.
-		if about.own {
-			w.waits, w.retryAt = true, r.now.Add(r.renewBackoff(in))
+		if renewal {
+			w.retryAt = r.now.Add(r.renewBackoff(in))
 		} else {
 			r.wait(w, in)
 		}
 		return
 	}
-	r.forget(w)
-	if about.shard != nil {
-		r.recordWritten(about.shard.id.Cluster)
+	if _, ok := effectOf[WriteLayout](w); ok {
+		// The layout takes effect when the watch shows it. If that never happens, the write is repeated, and its
+		// rejection shows why.
+		w.retryAt = r.now.Add(r.cfg.LeaseDuration)
+		r.waiting = append(r.waiting, w)
+		return
 	}
-	switch {
-	case about.own:
+	r.forget(w)
+	switch e := w.effect.(type) {
+	case WriteLease:
 		r.ownWritten(in)
-	case about.lead:
+	case WriteLead:
 		r.leadWritten(in.Version)
-	case about.layout != nil:
-		about.layout.written(r)
-	case about.peer != nil:
-		r.sealWritten(about.peer, in.Version)
+	case SealLease:
+		r.sealWritten(r.peers[e.ID], in.Version)
 	default:
-		r.shardWritten(about.shard, w, in.Version)
+		r.recordWritten(w.shard.id.Cluster)
+		r.shardWritten(w.shard, w, in.Version)
 	}
 }
 
@@ -131,7 +149,7 @@ func LaneOf(e Effect) Lane {
 	case SealLease, WriteLead:
 		return Takeovers
 	case WriteShard:
-		if e.Kind != AnnounceWarm && e.Kind != Report {
+		if e.Kind != AnnounceWarm && e.Kind != Report && e.Kind != Clear {
 			return Takeovers
 		}
 	}
@@ -152,7 +170,7 @@ func (r *Replica) Current(seq uint64) (_ Effect, again, ok bool) {
 			return nil, false, false
 		}
 		if e, ok := w.effect.(WriteShard); ok && e.Kind == AnnounceWarm && e.Shard.Warm == r.cfg.ID &&
-			w.about.shard.phase != warm {
+			w.shard.phase != warm {
 			e.Shard.Warm = ""
 			w.effect = e
 		}
@@ -168,8 +186,7 @@ func (r *Replica) withdraws(w *write) bool {
 	if !ok || !e.Kind.Claims() || w.tries > 0 || r.fitness(e.Shard.ID.Cluster) == plan.Fit {
 		return false
 	}
-	w.about.shard.w = nil
-	r.forget(w)
-	r.touch(w.about.shard)
+	r.drop(&w.shard.w)
+	r.touch(w.shard)
 	return true
 }

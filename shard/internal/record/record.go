@@ -188,16 +188,11 @@ func Seen(fleet keyspace.Fleet, shard *tenurev1alpha1.Shard) (ownership.Input, e
 
 // Floor returns the lowest epoch that a record's annotation allows, 0 without one.
 func Floor(shard *tenurev1alpha1.Shard) (ownership.Epoch, error) {
-	text := shard.Annotations[tenurev1alpha1.FloorAnnotation]
-	if text == "" {
-		return 0, nil
+	floor, err := cas.Floor(shard.Annotations[tenurev1alpha1.FloorAnnotation])
+	if err != nil {
+		return 0, fmt.Errorf("record %s: annotation %s: %w; correct it", shard.Name, tenurev1alpha1.FloorAnnotation, err)
 	}
-	floor, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || floor < 0 || ownership.Epoch(floor) > ownership.MaxFloor {
-		return 0, fmt.Errorf("record %s: annotation %s: %q isn't a number from 0 to %d; correct it", shard.Name,
-			tenurev1alpha1.FloorAnnotation, text, ownership.MaxFloor)
-	}
-	return ownership.Epoch(floor), nil
+	return floor, nil
 }
 
 func moved(m *tenurev1alpha1.ShardMove) *ownership.Move {

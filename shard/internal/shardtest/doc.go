@@ -26,8 +26,8 @@
 //     or asks again and again for ticks without doing anything.
 //
 // After the last fault, every shard must be served again within a lease duration and a second, or longer after some
-// faults (I3). In some runs the shards must then be spread evenly, and after that only renewals and reports may be
-// written.
+// faults (I3). In some runs the shards must then be spread evenly, no record of a cluster that is gone may name a
+// holder, and after that only renewals and reports may be written.
 //
 // Not checked here: I4 (package engage handles the keys of a shard), I7 (the reconcilers ensure it), and writes to
 // workload clusters.

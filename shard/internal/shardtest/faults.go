@@ -168,20 +168,24 @@ func (w *world) meddle(f *Fault, n *node) {
 			w.store.putShard(ownership.Shard{ID: id, UID: w.store.newUID()})
 		}
 	case RemoveCluster:
-		if name := w.names[f.N%len(w.names)]; f.For > 0 {
-			bits := w.clusters[name]
-			if _, there := w.clusters[name]; !there {
-				return
-			}
+		name := w.names[f.N%len(w.names)]
+		bits, there := w.clusters[name]
+		switch {
+		case f.For < 0:
+			w.clusters[name] = int(-f.For - 1)
+		case !there:
+			return
+		default:
 			delete(w.clusters, name)
 			w.changed[name] = f
+			if f.For == 0 {
+				break
+			}
 			back := *f
-			back.For, back.N = -time.Duration(bits)-1, f.N
+			back.For = -time.Duration(bits) - 1
 			w.schedule.Faults = append(w.schedule.Faults, back)
 			at := min(w.now+f.For, max(w.now, w.schedule.Faulty))
 			w.push(event{at: at, kind: evFault, node: -1, n: int32(len(w.schedule.Faults) - 1)})
-		} else if f.For < 0 {
-			w.clusters[name] = int(-f.For - 1)
 		}
 		w.tellClusters()
 	case ForeignShard, DeleteLayout, EditLayout, ReplaceLayout, RemakeCluster:

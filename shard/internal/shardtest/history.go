@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tenure-dev/tenure/shard/internal/driver"
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
 )
 
@@ -139,10 +138,9 @@ func (w *world) unheardOf(sh ownership.Shard) bool {
 	if !held(sh) {
 		return false
 	}
-	shows := func(e driver.Event) bool {
-		seen, _ := e.(driver.Seen)
-		in, of := seen.What.(ownership.ShardSeen)
-		return of && in.Shard.UID == sh.UID
+	shows := func(what ownership.Input) bool {
+		in, ok := what.(ownership.ShardSeen)
+		return ok && in.Shard.UID == sh.UID
 	}
 	return slices.ContainsFunc(w.nodes, func(n node) bool {
 		return n.up && !slices.ContainsFunc(w.store.log[shards][:n.cursor[shards]], shows)
@@ -193,7 +191,7 @@ func (w *world) restore(shot records) {
 	for _, id := range before.shards.keys {
 		if s.shard(id) == nil {
 			w.lost = true
-			s.log[shards] = append(s.log[shards], driver.Deleted{ID: id})
+			s.show(shards, ownership.ShardGone{ID: id})
 		}
 	}
 	for _, l := range before.layouts.all {

@@ -131,8 +131,9 @@ func (w *world) filled(lease time.Duration) time.Duration {
 // settling returns how long the fleet may take, once all shards are served, until nothing changes any more. If some
 // process can't reach some cluster, another may take the coordinator's role because of that, and then move shards.
 // If a process of the previous version runs, the shards of a cluster that waits may all come late, and then be moved.
+// A cluster that is gone counts as removed some time later, and then its records are cleared.
 func (w *world) settling() time.Duration {
-	if w.schedule.unfair() || slices.ContainsFunc(w.names, w.waits) {
+	if w.schedule.unfair() || len(w.clusters) < len(w.names) || slices.ContainsFunc(w.names, w.waits) {
 		return 12*leaseDuration + w.filled(leaseDuration)
 	}
 	return 4*leaseDuration + w.filled(leaseDuration)
@@ -239,12 +240,17 @@ func (w *world) checkBalance() {
 	}
 }
 
-// checkRest fails the run if a record still calls a replica warm, although nothing moves any more. It leaves out
-// clusters that are gone or that no process can serve, since no replica writes their records.
+// checkRest fails the run if a record still calls a replica warm, although nothing moves any more, or if a record of
+// a cluster that is gone still has a holder. (While a process of the previous version runs, no record is cleared.) It
+// leaves out clusters that no process can serve, since no replica writes their records.
 func (w *world) checkRest() {
 	for i := range w.store.shards.all {
 		s := &w.store.shards.all[i]
 		_, wanted := w.clusters[s.ID.Cluster]
+		if !wanted && s.Holder != "" && !w.previousRuns() {
+			w.fail(nil, "rest: the record of %s names %s, though its cluster is gone, %v after the last fault", s.ID, s.Holder,
+				w.now-w.since)
+		}
 		// what no process can serve stays as it is
 		if wanted && s.Warm != "" && w.servable(s.ID.Cluster) && !w.waits(s.ID.Cluster) {
 			w.fail(nil, "rest: the record of %s calls %s warm, %v after the last fault", s.ID, s.Warm, w.now-w.since)

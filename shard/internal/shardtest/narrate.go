@@ -91,6 +91,8 @@ func (n *node) narrateShard(e ownership.WriteShard) {
 		w.say(n, "asks to claim %s from %q at epoch %d (version %d)", s.ID, e.From, s.Epoch, s.Version)
 	case ownership.Retire:
 		w.say(n, "asks to retire %s (version %d)", s.ID, s.Version)
+	case ownership.Clear:
+		w.say(n, "asks to clear %s of %q (version %d)", s.ID, e.From, s.Version)
 	case ownership.Report:
 		w.say(n, "reports on %s (version %d)", s.ID, s.Version)
 	}

@@ -160,8 +160,8 @@ func (n *node) incarnation(number int) ownership.Incarnation {
 func (n *node) list() {
 	life := n.life
 	for s := range streams {
-		for _, e := range n.w.store.listing(s, n.cursor[s], false) {
-			n.handle(e)
+		for _, in := range n.w.store.listing(s, n.cursor[s], false) {
+			n.handle(driver.Seen{What: in})
 			if n.life != life {
 				return
 			}
@@ -285,11 +285,7 @@ func (n *node) handle(e driver.Event) {
 			return
 		}
 	}
-	switch seen := e.(type) { // the process's watches go on, whichever incarnation runs
-	case driver.Seen:
-		seen.By = n.id
-		e = seen
-	case driver.Deleted:
+	if seen, ok := e.(driver.Seen); ok { // the process's watches go on, whichever incarnation runs
 		seen.By = n.id
 		e = seen
 	}
@@ -456,8 +452,8 @@ func (n *node) read(s stream) {
 		news = w.store.listing(s, len(w.store.log[s]), true)
 	}
 	n.cursor[s] = len(w.store.log[s])
-	for _, e := range news {
-		n.handle(e)
+	for _, in := range news {
+		n.handle(driver.Seen{What: in})
 		if n.life != life {
 			return
 		}

@@ -31,7 +31,7 @@ const (
 	DeleteLease                    // a user deletes the process's lease or, if N is odd, only puts a label on it
 	DeleteShard                    // a user deletes the record of shard N
 	Replace                        // a user deletes the record of shard N and makes it anew at once
-	RemoveCluster                  // cluster N goes, and comes back after For
+	RemoveCluster                  // cluster N goes; it comes back after For, or never if that is 0
 	PinShard                       // a user pins shard N to the process
 	ReportLoad                     // the holder of shard N measures a load of For per second
 	CrashLeader                    // the coordinator's process dies, as with Crash
@@ -203,6 +203,16 @@ func NewSchedule(seed uint64) Schedule {
 	}
 	if rng.IntN(100) == 0 && !s.mixes() && s.Nodes < 8 { // few, since they run for long
 		s.Fill = leaseDuration + time.Duration(rng.Int64N(int64(40*leaseDuration)))
+	}
+	for i := range s.Faults { // drawn last, so that a seed keeps the rest of its schedule
+		if f := &s.Faults[i]; f.Kind == RemoveCluster {
+			switch rng.IntN(3) {
+			case 0:
+				f.For = 0
+			case 1:
+				f.For = s.Faulty // long enough for its records to be cleared
+			}
+		}
 	}
 	return s
 }

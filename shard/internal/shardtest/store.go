@@ -26,8 +26,8 @@ func (s stream) String() string { return [...]string{"leases", "shards", "lead",
 // store is the home cluster: records under compare-and-swap with one version for all, as in etcd.
 type store struct {
 	records
-	log  [streams][]driver.Event // what a watch shows
-	uids uint64                  // how many records were ever created
+	log  [streams][]ownership.Input // what a watch shows
+	uids uint64                     // how many records were ever created
 	// the versions of all histories; nil unless the schedule replaces the history
 	used map[used]bool
 }
@@ -113,7 +113,7 @@ func (s *store) newUID() string {
 
 // show adds an event to a stream.
 func (s *store) show(on stream, what ownership.Input) {
-	s.log[on] = append(s.log[on], driver.Seen{What: what})
+	s.log[on] = append(s.log[on], what)
 }
 
 func (s *store) lease(id ownership.Incarnation) *ownership.Lease { return s.leases.find(id) }
@@ -147,7 +147,7 @@ func (s *store) deleteShard(id keyspace.ShardID) bool {
 		return false
 	}
 	s.version++
-	s.log[shards] = append(s.log[shards], driver.Deleted{ID: id})
+	s.show(shards, ownership.ShardGone{ID: id})
 	return true
 }
 
@@ -191,8 +191,8 @@ func (s *store) putContainer(c ownership.ContainerSeen) {
 
 // listing returns what a list at an old position of a stream's log would have shown, in the log's order. gone adds
 // the deletions, which a process finds by comparing the list with what it knew.
-func (s *store) listing(stream stream, at int, gone bool) []driver.Event {
-	var list []driver.Event
+func (s *store) listing(stream stream, at int, gone bool) []ownership.Input {
+	var list []ownership.Input
 	seen := make([]object, 0, 16)
 	for i := at - 1; i >= 0; i-- {
 		in := s.log[stream][i]
@@ -216,17 +216,16 @@ type object struct {
 }
 
 // identity names what a change is about.
-func identity(e driver.Event) (of object, deleted bool) {
-	if gone, ok := e.(driver.Deleted); ok {
-		return object{Subject: driver.Subject{Shard: gone.ID}}, true
-	}
-	switch in := e.(driver.Seen).What.(type) {
+func identity(what ownership.Input) (of object, deleted bool) {
+	switch in := what.(type) {
 	case ownership.LeaseSeen:
 		of.Lease = in.Lease.ID
 	case ownership.LeaseGone:
 		of.Lease, deleted = in.ID, true
 	case ownership.ShardSeen:
 		of.Shard = in.Shard.ID
+	case ownership.ShardGone:
+		of.Shard, deleted = in.ID, true
 	case ownership.ContainerSeen:
 		of.container = in.Container
 	case ownership.LeadGone:

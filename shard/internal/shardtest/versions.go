@@ -37,14 +37,14 @@ func asPrevious(e driver.Event) driver.Event {
 	case driver.Clusters:
 		in.UIDs = nil
 		return in
-	case driver.Deleted:
-		if nameless(in.ID) {
-			return nil
-		}
 	case driver.Seen:
 		switch what := in.What.(type) {
 		case ownership.LayoutSeen, ownership.LayoutGone:
 			return nil
+		case ownership.ShardGone:
+			if nameless(what.ID) {
+				return nil
+			}
 		case ownership.ShardSeen:
 			if nameless(what.Shard.ID) {
 				return nil
