@@ -2,11 +2,15 @@ package kubeconfig
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
+	"mime"
 	"net/http"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 )
@@ -15,7 +19,8 @@ import (
 const mostRead = 4 << 10
 
 // Ask makes one small request that every API server answers to every client, and returns the HTTP status. An error
-// means that there was no answer. With once, it closes the connection afterwards, unless something else uses it.
+// means that there was no answer, or one that is no API server's: a page to log in at comes with status 200, too. It
+// follows no redirect. With once, it closes the connection afterwards, unless something else uses it.
 func Ask(ctx context.Context, cfg *rest.Config, once bool) (status int, err error) {
 	httpClient, err := HTTPClientFor(cfg)
 	if err != nil {
@@ -34,14 +39,32 @@ func AskOver(ctx context.Context, httpClient *http.Client, host string) (status 
 		return 0, fmt.Errorf("asking for the version: %w", err)
 	}
 	req.Header.Set("User-Agent", "tenure (health)")
-	res, err := httpClient.Do(req)
+	here := *httpClient
+	here.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	res, err := here.Do(req)
+	var body []byte
+	if err == nil {
+		// What isn't read costs both sides another frame. What can't be read of a refusal changes nothing.
+		body, err = io.ReadAll(io.LimitReader(res.Body, mostRead))
+		_ = res.Body.Close()
+		if res.StatusCode >= http.StatusMultipleChoices {
+			return res.StatusCode, nil
+		}
+	}
 	if err != nil {
 		if cause := context.Cause(ctx); cause != nil {
 			err = cause
 		}
 		return 0, fmt.Errorf("asking for the version: %w", err)
 	}
-	// What isn't read costs both sides another frame. What can't be read changes nothing: the server has answered.
-	_, _ = io.CopyN(io.Discard, res.Body, mostRead)
-	return res.StatusCode, res.Body.Close()
+	var says struct{ GitVersion string }
+	if err := json.Unmarshal(body, &says); err != nil || says.GitVersion == "" {
+		form, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
+		if form != "text/html" && form != runtime.ContentTypeJSON { // no text of the server's own: it was shown the token
+			form = "something"
+		}
+		return 0, apierrors.NewServiceUnavailable(fmt.Sprintf("asking for the version: %d with %s that is no version: "+
+			"is this an API server?", res.StatusCode, form))
+	}
+	return res.StatusCode, nil
 }

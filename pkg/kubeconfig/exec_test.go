@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -37,10 +38,11 @@ func hanging(t *testing.T, host string) (_ *rest.Config, release func()) {
 
 func TestAProgramThatHangsHoldsNoRequest(t *testing.T) {
 	var tokens atomic.Int64
-	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") == "Bearer late" {
 			tokens.Add(1)
 		}
+		_, _ = io.WriteString(w, `{"gitVersion":"v1.37.2"}`)
 	}))
 	t.Cleanup(server.Close)
 	cfg, release := hanging(t, server.URL)

@@ -38,8 +38,7 @@ var suffixes = []string{".yaml", ".kubeconfig"}
 var folderProblems = prometheus.NewGauge(prometheus.GaugeOpts{
 	Name: "tenure_kubeconfig_folder_problems",
 	Help: "How many files of --kubeconfig-folder give no cluster, because of their name or kind; and one more while the " +
-		"folder " +
-		"itself can't be read. The log names them.",
+		"folder itself can't be read. The log names them.",
 })
 
 func init() { metrics.Registry.MustRegister(folderProblems) }

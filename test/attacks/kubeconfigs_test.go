@@ -46,7 +46,7 @@ func server(t testing.TB) (s *httptest.Server, asked *conns.Counts) {
 			!strings.HasSuffix(r.URL.Path, "/version") || strings.Contains(r.URL.Path, "//") {
 			w.WriteHeader(http.StatusUnauthorized)
 		}
-		_, _ = io.WriteString(w, `{"major":"1"}`)
+		_, _ = io.WriteString(w, `{"gitVersion":"v1.37.2"}`)
 	}))
 	asked = conns.Of(s)
 	s.Config.ErrorLog = log.New(io.Discard, "", 0)

@@ -43,7 +43,7 @@ func (s *filters) of(of form) *filter {
 	}
 	f.keep = func(o metav1.Object) bool { return s.shard.Contains(string(o.GetUID())) }
 	if !s.clientSide && prefix.Bits() > 0 {
-		f.shardSelector = prefix.Selector()
+		f.shards.text = prefix.Selector()
 	}
 	return f
 }
@@ -51,14 +51,14 @@ func (s *filters) of(of form) *filter {
 // filter selects the objects of a kind that belong to a shard: by selectors for the server, and by a check of what
 // arrives.
 type filter struct {
-	shardSelector string // for primary kinds; KEP-5866
-	labels        string // for owned kinds
-	keep          func(metav1.Object) bool
-	traffic       *Traffic
-	fields        fieldSelector
-	optional      bool                                // the cluster may refuse lists
-	managed       bool                                // managed fields are kept
-	pack          func(client.Object) informer.Packed // listed objects; nil packs none
+	shards   selector // shardSelector, for primary kinds; KEP-5866
+	labels   string   // for owned kinds
+	fields   selector // leaves out objects that are finished for good
+	keep     func(metav1.Object) bool
+	traffic  *Traffic
+	optional bool                                // the cluster may refuse lists
+	managed  bool                                // managed fields are kept
+	pack     func(client.Object) informer.Packed // listed objects; nil packs none
 	// transform is applied to objects before they are kept; nil for none.
 	transform toolscache.TransformFunc
 	failing   atomic.Pointer[failing] // not nil from a failure until a watch begins
@@ -81,21 +81,21 @@ func (f *filter) fails(err error) {
 	f.failing.Store(&failing{first, now, err})
 }
 
-// fieldSelector leaves out objects that are finished for good. The zero value leaves out none.
-type fieldSelector struct {
+// selector leaves out objects, where the API server knows it. The zero value leaves out none.
+type selector struct {
 	text      string
 	listsOnly bool
-	unknown   atomic.Bool // the API server that was last listed from doesn't know the fields
+	unknown   atomic.Bool // the API server that was last listed from doesn't know it
 }
 
-func (s *fieldSelector) ofList() string {
+func (s *selector) ofList() string {
 	if s.unknown.Load() {
 		return ""
 	}
 	return s.text
 }
 
-func (s *fieldSelector) ofWatch() string {
+func (s *selector) ofWatch() string {
 	if s.listsOnly {
 		return ""
 	}

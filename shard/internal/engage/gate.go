@@ -75,7 +75,19 @@ func (g *Gate) Open(epoch ownership.Epoch) {
 func (g *Gate) Shut() {
 	g.mu.Lock()
 	g.state = gateShut
+	g.mu.Unlock()
+	g.end()
+}
+
+// Interrupt cancels what runs, since the lease seems to have run out: a write may be waiting for its connection. The
+// gate stays open. If the lease goes on after all (see [Gate.Missed]), what begins then isn't cancelled.
+func (g *Gate) Interrupt() {
+	g.mu.Lock()
 	cancel := g.cancel
+	if g.state == gateOpen {
+		g.ctx, g.cancel = context.WithCancel(g.parent)
+		g.missed = g.missed || g.running > 0
+	}
 	g.mu.Unlock()
 	cancel()
 }
@@ -114,10 +126,6 @@ func outlived(ctx context.Context) bool {
 	p, ok := ctx.Value(passageKey{}).(*passage)
 	return ok && (p.tenure.Err() != nil || p.abandoned.Load())
 }
-
-// onTheWire is how long a write that was given up without an answer is taken to be on the wire. How long it really is
-// can't be known: if the write arrives later, its own preconditions stop it.
-const onTheWire = time.Second
 
 // beginWrite lets a mutating request pass. Its context ends with ctx or with the tenure. Call done when the request
 // was answered or given up, and release when the answer isn't needed any more.
@@ -244,9 +252,9 @@ func (g *Gate) end() {
 // it.
 func (g *Gate) settle(ctx context.Context) error {
 	g.mu.Lock()
-	left := onTheWire - time.Since(g.givenUpAt)
+	left := ownership.WireTime - time.Since(g.givenUpAt)
 	g.mu.Unlock()
-	g.await(ctx, left, func() bool { return time.Since(g.givenUpAt) >= onTheWire })
+	g.await(ctx, left, func() bool { return time.Since(g.givenUpAt) >= ownership.WireTime })
 	return ctx.Err()
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/go-logr/logr/funcr"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/tenure-dev/tenure/shard/internal/ownership"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/test/bubble"
 	"github.com/tenure-dev/tenure/test/must"
@@ -105,6 +106,32 @@ func TestShutCancelsWhatRuns(t *testing.T) {
 	<-ctx.Done()
 }
 
+func TestInterruptCancelsWhatRunsAndLeavesTheGateOpen(t *testing.T) {
+	g := openGate(t)
+	reconcile, end, _ := g.Begin(t.Context())
+	write, done, release, err := g.beginWrite(context.Background())
+	must.Succeed(t, err)
+	g.Interrupt()
+	<-reconcile.Done()
+	<-write.Done()
+	if _, _, _, err := g.beginWrite(reconcile); !errors.Is(err, ErrFenced) {
+		t.Errorf("a write of a reconcile that was cancelled: got %v, want ErrFenced", err)
+	}
+	done(false)
+	release()
+	end()
+	if !g.Missed() {
+		t.Error("nobody is told that a reconcile was cancelled at an open gate")
+	}
+	again, end, ok := g.Begin(t.Context())
+	if !ok || again.Err() != nil {
+		t.Fatalf("the next reconcile begins: %v, its context: %v", ok, again.Err())
+	}
+	g.Shut()
+	<-again.Done()
+	end()
+}
+
 func TestDrainWaitsForRunningReconcilesAndTheirWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := openGate(t)
@@ -150,11 +177,11 @@ func TestDrainWaitsForAWriteOutsideOfAnyReconcile(t *testing.T) {
 		quiet     bool // nothing of it can arrive any more
 	}{
 		"answered soon": {answered: writePatience / 2, want: writePatience / 2, quiet: true},
-		"that hangs":    {answered: never, want: writePatience + onTheWire, quiet: true},
+		"that hangs":    {answered: never, want: writePatience + ownership.WireTime, quiet: true},
 		"that hangs and is slow to give up": {
-			answered: never, cancelled: writeGrace / 2, want: writePatience + writeGrace/2 + onTheWire, quiet: true,
+			answered: never, cancelled: writeGrace / 2, want: writePatience + writeGrace/2 + ownership.WireTime, quiet: true,
 		},
-		"that never returns": {answered: never, cancelled: never, want: writePatience + writeGrace + onTheWire},
+		"that never returns": {answered: never, cancelled: never, want: writePatience + writeGrace + ownership.WireTime},
 	}
 	for name, tt := range tests {
 		bubble.Run(t, name, func(t *testing.T) {
@@ -201,16 +228,16 @@ func TestDrainWaitsForAWriteThatNobodyAnswered(t *testing.T) {
 		done(false)
 		release()
 		given := time.Now()
-		time.Sleep(onTheWire / 4)
+		time.Sleep(ownership.WireTime / 4)
 		must.Succeed(t, g.Drain(t.Context(), 0, time.Second))
-		if waited := time.Since(given); waited != onTheWire {
-			t.Errorf("drained %v after the write was given up, want %v", waited, onTheWire)
+		if waited := time.Since(given); waited != ownership.WireTime {
+			t.Errorf("drained %v after the write was given up, want %v", waited, ownership.WireTime)
 		}
 		must.Succeed(t, g.Drain(t.Context(), 0, time.Second))
-		if waited := time.Since(given); waited != onTheWire {
+		if waited := time.Since(given); waited != ownership.WireTime {
 			t.Errorf("drained again after %v: there was nothing to wait for any more", waited)
 		}
-		short, cancel := context.WithTimeout(t.Context(), onTheWire/2)
+		short, cancel := context.WithTimeout(t.Context(), ownership.WireTime/2)
 		defer cancel()
 		g.Open(2)
 		_, done, release, err = g.beginWrite(t.Context())

@@ -144,7 +144,8 @@ func (j *judgement) refuse(now time.Time, namespace string, cause Cause, took, r
 		j.all.close() // it serves again, though not this object
 		whose, after = &j.refused, nothingServed
 	}
-	if whose.note(namespace); whose.refusals >= enoughRefusals && now.Sub(j.lastServed) >= after {
+	whose.note(namespace)
+	if whose.refusals >= enoughRefusals && now.Sub(j.lastServed) >= after {
 		whose.open(now, cause, retryAfter)
 	}
 }
@@ -184,7 +185,8 @@ func (j *judgement) state(now time.Time) (protocol.ClusterState, Cause) {
 	case !j.all.until.IsZero():
 		return protocol.ClusterOpen, j.all.cause
 	}
-	if j.refused.expire(now); !j.refused.until.IsZero() { // so little is tried then that its answers are few
+	j.refused.expire(now)
+	if !j.refused.until.IsZero() { // so little is tried then that its answers are few
 		return protocol.ClusterLimited, j.refused.cause
 	}
 	var all answers

@@ -43,8 +43,11 @@ func (f *filter) wrap(inner toolscache.ListerWatcher) toolscache.ListerWatcher {
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
-			opts.ShardSelector, opts.LabelSelector, opts.FieldSelector = f.shardSelector, f.labels, f.fields.ofWatch()
+			opts.ShardSelector, opts.LabelSelector, opts.FieldSelector = f.shards.ofWatch(), f.labels, f.fields.ofWatch()
 			w, err := watchServer(ctx, lw, opts, watched, LastPause, f.fails)
+			for f.leavesOut(err, &opts) {
+				w, err = watchServer(ctx, lw, opts, watched, LastPause, f.fails)
+			}
 			if err != nil {
 				f.fails(err)
 			} else {
@@ -134,14 +137,17 @@ func LiveInformer(pause time.Duration, tell func(error)) func(toolscache.ListerW
 	}
 }
 
-// watchServer begins a watch. If the last one was lost, it returns errAway: the server may have gone, and its cluster
-// been restored, behind something that answers for it. If an attempt got no answer, it waits until the server answers,
-// and returns errAway. If the server has too many requests (429), it tells so and tries again: a reflector would pause
-// for up to half a minute.
+// watchServer begins a watch, after a pause if the last one was short. If the last one was lost, it returns errAway:
+// the server may have gone, and its cluster been restored, behind something that answers for it. If an attempt got no
+// answer, it waits until the server answers, and returns errAway. If the server has too many requests (429), it tells
+// so and tries again: a reflector would pause for up to half a minute.
 func watchServer(ctx context.Context, lw toolscache.WatcherWithContext, opts metav1.ListOptions, watched *streamHistory,
 	most time.Duration, tell func(error)) (watch.Interface, error) {
 	if watched.takeLost() {
 		return nil, errAway
+	}
+	if err := sleep(ctx, watched.pause(most)); err != nil {
+		return nil, err
 	}
 	ctx = context.WithValue(ctx, streamHistoryKey{}, watched)
 	w, made, err := attempt(ctx, lw, opts)
@@ -152,6 +158,9 @@ func watchServer(ctx context.Context, lw toolscache.WatcherWithContext, opts met
 		}
 	}
 	if !made.lost {
+		if err == nil {
+			watched.begins()
+		}
 		return w, err
 	}
 	if w != nil {
@@ -211,6 +220,31 @@ type streamHistory struct {
 	// the last that followed a cut.
 	owed bool
 	cut  time.Time
+	// began is when the last watch did. between is the backoff while watches end at once.
+	began   time.Time
+	between wait.Backoff
+}
+
+// shortWatch is how long a watch lasts at least that is followed by another one without a pause. A reflector makes no
+// pause after one that brought something, however soon it ended.
+const shortWatch = time.Second
+
+// begins is called when a watch begins.
+func (h *streamHistory) begins() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.began = time.Now()
+}
+
+// pause returns how long to wait before the next watch.
+func (h *streamHistory) pause(most time.Duration) time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if time.Since(h.began) >= shortWatch {
+		h.between = apart(most)
+		return 0
+	}
+	return h.between.Step()
 }
 
 // forget is called before each list, which shows what there is now.

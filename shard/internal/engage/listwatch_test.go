@@ -139,7 +139,7 @@ func TestObjectsOutsideTheShardAreDroppedOnArrival(t *testing.T) {
 		},
 	}
 	traffic := &Traffic{}
-	f := &filter{shardSelector: quarter.Prefix.Selector(), traffic: traffic,
+	f := &filter{shards: selector{text: quarter.Prefix.Selector()}, traffic: traffic,
 		keep: func(o metav1.Object) bool { return quarter.Contains(string(o.GetUID())) }}
 	lw := toolscache.ToListerWatcherWithContext(f.wrap(inner))
 
@@ -576,17 +576,17 @@ func TestABadRequestOfAProxyDoesNotEndTheUseOfFieldSelectors(t *testing.T) {
 // What is finished is left out where the API server knows the fields, and there only.
 func TestFieldSelectorsLeaveOutWhatIsFinished(t *testing.T) {
 	for name, c := range map[string]struct {
-		fields *fieldSelector
+		fields *selector
 		knows  bool
 		want   []string // asked for by two lists and a watch
 	}{
-		"a primary kind": {&fieldSelector{text: "status.over!=true"}, true,
+		"a primary kind": {&selector{text: "status.over!=true"}, true,
 			[]string{"status.over!=true", "status.over!=true", "status.over!=true"}},
-		"an owned kind": {&fieldSelector{text: "status.over!=true", listsOnly: true}, true,
+		"an owned kind": {&selector{text: "status.over!=true", listsOnly: true}, true,
 			[]string{"status.over!=true", "status.over!=true", ""}},
-		"an old API server": {&fieldSelector{text: "status.over!=true"}, false,
+		"an old API server": {&selector{text: "status.over!=true"}, false,
 			[]string{"status.over!=true", "", "status.over!=true", "", ""}},
-		"nothing is left out": {&fieldSelector{}, true, []string{"", "", ""}},
+		"nothing is left out": {&selector{}, true, []string{"", "", ""}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var asked []string
@@ -608,6 +608,98 @@ func TestFieldSelectorsLeaveOutWhatIsFinished(t *testing.T) {
 			must.Succeed(t, err)
 			w.Stop()
 			expect.Equal(t, "asked for", c.want, asked)
+		})
+	}
+}
+
+// An API server may answer 400 to what it doesn't know of a request. What arrives is checked anyway.
+func TestAClusterIsServedThatRefusesASelector(t *testing.T) {
+	for name, c := range map[string]struct {
+		knows    func(shards, fields bool, watches bool) bool
+		list, on string // the selectors that are asked for by a list and a watch, and by the next list and watch
+	}{
+		"it knows both":                {func(bool, bool, bool) bool { return true }, "sf|sf", "sf|sf"},
+		"no shardSelector":             {func(s, _, _ bool) bool { return !s }, "sf f|f", "sf f|f"},
+		"not these fields":             {func(_, f, _ bool) bool { return !f }, "sf f s|s", "sf f s|s"},
+		"neither":                      {func(s, f, _ bool) bool { return !s && !f }, "sf f s -|-", "sf f s -|-"},
+		"no shardSelector, in watches": {func(s, _, w bool) bool { return !w || !s }, "sf|sf f", "sf|sf f"},
+		"neither, in watches":          {func(s, f, w bool) bool { return !w || !s && !f }, "sf|sf f s -", "sf|sf f s -"},
+	} {
+		bubble.Run(t, name, func(t *testing.T) {
+			var asked []string
+			ask := func(watches bool) func(context.Context, metav1.ListOptions) error {
+				return func(_ context.Context, opts metav1.ListOptions) error {
+					shards, fields := opts.ShardSelector != "", opts.FieldSelector != ""
+					asked = append(asked, map[bool]string{true: "s"}[shards]+map[bool]string{true: "f"}[fields])
+					if asked[len(asked)-1] == "" {
+						asked[len(asked)-1] = "-"
+					}
+					if !c.knows(shards, fields, watches) {
+						return apierrors.NewBadRequest("unknown")
+					}
+					return nil
+				}
+			}
+			inner := listing(ask(false))
+			inner.WatchFuncWithContext = listing(ask(true)).WatchFuncWithContext
+			f := everything()
+			f.shards.text, f.fields.text = quarter.Prefix.Selector(), "status.over!=true"
+			lw := toolscache.ToListerWatcherWithContext(f.wrap(inner))
+			for _, want := range []string{c.list, c.on} {
+				asked = nil
+				_, err := lw.ListWithContext(t.Context(), metav1.ListOptions{})
+				must.Succeed(t, err)
+				asked = append(asked, "|")
+				for range 2 { // the second follows without a list
+					w, err := lw.WatchWithContext(t.Context(), metav1.ListOptions{})
+					must.Succeed(t, err)
+					w.Stop()
+					time.Sleep(shortWatch)
+				}
+				last := asked[len(asked)-1]
+				expect.Equal(t, "asked for", strings.Replace(want, "|", " | ", 1)+" "+last, strings.Join(asked, " "))
+			}
+			if f.failing.Load() != nil {
+				t.Error("it counts as failing")
+			}
+		})
+	}
+}
+
+// A reflector makes no pause after a watch that ended in order, if anything came by it.
+func TestWatchesThatEndAtOnceAreNotBegunAgainAtOnce(t *testing.T) {
+	for name, c := range map[string]struct {
+		lasts       time.Duration
+		least, most int // watches in five minutes
+	}{
+		"they end at once":    {0, 40, 70},
+		"within a second":     {shortWatch / 2, 40, 70},
+		"after a short while": {2 * shortWatch, 149, 151},
+	} {
+		bubble.Run(t, name, func(t *testing.T) {
+			var begun atomic.Int32
+			watched(t, servers(func(req *http.Request) (*http.Response, error) {
+				res := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}}
+				if !watches(req) {
+					list := podList("9", "there@9")
+					body, err := json.Marshal(&list)
+					res.Body = io.NopCloser(bytes.NewReader(body))
+					return res, err
+				}
+				stream, end := io.Pipe()
+				go func() {
+					_, _ = io.WriteString(end, bookmark(int(10+begun.Add(1))))
+					if begun.Load() < 1000 { // or no time would pass
+						time.AfterFunc(c.lasts, func() { _ = end.Close() })
+					}
+				}()
+				res.Body = stream
+				return res, nil
+			}))
+			time.Sleep(5 * time.Minute)
+			if n := int(begun.Load()); n < c.least || n > c.most {
+				t.Errorf("%d watches in five minutes, want %d to %d", n, c.least, c.most)
+			}
 		})
 	}
 }

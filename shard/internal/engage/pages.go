@@ -70,8 +70,9 @@ func (f *filter) list(ctx context.Context, lw toolscache.ListerWithContext,
 		return nil, err
 	}
 	defer f.traffic.lists.Leave()
+	f.shards.unknown.Store(false) // it may be another API server by now
 	f.fields.unknown.Store(false) // its CRD may have been replaced since
-	opts.ShardSelector, opts.LabelSelector, opts.FieldSelector = f.shardSelector, f.labels, f.fields.ofList()
+	opts.ShardSelector, opts.LabelSelector, opts.FieldSelector = f.shards.ofList(), f.labels, f.fields.ofList()
 	opts.Limit, opts.Continue = firstPage, ""
 	switch {
 	case opts.ResourceVersionMatch != "":
@@ -130,14 +131,31 @@ func (f *filter) again(err error, p *page, opts *metav1.ListOptions, expired *bo
 	switch {
 	case p.isLarge() && opts.Limit > 1:
 		opts.Limit = max(1, opts.Limit/pageGrowth)
-	case opts.FieldSelector != "" && opts.Continue == "" && apierrors.IsBadRequest(err) && !cas.ByProxy(err):
-		f.fields.unknown.Store(true)
-		opts.FieldSelector = ""
+	case opts.Continue == "" && f.leavesOut(err, opts):
 	case next != "" && opts.Continue != "" && !*expired:
 		opts.Continue, *expired = next, true
 	default:
 		return false
 	}
+	return true
+}
+
+// leavesOut reports whether a request failed perhaps because the API server doesn't know a selector. If so, it leaves
+// one out of the options, and of those of later requests until the next list: first the shardSelector, which few API
+// servers know, then that of fields instead, and then both. What arrives is checked anyway.
+func (f *filter) leavesOut(err error, opts *metav1.ListOptions) bool {
+	switch {
+	case !apierrors.IsBadRequest(err) || cas.ByProxy(err):
+		return false
+	case opts.ShardSelector != "":
+		opts.ShardSelector = ""
+	case opts.FieldSelector != "":
+		opts.ShardSelector, opts.FieldSelector = f.shards.text, ""
+	default:
+		return false
+	}
+	f.shards.unknown.Store(opts.ShardSelector == "")
+	f.fields.unknown.Store(opts.FieldSelector == "")
 	return true
 }
 

@@ -21,7 +21,8 @@ func (p *pauses) holds(namespace string) bool {
 }
 
 func (p *pauses) putOff(now time.Time, namespace string) (wait time.Duration, trial bool) {
-	if p.expire(now); !p.holds(namespace) {
+	p.expire(now)
+	if !p.holds(namespace) {
 		return 0, false
 	}
 	if wait := p.until.Sub(now); wait > 0 {
@@ -33,7 +34,8 @@ func (p *pauses) putOff(now time.Time, namespace string) (wait time.Duration, tr
 
 // left returns for how long the keys of a namespace are put off; open is false if they aren't.
 func (p *pauses) left(now time.Time, namespace string) (wait time.Duration, open bool) {
-	if p.expire(now); !p.holds(namespace) {
+	p.expire(now)
+	if !p.holds(namespace) {
 		return 0, false
 	}
 	return max(0, p.until.Sub(now)), true

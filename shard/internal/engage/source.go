@@ -18,15 +18,17 @@ import (
 
 // source returns the list-watch of all objects of a kind, in a form.
 func (c *Cluster) source(f form, mapping *meta.RESTMapping) (toolscache.ListerWatcher, error) {
+	bounded := *c.http
+	bounded.Transport = boundedEvents{c.http.Transport}
 	switch {
 	case f.metadata:
-		all, err := metadata.NewForConfigAndClient(rest.CopyConfig(c.config), c.http)
+		all, err := metadata.NewForConfigAndClient(rest.CopyConfig(c.config), &bounded)
 		if err != nil {
 			return nil, err
 		}
 		return listWatch(all.Resource(mapping.Resource).List, all.Resource(mapping.Resource).Watch), nil
 	case f.untyped:
-		all, err := dynamic.NewForConfigAndClient(rest.CopyConfig(c.config), c.http)
+		all, err := dynamic.NewForConfigAndClient(rest.CopyConfig(c.config), &bounded)
 		if err != nil {
 			return nil, err
 		}

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"reflect"
 	goruntime "runtime"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -200,7 +202,8 @@ type frameReader struct {
 // smallBuffer is the size with which a watch begins. A buffer larger than largeBuffer is dropped once it is empty.
 const smallBuffer, largeBuffer = 2 << 10, 64 << 10
 
-// largestEvent bounds an event, in bytes. client-go drops what is larger than its object may be.
+// largestEvent bounds an event, in bytes. client-go drops what is larger than its object may be, but reads all of it
+// into the memory first.
 const largestEvent = 2 * largestObject
 
 var errLargeEvent = errors.New("a watch event is larger than it may be")
@@ -262,3 +265,34 @@ func (f *frameReader) more() error {
 }
 
 func (f *frameReader) Close() error { return f.from.Close() }
+
+// boundedEvents is a transport for clients whose framer can't be replaced by [frames]. It bounds their events, too.
+type boundedEvents struct{ http.RoundTripper }
+
+func (b boundedEvents) RoundTrip(req *http.Request) (*http.Response, error) {
+	res, err := b.RoundTripper.RoundTrip(req)
+	if err == nil && watches(req) && res.StatusCode == http.StatusOK &&
+		!strings.HasPrefix(res.Header.Get("Content-Type"), runtime.ContentTypeProtobuf) { // client-go bounds those
+		res.Body = &eventBody{ReadCloser: res.Body}
+	}
+	return res, err
+}
+
+// eventBody is a stream of JSON objects. It fails once one of them is larger than it may be.
+type eventBody struct {
+	io.ReadCloser
+	end  extent // of the object that is being read
+	size int    // how much of it was read
+}
+
+func (b *eventBody) Read(into []byte) (int, error) {
+	n, err := b.ReadCloser.Read(into)
+	piece := into[:n]
+	for whole := b.end.of(piece); whole > 0; whole = b.end.of(piece) {
+		piece, b.end, b.size = piece[whole:], extent{}, 0
+	}
+	if b.size += len(piece); b.size > largestEvent {
+		return n, errLargeEvent
+	}
+	return n, err
+}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/http"
 	goruntime "runtime"
 	"slices"
 	"strings"
@@ -14,14 +15,19 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/runtime/serializer/streaming"
+	"k8s.io/apimachinery/pkg/watch"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	restwatch "k8s.io/client-go/rest/watch"
+	toolscache "k8s.io/client-go/tools/cache"
 
+	"github.com/tenure-dev/tenure/test/expect"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
@@ -419,19 +425,72 @@ func TestWhileAListIsDecodedOtherWorkGoesOn(t *testing.T) {
 	}
 }
 
-// openEnded sends an object that never ends.
-type openEnded struct{ sent int }
+// openEnded sends an object that ends only long after it should have been given up.
+type openEnded struct {
+	of   string
+	sent int
+}
 
 func (e *openEnded) Read(into []byte) (int, error) {
-	n := copy(into, bytes.Repeat([]byte("["), len(into)))
+	if e.sent > 5*largestEvent {
+		return 0, io.EOF
+	}
+	n := copy(into, bytes.Repeat([]byte(e.of), len(into)))
 	e.sent += n
 	return n, nil
 }
 
 func TestAnEventWithoutEndIsGivenUp(t *testing.T) {
-	from := &openEnded{}
+	from := &openEnded{of: "["}
 	if _, _, err := streamOf(t, ofPods, from).Decode(); err == nil || from.sent > 4*largestEvent {
 		t.Errorf("%d bytes were read, error %v", from.sent, err)
+	}
+}
+
+// The framers of the clients for metadata and for what is untyped can't be replaced, and bound nothing.
+func TestAnEventWithoutEndIsGivenUpInAnyForm(t *testing.T) {
+	for name, form := range map[string]form{
+		"typed": {}, "metadata": {metadata: true}, "untyped": {untyped: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			object := `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a"}}`
+			if form.metadata {
+				object = strings.Replace(object, `"Pod","apiVersion":"v1"`,
+					`"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1"`, 1)
+			}
+			small := strings.Repeat(`{"type":"MODIFIED","object":`+object+"}\n", 2) + `{"type":"`
+			from := &openEnded{of: "a"}
+			c := &Cluster{
+				scheme: clientgoscheme.Scheme, codecs: clientgoscheme.Codecs, config: &rest.Config{Host: "http://west"},
+				http: &http.Client{Transport: servers(func(*http.Request) (*http.Response, error) {
+					return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}},
+						Body: io.NopCloser(io.MultiReader(strings.NewReader(small), from))}, nil
+				})},
+			}
+			form.GroupVersionKind = corev1.SchemeGroupVersion.WithKind("Pod")
+			source, err := c.source(form, &meta.RESTMapping{Resource: corev1.SchemeGroupVersion.WithResource("pods")})
+			must.Succeed(t, err)
+			w, err := toolscache.ToListerWatcherWithContext(source).WatchWithContext(t.Context(), metav1.ListOptions{})
+			must.Succeed(t, err)
+			defer w.Stop()
+			var came []watch.EventType
+			for e := range w.ResultChan() {
+				came = append(came, e.Type)
+			}
+			expect.Equal(t, "events", []watch.EventType{watch.Modified, watch.Modified, watch.Error}, came)
+			if from.sent > 4*largestEvent {
+				t.Errorf("%d bytes were read of an event without an end", from.sent)
+			}
+		})
+	}
+}
+
+// A stream may send far more than an event may have.
+func TestManyEventsAreNotTakenForALargeOne(t *testing.T) {
+	one := `{"a":"}` + strings.Repeat("x", 1<<20) + `"}`
+	body := &eventBody{ReadCloser: io.NopCloser(strings.NewReader(strings.Repeat(one+"\n", 3*largestEvent>>20)))}
+	if n, err := io.Copy(io.Discard, body); err != nil || n < 3*largestEvent {
+		t.Errorf("%d bytes came, error %v", n, err)
 	}
 }
 

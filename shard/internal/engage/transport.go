@@ -251,7 +251,7 @@ func (u *unfenced) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 // largestObject bounds an answer that is one object, in bytes: several times what an API server takes. So a server
-// that isn't what it claims to be can't fill the memory. (client-go bounds the events of watches likewise.)
+// that isn't what it claims to be can't fill the memory. An event of a watch has a bound of its own ([largestEvent]).
 const largestObject = 16 << 20
 
 // namesOne reports whether an API server's path is that of one object.
@@ -298,15 +298,16 @@ func namespaceOf(path string) string {
 	return ""
 }
 
-// disbelieve makes what isn't the API server's own answer a 503: a 404, or a redirect. An ingress that reloads answers
-// 404 to everything for a moment, and who takes that for the API server's word forgets an object that is there. The API
-// server's own has the ID of an audit event, and comes as a Status unless its kind isn't served. A redirect, to a page
-// to log in at for instance, is never its own.
+// disbelieve makes what isn't the API server's own answer a 503: a 404, a redirect, or a page of HTML. An ingress that
+// reloads answers 404 to everything for a moment, and who takes that for the API server's word forgets an object that
+// is there. The API server's own has the ID of an audit event, and comes as a Status unless its kind isn't served. A
+// page to log in at, or a redirect to one, is never its own.
 func disbelieve(req *http.Request, res *http.Response) {
 	if len(apipath.Parts(req.URL.Path)) == 0 || streams(req.URL.Path) {
 		return // it is about no object
 	}
-	if res.StatusCode >= http.StatusMultipleChoices && res.StatusCode < http.StatusBadRequest {
+	page := res.StatusCode == http.StatusOK && strings.HasPrefix(res.Header.Get("Content-Type"), "text/html")
+	if page || res.StatusCode >= http.StatusMultipleChoices && res.StatusCode < http.StatusBadRequest {
 		unavailable(res)
 		return
 	}

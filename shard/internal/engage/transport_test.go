@@ -129,6 +129,10 @@ func TestWhatAProxyAnswersIsNoWordAboutAnObject(t *testing.T) {
 		"an object that there is":            {http.MethodGet, object, json, "{}", http.StatusOK},
 		"what a proxy refuses otherwise":     {http.MethodDelete, object, text, "conflict", http.StatusConflict},
 		"to a page to log in at":             {http.MethodGet, object, text, "elsewhere", away},
+		"such a page at once":                {http.MethodGet, object, "text/html; charset=utf-8", "<html>", away},
+		"such a page to a list":              {http.MethodGet, "/api/v1/pods", "text/html", "<html>", away},
+		"such a page to a write":             {http.MethodPatch, object, "text/html", "<html>", away},
+		"a Pod's own page":                   {http.MethodGet, object + "/proxy/page", "text/html", "<html>", http.StatusOK},
 		"a Pod's own page to log in at":      {http.MethodGet, object + "/proxy/page", text, "elsewhere", http.StatusFound},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -138,8 +142,11 @@ func TestWhatAProxyAnswersIsNoWordAboutAnObject(t *testing.T) {
 				if c.status == away {
 					res.StatusCode = lost
 				}
-				if c.body == "elsewhere" {
+				switch c.body {
+				case "elsewhere":
 					res.StatusCode = http.StatusFound
+				case "<html>":
+					res.StatusCode = http.StatusOK
 				}
 				if strings.HasSuffix(c.body, "audited") {
 					res.Header.Set("Audit-Id", "1")

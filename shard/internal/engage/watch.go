@@ -5,10 +5,13 @@ import (
 	"errors"
 	"io"
 	"math"
+	"mime"
 	"net/http"
 	"strconv"
 	"sync/atomic"
 	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 const (
@@ -70,6 +73,9 @@ func beginWatch(req *http.Request, of *Breaker, base http.RoundTripper) (*http.R
 		w.quiet = time.AfterFunc(watchSilence, giveUp)
 	}
 	res, err := base.RoundTrip(req.WithContext(bounded))
+	if err == nil && query.Get("watch") != "" && !streams(req.URL.Path) {
+		boundRefusal(res)
+	}
 	if ctx.Err() == nil {
 		noteAttempt(ctx, res, err)
 	}
@@ -85,6 +91,22 @@ func beginWatch(req *http.Request, of *Breaker, base http.RoundTripper) (*http.R
 	}
 	w.ReadCloser, res.Body = res.Body, w
 	return res, nil
+}
+
+// boundRefusal bounds an answer to a watch that isn't a stream of events: client-go reads all of it. Of a stream in a
+// form that it can't decode, client-go would never close the body, so that becomes a 503 without one.
+func boundRefusal(res *http.Response) {
+	if res.StatusCode != http.StatusOK {
+		res.Body = &countedBody{ReadCloser: res.Body, page: &page{most: largestObject}}
+		return
+	}
+	switch form, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")); form {
+	case "", runtime.ContentTypeJSON, runtime.ContentTypeProtobuf, runtime.ContentTypeCBORSequence:
+	default:
+		_ = res.Body.Close()
+		res.Body = http.NoBody
+		unavailable(res)
+	}
 }
 
 // watchBody is the stream of a watch.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/iotest"
 	"testing/synctest"
@@ -138,4 +139,62 @@ func TestALogThatIsCutDoesNotLookComplete(t *testing.T) {
 	if log != "a line" || !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("read %q, %v", log, err)
 	}
+}
+
+// client-go reads all of an answer to a watch that is no stream, and doesn't close one that it can't decode.
+func TestAnAnswerToAWatchThatIsNoStreamIsBounded(t *testing.T) {
+	const html, json = "text/html; charset=utf-8", "application/json"
+	for name, c := range map[string]struct {
+		status int
+		kind   string
+		query  string
+		want   int
+		whole  bool // all of the body comes
+	}{
+		"an error":                  {http.StatusInternalServerError, json, "watch=1", http.StatusInternalServerError, false},
+		"a refusal":                 {http.StatusForbidden, json, "watch=1", http.StatusForbidden, false},
+		"a page to log in at":       {http.StatusOK, html, "watch=1", http.StatusServiceUnavailable, false},
+		"text":                      {http.StatusOK, "text/plain", "watch=1", http.StatusServiceUnavailable, false},
+		"a stream":                  {http.StatusOK, json, "watch=1", http.StatusOK, true},
+		"a stream of no named type": {http.StatusOK, "", "watch=1", http.StatusOK, true},
+		"a stream in binary": {http.StatusOK, "application/vnd.kubernetes.protobuf;stream=watch", "watch=1",
+			http.StatusOK, true},
+		"a log that is followed": {http.StatusOK, "text/plain", "follow=true", http.StatusOK, true},
+	} {
+		for way, transport := range map[string]func(http.RoundTripper) http.RoundTripper{
+			"home":    Noting,
+			"cluster": func(base http.RoundTripper) http.RoundTripper { return Unfenced(base, &Breaker{}) },
+		} {
+			t.Run(name+", "+way, func(t *testing.T) {
+				const size = largestObject + 1<<20
+				var closed atomic.Bool
+				by := transport(servers(func(*http.Request) (*http.Response, error) {
+					return &http.Response{StatusCode: c.status, Header: http.Header{"Content-Type": {c.kind}},
+						Body: leaving{io.LimitReader(zeros{}, size), &closed}}, nil
+				}))
+				req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://a/api/v1/pods?"+c.query, nil)
+				must.Succeed(t, err)
+				res, err := by.RoundTrip(req)
+				must.Succeed(t, err)
+				if replaced := c.status != c.want; closed.Load() != replaced {
+					t.Errorf("its body is closed: %v, and nobody has read it", closed.Load())
+				}
+				n, err := io.Copy(io.Discard, res.Body)
+				if res.StatusCode != c.want || (n == size && err == nil) != c.whole {
+					t.Errorf("%d, of which %d bytes came, error %v", res.StatusCode, n, err)
+				}
+			})
+		}
+	}
+}
+
+// leaving is a body that says that it was closed.
+type leaving struct {
+	io.Reader
+	closed *atomic.Bool
+}
+
+func (l leaving) Close() error {
+	l.closed.Store(true)
+	return nil
 }

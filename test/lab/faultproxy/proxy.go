@@ -177,8 +177,13 @@ func (p *Proxy) forward(r *http.Request) (*http.Response, error) {
 	return p.transport.RoundTrip(out)
 }
 
-// answer is what an API server says that refuses.
+// answer is what an API server says that refuses, or, with status 200, what a proxy shows whose users must log in.
 func answer(w http.ResponseWriter, about request, rule Rule) {
+	if rule.Status == http.StatusOK {
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		_, _ = io.WriteString(w, "<!DOCTYPE html><html><title>Log in</title></html>")
+		return
+	}
 	status := metav1.Status{
 		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
 		Status:   metav1.StatusFailure, Code: int32(rule.Status), Reason: reason(rule.Status),

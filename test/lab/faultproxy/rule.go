@@ -68,7 +68,7 @@ type Rule struct {
 	For time.Duration
 	// Limit ends the rule after so many requests; 0 means never.
 	Limit int
-	// Status is what Answer answers: 409, 410, 429, 500, ...
+	// Status is what Answer answers: 409, 410, 429, 500, ..., or 200 with a page to log in at.
 	Status int
 	// RetryAfter is in seconds, for a 429 or 5xx. 0 sends no such header.
 	RetryAfter int
