@@ -2,6 +2,7 @@ package shard
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"time"
 
@@ -28,6 +29,7 @@ type clusterSet struct {
 	// last is the number of the last connection. A real cluster has that of the first connection to it.
 	last    uint64
 	traffic map[keyspace.ClusterName]*engage.Traffic // also of a few removed clusters: see maxGone
+	removed map[keyspace.ClusterName]time.Time       // when a cluster was last removed, for removed ones with traffic
 	limits  kubeconfig.Limits                        // of clusters that have none of their own
 	own     map[keyspace.ClusterName]kubeconfig.Limits
 	changed func()          // called after every change, without the lock
@@ -66,6 +68,7 @@ func newClusterSet(log logr.Logger, grace time.Duration, limits kubeconfig.Limit
 		log: log, grace: grace, limits: limits, own: map[keyspace.ClusterName]kubeconfig.Limits{},
 		clusters: map[keyspace.ClusterName]*entry{},
 		traffic:  map[keyspace.ClusterName]*engage.Traffic{},
+		removed:  map[keyspace.ClusterName]time.Time{},
 		changed:  func() {},
 		primary:  func(keyspace.ClusterName) []client.Object { return nil },
 	}
@@ -124,6 +127,7 @@ func (cs *clusterSet) remove(name keyspace.ClusterName, connection uint64) {
 	gone, stopped := s != nil && s.given == connection, cs.ctx == nil
 	if gone {
 		delete(cs.clusters, name)
+		cs.removed[name] = time.Now()
 		cs.forget(name)
 	}
 	cs.mu.Unlock()
@@ -135,13 +139,24 @@ func (cs *clusterSet) remove(name keyspace.ClusterName, connection uint64) {
 	}
 }
 
-// maxGone is how many removed clusters keep their traffic counters. A cluster that comes back soon, as with a new
-// kubeconfig, finds its counters as they were. Names that never come back don't fill the memory and the metrics.
-const maxGone = 100
+// maxGone is how many removed clusters keep their traffic counters, and goneFor for how long. A cluster that comes back
+// soon, as with a new kubeconfig, finds its counters as they were. Names that never come back don't fill the memory and
+// the metrics.
+const (
+	maxGone = 100
+	goneFor = time.Hour
+)
 
-// forget drops the traffic of removed clusters, but not that of name, while there are more than maxGone. Call it with
-// the lock held.
+// forget drops the traffic of clusters that were removed goneFor ago, and that of others, but not of name, while there
+// are more than maxGone. Call it with the lock held.
 func (cs *clusterSet) forget(name keyspace.ClusterName) {
+	maps.DeleteFunc(cs.removed, func(other keyspace.ClusterName, at time.Time) bool {
+		_, there := cs.clusters[other]
+		if old := !there && time.Since(at) > goneFor; old {
+			delete(cs.traffic, other)
+		}
+		return there || cs.traffic[other] == nil
+	})
 	left := len(cs.traffic) - len(cs.clusters) - maxGone
 	for other := range cs.traffic {
 		if left <= 0 {
@@ -224,7 +239,8 @@ func (cs *clusterSet) setLimits(name keyspace.ClusterName, own *kubeconfig.Limit
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	before := cs.limitsOf(name)
-	if delete(cs.own, name); own != nil {
+	delete(cs.own, name)
+	if own != nil {
 		cs.own[name] = *own
 	}
 	if traffic := cs.traffic[name]; traffic != nil && cs.limitsOf(name) != before {
@@ -255,6 +271,7 @@ func (cs *clusterSet) all() map[keyspace.ClusterName]realCluster {
 func (cs *clusterSet) status() map[keyspace.ClusterName]ClusterStatus {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
+	cs.forget("")
 	all := make(map[keyspace.ClusterName]ClusterStatus, len(cs.traffic))
 	for name, traffic := range cs.traffic {
 		c := ClusterStatus{

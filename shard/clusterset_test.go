@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/types"
@@ -45,6 +47,32 @@ func TestClustersThatComeAndGoLeaveLittleBehind(t *testing.T) {
 	if got := cs.status()["west"]; got.Kept != 7 || !got.Known {
 		t.Errorf("the cluster that stayed: %+v", got)
 	}
+}
+
+func TestARemovedClusterIsForgottenAfterAnHour(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cs := newClusterSet(logr.Discard(), 0, kubeconfig.Limits{})
+		comeAndGo := func() {
+			addCluster(t.Context(), t, cs, "west", rest.Config{Host: "https://127.0.0.1:1"})
+			cs.remove("west", cs.last)
+		}
+		comeAndGo()
+		_, west := cs.get("west")
+		west.Kept.Add(7)
+		for _, again := range []bool{true, false} {
+			time.Sleep(goneFor - time.Minute)
+			if again {
+				comeAndGo()
+			}
+			if got := cs.status()["west"]; got.Kept != 7 {
+				t.Errorf("before an hour is over, its counters are gone: %+v", got)
+			}
+		}
+		time.Sleep(2 * time.Minute)
+		if n := len(cs.status()) + len(cs.removed); n > 0 {
+			t.Errorf("an hour after it was removed, %d things are remembered of it", n)
+		}
+	})
 }
 
 // Names may come from objects, and so be any and many.

@@ -53,8 +53,8 @@ type Config struct {
 	// a cluster that can't be counted gets all shards. Default 0: every cluster gets 2^ShardBits shards.
 	ObjectsPerShard int64
 	// LeaseDuration is how long a silent replica keeps its shards, 1 s to 24 h. Use the same value in the whole fleet. A
-	// crash leaves keys unserved for about this long. In each such time a replica writes five times: four renewals and a
-	// report of its load, if that has changed. Default 10 s.
+	// crash leaves keys unserved for about this long. In each such time a replica writes five times at most while
+	// nothing moves: four renewals and one report of its load. Default 10 s.
 	LeaseDuration time.Duration
 	// DrainTimeout bounds how long running reconciles may delay a move before they are cancelled, 1 ms to 24 h. Default
 	// 20 s.

@@ -170,26 +170,22 @@ func (e *engagement) backfill(sources []*kindSource) {
 // beginAwares returns the context to engage unmodified controllers with.
 func (e *engagement) beginAwares() context.Context {
 	ctx, cancel := context.WithCancel(e.ctx)
-	e.mu.Lock()
-	last := e.awareEnd // a change of caches may have engaged them while the shard drained
-	e.awareEnd = cancel
-	e.mu.Unlock()
-	if last != nil {
-		last()
-	}
+	e.replaceAwares(cancel) // a change of caches may have engaged them while the shard drained
 	return ctx
 }
 
 // endAwares disengages unmodified controllers, and reports whether any were engaged.
-func (e *engagement) endAwares() bool {
+func (e *engagement) endAwares() bool { return e.replaceAwares(nil) }
+
+func (e *engagement) replaceAwares(next context.CancelFunc) (ended bool) {
 	e.mu.Lock()
-	end := e.awareEnd
-	e.awareEnd = nil
+	last := e.awareEnd
+	e.awareEnd = next
 	e.mu.Unlock()
-	if end == nil {
+	if last == nil {
 		return false
 	}
-	end()
+	last()
 	return true
 }
 

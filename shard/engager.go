@@ -263,7 +263,6 @@ func (g *engager) shutAll() (quiet func() bool) {
 	}
 }
 
-// stop ends the incarnation.
 func (g *engager) stop(s driver.Stop) {
 	quiet := g.shutAll()
 	g.log.Info("incarnation lapsed: stopping everything it held", "reason", s.Reason)

@@ -165,7 +165,9 @@ func (g *guard) abandoned(e *engagement, key putOffKey, start time.Time) error {
 		"context are refused",
 		"shard", e.id.String(), "key", key.String(), "began", start.Format(time.RFC3339), "running",
 		e.traffic.Abandoned.Load())
-	if e.gate.IsOpen() { // its own timeout ended it, and no other replica will serve its key
+	// Its own timeout ended it, or a lease that seemed to be over until its renewal was known. No other replica will
+	// serve its key.
+	if e.gate.IsOpen() {
 		return errAbandoned
 	}
 	return nil

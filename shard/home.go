@@ -96,10 +96,7 @@ func (h *homeClient) restart(ctx context.Context) {
 // write makes one write, within its timeout, and puts its result.
 func (h *homeClient) write(w driver.Write) {
 	h.announce(w)
-	do := h.writing(w)
-	if step, ok := stepOf(w, h.id); ok {
-		do = step.timed(h.observer, do)
-	}
+	step, isStep := stepOf(w, h.id)
 	bound := h.ctx
 	h.spawn(func() {
 		ctx, cancel := context.WithTimeout(bound, w.Patience)
@@ -108,10 +105,15 @@ func (h *homeClient) write(w driver.Write) {
 		var version ownership.Version
 		err := h.readable(ctx, w)
 		if err == nil {
-			version, err = do(ctx)
+			step.Start = time.Now()
+			version, err = h.send(ctx, w)
 		}
 		at := h.clock.now()
 		what, outcome := driver.What(w.Effect), cas.Outcome(err)
+		if isStep {
+			step.Outcome = outcome
+			step.done(h.observer)
+		}
 		h.observer.Wrote(what, outcome)
 		cause := cas.Cause(err)
 		switch {
@@ -165,35 +167,33 @@ func (h *homeClient) announce(w driver.Write) {
 	}
 }
 
-// writing returns the function that makes a write.
-func (h *homeClient) writing(w driver.Write) func(context.Context) (ownership.Version, error) {
-	return func(ctx context.Context) (ownership.Version, error) {
-		switch e := w.Effect.(type) {
-		case ownership.WriteLease:
-			return h.members.Write(ctx, e.Base, e.Lease, time.Now())
-		case ownership.SealLease:
-			return h.members.Seal(ctx, e.Base, e.ID, h.id)
-		case ownership.ForgetLease:
-			return 0, h.members.Drop(ctx, e.ID)
-		case ownership.DropLease:
-			return 0, h.members.Drop(ctx, h.id)
-		case ownership.WriteLead:
-			return h.members.WriteLead(ctx, e.Base, e.Lead, time.Now())
-		case ownership.WriteLayout:
-			return h.records.WriteLayout(ctx, e)
-		case ownership.CreateShard:
-			return h.records.Create(ctx, e)
-		case ownership.WriteAssignee:
-			return h.records.WriteAssignee(ctx, e)
-		case ownership.WriteShard:
-			var ended time.Time
-			if w.Of != nil {
-				ended = w.Of.Ended
-			}
-			return h.records.WriteStatus(ctx, e, ended)
+// send sends a write's request.
+func (h *homeClient) send(ctx context.Context, w driver.Write) (ownership.Version, error) {
+	switch e := w.Effect.(type) {
+	case ownership.WriteLease:
+		return h.members.Write(ctx, e.Base, e.Lease, time.Now())
+	case ownership.SealLease:
+		return h.members.Seal(ctx, e.Base, e.ID, h.id)
+	case ownership.ForgetLease:
+		return 0, h.members.Drop(ctx, e.ID)
+	case ownership.DropLease:
+		return 0, h.members.Drop(ctx, h.id)
+	case ownership.WriteLead:
+		return h.members.WriteLead(ctx, e.Base, e.Lead, time.Now())
+	case ownership.WriteLayout:
+		return h.records.WriteLayout(ctx, e)
+	case ownership.CreateShard:
+		return h.records.Create(ctx, e)
+	case ownership.WriteAssignee:
+		return h.records.WriteAssignee(ctx, e)
+	case ownership.WriteShard:
+		var ended time.Time
+		if w.Of != nil {
+			ended = w.Of.Ended
 		}
-		return 0, fmt.Errorf("%T writes no record", w.Effect)
+		return h.records.WriteStatus(ctx, e, ended)
 	}
+	return 0, fmt.Errorf("%T writes no record", w.Effect)
 }
 
 // read reads one record live, within its timeout.

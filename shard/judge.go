@@ -189,17 +189,14 @@ func (j *clusterJudge) conclude(name keyspace.ClusterName, connection uint64, tr
 	now := time.Now()
 	c, _ := j.clusters.known(name)
 	j.mu.Lock()
-	v := j.verdicts[name]
-	// The verdicts follow the clusters a little later.
-	if v == nil || c.connection != connection {
-		if v != nil {
-			v.probing = false
-		}
+	v := j.verdict(name)
+	v.probing = false
+	if c.connection != connection {
 		j.mu.Unlock()
 		return false
 	}
 	was := v.trouble
-	v.probing, v.trouble, v.connection, v.probed = false, trouble, connection, now
+	v.trouble, v.connection, v.probed = trouble, connection, now
 	pause := j.every
 	if trouble == nil {
 		pause *= idleFactor
@@ -335,7 +332,7 @@ func askOnce(ctx context.Context, c realCluster) error {
 	case status == http.StatusUnauthorized:
 		return apierrors.NewUnauthorized("the credentials are refused")
 	case status == http.StatusBadGateway, status == http.StatusServiceUnavailable, status == http.StatusGatewayTimeout,
-		status == http.StatusNotFound, status >= 300 && status < 400: // no API server answers like these two
+		status == http.StatusNotFound, status >= 300 && status < 400: // an API server has this path, and doesn't redirect
 		return fmt.Errorf("asking for the version: %w: %d %s", errUnavailable, status, http.StatusText(status))
 	}
 	return nil

@@ -199,6 +199,7 @@ func TestWhoeverWantsToKnowGetsOneVerdict(t *testing.T) {
 	}
 	for status, want := range map[int64]engage.Cause{
 		401: engage.Unauthorized, 503: engage.Unavailable, 404: engage.Unavailable, 302: engage.Unavailable,
+		200: engage.Unavailable, // and no version: it is no API server's
 	} {
 		code.Store(status)
 		j.probe(t.Context(), "west")
@@ -218,7 +219,7 @@ func TestWhoeverWantsToKnowGetsOneVerdict(t *testing.T) {
 	}
 	server.Close()
 	j.probe(t.Context(), "west")
-	if err := j.usable(t.Context(), "west"); err == nil || told[false] != 5 || told[true] != 1 {
+	if err := j.usable(t.Context(), "west"); err == nil || told[false] != 6 || told[true] != 1 {
 		t.Errorf("without a server: %v; the driver was told %v", err, told)
 	}
 	if err := j.usable(t.Context(), "nowhere"); !errors.Is(err, multicluster.ErrClusterNotFound) {
@@ -337,7 +338,7 @@ func TestADeadConnectionIsNotTheCluster(t *testing.T) {
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		last.Store(r.RemoteAddr)
 		if dead.CompareAndSwap(nil, r.RemoteAddr) || dead.Load() != r.RemoteAddr {
-			_, _ = io.WriteString(w, "{}")
+			_, _ = io.WriteString(w, `{"gitVersion":"v1.37.2"}`)
 			return
 		}
 		select {

@@ -234,7 +234,6 @@ func (l *loop) count(c driver.Count) {
 	})
 }
 
-// fail makes the loop return.
 func (l *loop) fail(err error) {
 	if !l.done {
 		l.done, l.failure = true, err
@@ -244,7 +243,7 @@ func (l *loop) fail(err error) {
 // begin starts another incarnation.
 func (l *loop) begin(b driver.Begin) {
 	log := l.log.WithValues("incarnation", string(b.ID))
-	l.validity = &validity{clock: l.clock}
+	l.validity = &validity{clock: l.clock, over: l.roster.interrupt}
 	l.shards = &engager{
 		cfg: l.cfg, id: b.ID, log: log, ctx: l.ctx, clusters: l.clusters, roster: l.roster, judge: l.judge,
 		validity: l.validity, put: l.mail.put, spawn: l.beside.Go, room: memory.NewRoom(memory.Now, log),

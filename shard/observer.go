@@ -18,8 +18,8 @@ type Observer interface {
 	Closed(shard keyspace.ShardID, epoch protocol.Epoch)
 	// Renewed: the lease was renewed, with so much time left before the replica would have lapsed.
 	Renewed(margin time.Duration)
-	// Lapsed: the incarnation is over. It isn't called for a next one that ends before it has held anything, since that
-	// couldn't tell what became of the last one's lease: one trouble is one lapse.
+	// Lapsed: the incarnation has ended, and with it all that it held. It isn't called for a next one that ends because
+	// the Lease of this one is missing, and that has held nothing yet: that is still the same trouble.
 	Lapsed(incarnation protocol.Incarnation, reason string)
 	// Wrote: a write of a coordination record, named by what, ended with this outcome.
 	Wrote(what string, outcome protocol.Outcome)

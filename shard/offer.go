@@ -91,9 +91,9 @@ func (cs *clusterSet) identify(name keyspace.ClusterName, connection uint64) {
 		return // start will ask
 	}
 	cs.spawn(func() {
-		var p patience
+		var since refusedSince
 		for pause := firstAskPause; ; pause *= 2 {
-			longest := cs.identifyOnce(ctx, name, connection, &p)
+			longest := cs.identifyOnce(ctx, name, connection, &since)
 			if longest == 0 {
 				return
 			}
@@ -105,8 +105,8 @@ func (cs *clusterSet) identify(name keyspace.ClusterName, connection uint64) {
 	})
 }
 
-// patience is since when a proxy has refused each question, and nothing else came; zero if it hasn't.
-type patience struct{ inUse, offered time.Time }
+// refusedSince is since when a proxy has refused each question, without any other answer; zero if it hasn't.
+type refusedSince struct{ inUse, offered time.Time }
 
 // whose asks a connection which cluster it leads to. For proxyPatience, a proxy's refusal is no answer.
 func whose(ctx context.Context, via *engage.Connection, refusing *time.Time) (types.UID, error) {
@@ -139,7 +139,7 @@ func doesLess(ctx context.Context, kinds []client.Object, offered, inUse *engage
 
 // identifyOnce returns the longest pause before the next question; 0 if there is nothing left to ask.
 func (cs *clusterSet) identifyOnce(ctx context.Context, name keyspace.ClusterName, connection uint64,
-	p *patience) (longest time.Duration) {
+	since *refusedSince) (longest time.Duration) {
 	cs.mu.Lock()
 	s := cs.clusters[name]
 	if s == nil || s.given != connection { // it went, or another was given since
@@ -152,7 +152,7 @@ func (cs *clusterSet) identifyOnce(ctx context.Context, name keyspace.ClusterNam
 		return 0
 	}
 	if offered == nil || inUse.uid == "" { // whatever becomes of the offer, this one is in use
-		uid, err := whose(ctx, inUse.via, &p.inUse)
+		uid, err := whose(ctx, inUse.via, &since.inUse)
 		pause := cs.identified(name, inUse.connection, connection, uid, err)
 		if offered == nil {
 			return pause
@@ -160,7 +160,7 @@ func (cs *clusterSet) identifyOnce(ctx context.Context, name keyspace.ClusterNam
 		inUse.uid = uid
 	}
 	e := evidence{sameServer: inUse.via.SameServer(offered.via), inUse: inUse.uid}
-	e.offered, e.err = whose(ctx, offered.via, &p.offered)
+	e.offered, e.err = whose(ctx, offered.via, &since.offered)
 	if e.err == nil && e.offered == e.inUse {
 		e.err = doesLess(ctx, cs.primary(name), offered.via, inUse.via)
 	}

@@ -124,6 +124,8 @@ func (s *fakeServer) RoundTrip(req *http.Request) (*http.Response, error) {
 	switch {
 	case code == http.StatusOK && s.body != "" && !s.mended.Load():
 		text = []byte(s.body)
+	case code == http.StatusOK && req.URL.Path == "/version":
+		text = []byte(`{"gitVersion":"v1.37.2"}`)
 	case code == http.StatusOK && req.URL.Path == "/api/v1":
 		text = []byte(`{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"pods","namespaced":true,"kind":"Pod"}]}`)
 	case code == http.StatusOK && strings.HasSuffix(req.URL.Path, "/pods"):

@@ -147,7 +147,8 @@ func (p *putOff) forget(key putOffKey) {
 
 // remove removes a key. Call it with the lock held.
 func (p *putOff) remove(key putOffKey) {
-	if delete(p.keys, key); len(p.keys) == 0 {
+	delete(p.keys, key)
+	if len(p.keys) == 0 {
 		p.keys, p.early = nil, 0 // a map keeps the room that it once needed
 	}
 }

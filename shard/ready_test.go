@@ -17,7 +17,7 @@ func TestAReplicaWhoseLeaseHasEndedIsNotReadyThoughNothingSaysSo(t *testing.T) {
 	if got := says(); got != "false false false" {
 		t.Errorf("before the first lease: ready, a member, coordinator: %s", got)
 	}
-	l := &validity{clock: m.node.clock}
+	l := &validity{clock: m.node.clock, over: func() {}}
 	m.node.status.Store(&Status{Coordinator: true, validity: l})
 	for _, c := range []struct {
 		left time.Duration

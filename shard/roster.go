@@ -52,6 +52,13 @@ func (r *roster) all() []*engagement {
 	return slices.Collect(maps.Values(r.engaged))
 }
 
+// interrupt ends what runs in all shards, since the lease has run out.
+func (r *roster) interrupt() {
+	for _, e := range r.all() {
+		e.gate.Interrupt()
+	}
+}
+
 // engages reports whether any shard of a cluster is engaged.
 func (r *roster) engages(cluster keyspace.ClusterName) bool {
 	r.mu.RLock()

@@ -25,9 +25,9 @@ type Status struct {
 	MemoryNeeded float64
 	// Shards that the replica holds or warms, sorted.
 	Shards []ShardStatus
-	// Unserved are the shards that have no live holder by the records, with the time when this replica noticed.
+	// WithoutHolder are the shards that have no live holder by the records, with the time when this replica noticed.
 	// Moving are those whose assignee isn't their holder yet. Both are updated about twice per lease duration.
-	Unserved, Moving map[keyspace.ShardID]time.Time
+	WithoutHolder, Moving map[keyspace.ShardID]time.Time
 	// Stuck are the shards that the replica holds and can't serve or keep up to date, with the time since when: its caches
 	// of them aren't filled, the lists or watches of a kind fail, or their cluster can't be used from here.
 	Stuck map[keyspace.ShardID]time.Time
@@ -110,7 +110,8 @@ func (r *report) publish(d *driver.Driver, l *validity, g *engager, found *surve
 	}
 	st := &Status{
 		Replica: r.replica, Incarnation: d.ID(), Coordinator: d.Leads(), Leaving: d.Leaving(),
-		Unserved: found.unserved, Moving: found.moving, Odd: found.odd, Lost: found.lost, Aliases: d.Aliases(), validity: l,
+		WithoutHolder: found.orphans, Moving: found.moving, Odd: found.odd, Lost: found.lost, Aliases: d.Aliases(),
+		validity: l,
 	}
 	before, judge := r.stuck, began.Sub(r.judged) >= time.Second
 	r.stuck = map[keyspace.ShardID]time.Time{}

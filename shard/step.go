@@ -1,12 +1,10 @@
 package shard
 
 import (
-	"context"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/tenure-dev/tenure/shard/internal/cas"
 	"github.com/tenure-dev/tenure/shard/internal/driver"
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
 	"github.com/tenure-dev/tenure/shard/protocol"
@@ -43,18 +41,6 @@ func stepOf(w driver.Write, by protocol.Incarnation) (step Step, ok bool) {
 		return Step{}, false
 	}
 	return step, true
-}
-
-// timed wraps a write so that each try of it is reported as the step.
-func (step Step) timed(o Observer, do func(context.Context) (ownership.Version, error)) func(
-	context.Context) (ownership.Version, error) {
-	return func(ctx context.Context) (ownership.Version, error) {
-		step.Start = time.Now()
-		version, err := do(ctx)
-		step.Outcome = cas.Outcome(err)
-		step.done(o)
-		return version, err
-	}
 }
 
 // done reports the step as ending now.

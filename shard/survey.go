@@ -27,13 +27,13 @@ type surveyor struct {
 	kinds  string // that this program shards
 	warner *warner
 	// What the last survey found; the maps are never changed, only replaced.
-	unserved, moving map[keyspace.ShardID]time.Time
-	odd              []inspect.Odd
-	lost             int
-	there            map[string]types.UID // the records of the last survey
-	peers            map[protocol.Incarnation]peer
-	led, calm        bool        // it ran in the coordinator; it found nothing
-	changed          atomic.Bool // a record or the clusters changed since the last survey began
+	orphans, moving map[keyspace.ShardID]time.Time
+	odd             []inspect.Odd
+	lost            int
+	there           map[string]types.UID // the records of the last survey
+	peers           map[protocol.Incarnation]peer
+	led, calm       bool        // it ran in the coordinator; it found nothing
+	changed         atomic.Bool // a record or the clusters changed since the last survey began
 }
 
 // touch says that a record or the clusters have changed. It is safe for concurrent use.
@@ -62,21 +62,21 @@ func (s *surveyor) survey(ctx context.Context, records client.Reader, cfg Config
 	}
 	now := time.Now()
 	counting, odd, missing := all.Sort()
-	unserved, moving := unservedAndMoving(all.Fleet, counting, peers, s.unserved, s.moving, now)
+	orphans, moving := orphansAndMoving(all.Fleet, counting, peers, s.orphans, s.moving, now)
 	for _, id := range missing {
-		unserved[id] = since(s.unserved, id, now)
+		orphans[id] = since(s.orphans, id, now)
 	}
 	// The records of a cluster that was removed stay for their epochs, and nobody is to hold them.
-	maps.DeleteFunc(unserved, func(id keyspace.ShardID, _ time.Time) bool {
+	maps.DeleteFunc(orphans, func(id keyspace.ShardID, _ time.Time) bool {
 		_, known := clusters[id.Cluster]
 		return !known
 	})
-	s.unserved, s.moving = unserved, moving
+	s.orphans, s.moving = orphans, moving
 	s.odd = odd
 	gone, there := lost(s.there, all)
 	s.lost, s.there = s.lost+len(gone), there
 	s.peers, s.led = peers, d.Leads()
-	s.calm = len(unserved)+len(moving)+len(odd)+len(gone) == 0
+	s.calm = len(orphans)+len(moving)+len(odd)+len(gone) == 0
 	if !s.led {
 		return
 	}
@@ -160,12 +160,13 @@ func tooOld(records inspect.Records, peers map[protocol.Incarnation]peer) (misfi
 	return misfits
 }
 
-// unservedAndMoving returns which shards are unserved and which have an unfinished move, each with the time since when.
+// orphansAndMoving returns the shards without a live holder, and those with an unfinished move, each with the time
+// since when.
 // It leaves the maps of the last survey as they are, since readers may hold them.
-func unservedAndMoving(fleet keyspace.Fleet, shards []*tenurev1alpha1.Shard, peers map[protocol.Incarnation]peer,
-	unservedBefore, movingBefore map[keyspace.ShardID]time.Time,
-	now time.Time) (unserved, moving map[keyspace.ShardID]time.Time) {
-	unserved, moving = map[keyspace.ShardID]time.Time{}, map[keyspace.ShardID]time.Time{}
+func orphansAndMoving(fleet keyspace.Fleet, shards []*tenurev1alpha1.Shard, peers map[protocol.Incarnation]peer,
+	orphansBefore, movingBefore map[keyspace.ShardID]time.Time,
+	now time.Time) (orphans, moving map[keyspace.ShardID]time.Time) {
+	orphans, moving = map[keyspace.ShardID]time.Time{}, map[keyspace.ShardID]time.Time{}
 	for _, s := range shards {
 		holder := s.Status.Holder
 		orphan := holder == "" || !peers[protocol.Incarnation(holder)].alive
@@ -176,12 +177,12 @@ func unservedAndMoving(fleet keyspace.Fleet, shards []*tenurev1alpha1.Shard, pee
 		switch {
 		case err != nil:
 		case orphan:
-			unserved[said.ID] = since(unservedBefore, said.ID, now)
+			orphans[said.ID] = since(orphansBefore, said.ID, now)
 		default:
 			moving[said.ID] = since(movingBefore, said.ID, now)
 		}
 	}
-	return unserved, moving
+	return orphans, moving
 }
 
 func since(before map[keyspace.ShardID]time.Time, id keyspace.ShardID, now time.Time) time.Time {

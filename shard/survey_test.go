@@ -55,9 +55,10 @@ func TestALookTellsWhatIsUnservedAndWhatMovesAndSinceWhen(t *testing.T) {
 	for i := range shards {
 		all = append(all, &shards[i])
 	}
-	unserved, moving := unservedAndMoving("", all, map[protocol.Incarnation]peer{"a": {alive: true}, "b": {alive: true}},
+	orphans, moving := orphansAndMoving("", all,
+		map[protocol.Incarnation]peer{"a": {alive: true}, "b": {alive: true}},
 		map[keyspace.ShardID]time.Time{id("west/10"): began, id("west/00"): began}, nil, now)
-	expect.Equal(t, "unserved", map[keyspace.ShardID]time.Time{id("west/10"): began, id("west/11"): now}, unserved)
+	expect.Equal(t, "orphans", map[keyspace.ShardID]time.Time{id("west/10"): began, id("west/11"): now}, orphans)
 	expect.Equal(t, "moving", map[keyspace.ShardID]time.Time{id("west/01"): now}, moving)
 }
 
@@ -101,12 +102,12 @@ func TestWhatIsUnservedHasNoRecordOrNoHolderInAClusterThatIsKnown(t *testing.T) 
 	s := &surveyor{}
 	protocol := driver.Config{Protocol: ownership.DefaultConfig("", "a", cfg.LeaseDuration)}
 	s.survey(t.Context(), records, cfg, driver.New(protocol), map[keyspace.ClusterName]realCluster{"west": {}})
-	var unserved []string
-	for id := range s.unserved {
-		unserved = append(unserved, id.String())
+	var orphans []string
+	for id := range s.orphans {
+		orphans = append(orphans, id.String())
 	}
-	slices.Sort(unserved)
-	expect.Equal(t, "unserved", []string{"west/0", "west/1"}, unserved)
+	slices.Sort(orphans)
+	expect.Equal(t, "orphans", []string{"west/0", "west/1"}, orphans)
 }
 
 func TestRecordsAreLookedThroughAgainOnlyAfterAChangeOrWhileSomethingIsWrong(t *testing.T) {
@@ -141,8 +142,8 @@ func TestRecordsAreLookedThroughAgainOnlyAfterAChangeOrWhileSomethingIsWrong(t *
 			s.survey(t.Context(), records, cfg, d, map[keyspace.ClusterName]realCluster{"west": {}})
 		}
 		if reads != want {
-			t.Errorf("%s: 3 surveys read the records %d times, want %d: unserved %v, moving %v, odd %v", after, reads, want,
-				s.unserved, s.moving, s.odd)
+			t.Errorf("%s: 3 surveys read the records %d times, want %d: orphans %v, moving %v, odd %v", after, reads, want,
+				s.orphans, s.moving, s.odd)
 		}
 	}
 	look("at first", 1)
@@ -154,8 +155,8 @@ func TestRecordsAreLookedThroughAgainOnlyAfterAChangeOrWhileSomethingIsWrong(t *
 	lease.Annotations[tenurev1alpha1.SealedAnnotation] = "b-1"
 	must.Succeed(t, records.Update(t.Context(), lease))
 	look("since its holder's Lease was sealed", 3)
-	if _, unserved := s.unserved[id]; !unserved {
-		t.Error("it isn't unserved")
+	if _, orphan := s.orphans[id]; !orphan {
+		t.Error("it isn't an orphan")
 	}
 }
 
@@ -179,12 +180,12 @@ func TestASurveyThatCannotReadTheLeasesFindsNothing(t *testing.T) {
 	d := driver.New(driver.Config{Protocol: ownership.DefaultConfig("", "a", cfg.LeaseDuration)})
 	s := &surveyor{led: d.Leads(), calm: true}
 	s.survey(t.Context(), records, cfg, d, map[keyspace.ClusterName]realCluster{"west": {}})
-	if len(s.unserved) > 0 {
-		t.Errorf("without Leases %v count as unserved", s.unserved)
+	if len(s.orphans) > 0 {
+		t.Errorf("without Leases %v count as orphans", s.orphans)
 	}
 	s.survey(t.Context(), records, cfg, d, map[keyspace.ClusterName]realCluster{"west": {}})
-	if len(s.unserved) != 1 {
-		t.Errorf("the next survey, whose reads succeed, finds %v", s.unserved)
+	if len(s.orphans) != 1 {
+		t.Errorf("the next survey, whose reads succeed, finds %v", s.orphans)
 	}
 }
 

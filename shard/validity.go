@@ -2,15 +2,19 @@ package shard
 
 import (
 	"sync/atomic"
+	"time"
 
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
 )
 
 // validity has the instant until which one incarnation may act. The loop sets it, and gates check it at each passage.
-// It is safe for concurrent use.
+// A timer interrupts what runs when that instant comes by the monotonic clock, even if the loop stands still then. All
+// but set is safe for concurrent use.
 type validity struct {
 	clock clock
+	over  func()                            // called by the timer if no later instant has been set
 	until atomic.Pointer[ownership.Instant] // nil while not a member
+	timer *time.Timer                       // nil before the first instant; for the loop
 }
 
 // holds reports whether the incarnation may act at this very moment.
@@ -24,9 +28,23 @@ func (v *validity) holds() bool {
 }
 
 func (v *validity) set(until ownership.Instant) {
-	if until.IsZero() {
-		v.until.Store(nil)
+	if was := v.until.Load(); was != nil && *was == until {
 		return
 	}
-	v.until.Store(&until)
+	next := &until
+	if until.IsZero() {
+		next = nil
+	}
+	v.until.Store(next) // before the timer is stopped, which may have begun to call
+	if v.timer != nil {
+		v.timer.Stop()
+	}
+	if next == nil {
+		return
+	}
+	v.timer = time.AfterFunc(until.Mono-v.clock.now().Mono, func() {
+		if !v.holds() {
+			v.over()
+		}
+	})
 }

@@ -90,7 +90,7 @@ func ReadLease(lease *coordinationv1.Lease) (Lease, error) {
 	}
 	return Lease{
 		Incarnation: l.ID, Replica: l.Replica, Duration: l.Duration, Weight: l.Weight, Build: l.Build, Unfit: l.Unfit,
-		Leaving: l.Leaving, Sealed: l.Sealed, Clusters: decodeViews(lease.Annotations[tenurev1alpha1.ClustersAnnotation]),
+		Leaving: l.Leaving, Sealed: l.Sealed, Clusters: decodeViews(lease.Annotations[tenurev1alpha1.TroubleAnnotation]),
 	}, nil
 }
 

@@ -36,7 +36,7 @@ func TestTargetIsTotalAndNamesOnlyCandidates(t *testing.T) {
 
 func TestTheOrderOfTheInputsDoesNotMatter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		f := drawFleet(t)
+		f := drawEither(t)
 		// IDs given twice must not matter either.
 		if len(f.shards) > 0 && rapid.Bool().Draw(t, "twice") {
 			again := f.shards[0]
@@ -59,7 +59,7 @@ func TestTheOrderOfTheInputsDoesNotMatter(t *testing.T) {
 
 func TestWhatIsAssignedIsNotPlannedAgain(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		f := drawFleet(t)
+		f := drawEither(t)
 		f.settle(t)
 		f.join(9)
 		f.assign(f.plan())
