@@ -146,15 +146,17 @@ func checkLifetime(d time.Duration) error {
 	return nil
 }
 
+// addFlags are those of cluster add.
+type addFlags struct {
+	home   homeFlags
+	admin  adminFlags
+	access accessFlags
+	onboard.AddOptions
+	dryRun, output string
+}
+
 func newClusterAdd(lookup func(string) (string, bool)) *cobra.Command {
-	var (
-		home   homeFlags
-		admin  adminFlags
-		access accessFlags
-		o      onboard.AddOptions
-		dry    string
-		output string
-	)
+	var f addFlags
 	cmd := &cobra.Command{
 		Use: "add NAME", Short: "make a cluster one of the fleet's, and wait until it is served", Args: clusterName,
 		Long: "Installs in the workload cluster what config/workload has: the API of Ats, a service account, the\n" +
@@ -164,66 +166,75 @@ func newClusterAdd(lookup func(string) (string, bool)) *cobra.Command {
 			"It takes an admin of the workload cluster; in home, the right to write Secrets and to read Shards,\n" +
 			"Leases and events.",
 	}
-	home.declare(cmd, "home-context", lookup)
-	admin.declare(cmd, usualDefault)
-	access.declare(cmd)
-	declareLifetime(cmd, &o.Lifetime)
+	f.home.declare(cmd, "home-context", lookup)
+	f.admin.declare(cmd, usualDefault)
+	f.access.declare(cmd)
+	declareLifetime(cmd, &f.Lifetime)
 	fs := cmd.Flags()
-	fs.StringVar(&o.Server, "server", "", "`URL` at which replicas reach the workload cluster (default: the one "+
+	fs.StringVar(&f.Server, "server", "", "`URL` at which replicas reach the workload cluster (default: the one "+
 		"before, of a new cluster that of --kubeconfig)")
-	fs.DurationVar(&o.Wait, "wait", serveWithin, "how long to wait until the cluster is served; 0 doesn't wait")
-	fs.StringVar(&dry, "dry-run", "none", "none, or client: only say what would be done, or print it with -o yaml")
-	fs.StringVarP(&output, "output", "o", "", "with --dry-run=client: yaml prints the objects, asks no cluster, and "+
+	fs.DurationVar(&f.Wait, "wait", serveWithin, "how long to wait until the cluster is served; 0 doesn't wait")
+	fs.StringVar(&f.dryRun, "dry-run", "none", "none, or client: only say what would be done, or print it with -o yaml")
+	fs.StringVarP(&f.output, "output", "o", "", "with --dry-run=client: yaml prints the objects, asks no cluster, and "+
 		"leaves the token out")
 	refuseEmpty(cmd, "server")
 	complete(cmd, "dry-run", "none", "client")
 	complete(cmd, "output", "yaml")
-	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
-		switch {
-		case dry != "none" && dry != "client":
-			return usagef("--dry-run %q: must be none or client", dry)
-		case output != "" && output != "yaml":
-			return usagef("--output %q: must be yaml", output)
-		case output != "" && dry != "client":
-			return usagef("--output yaml: needs --dry-run=client")
-		case o.Wait < 0:
-			return usagef("--wait %v: must not be negative", o.Wait)
-		}
-		if err := checkLifetime(o.Lifetime); err != nil {
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		f.Dry, f.AllowHome = f.dryRun == "client", cmd.Flags().Changed("context")
+		if err := f.complete(); err != nil {
 			return err
 		}
-		if o.Wish, err = access.wish(); err != nil {
-			return err
+		if f.output == "yaml" {
+			return f.printManifests(cmd, args[0])
 		}
-		if o.Server != "" {
-			if err := onboard.CheckServer(o.Server); err != nil {
-				return usage(err)
-			}
-		}
-		if output == "yaml" {
-			if err := home.validate(); err != nil {
-				return err
-			}
-			return printManifests(cmd, args[0], home.homeNamespace, &admin, o)
-		}
-		on, err := onboarder(cmd, args[0], &home, &admin)
-		if err != nil {
-			return err
-		}
-		o.Dry, o.AllowHome = dry == "client", cmd.Flags().Changed("context")
-		report, err := on.Add(cmd.Context(), o)
-		if err = shown(cmd, lookup, report, err); err != nil {
-			return err
-		}
-		switch {
-		case o.Dry:
-			_, err = fmt.Fprintln(cmd.OutOrStdout(), "nothing was done (--dry-run)")
-		case !report.Changed:
-			_, err = fmt.Fprintln(cmd.OutOrStdout(), "nothing had to be changed")
-		}
-		return err
+		return f.add(cmd, args[0], lookup)
 	}
 	return cmd
+}
+
+// complete sets the options to what the flags say, or returns the first thing that is wrong with them.
+func (f *addFlags) complete() (err error) {
+	switch {
+	case f.dryRun != "none" && !f.Dry:
+		return usagef("--dry-run %q: must be none or client", f.dryRun)
+	case f.output != "" && f.output != "yaml":
+		return usagef("--output %q: must be yaml", f.output)
+	case f.output != "" && !f.Dry:
+		return usagef("--output yaml: needs --dry-run=client")
+	case f.Wait < 0:
+		return usagef("--wait %v: must not be negative", f.Wait)
+	}
+	if err := checkLifetime(f.Lifetime); err != nil {
+		return err
+	}
+	if f.Wish, err = f.access.wish(); err != nil {
+		return err
+	}
+	if f.Server != "" {
+		if err := onboard.CheckServer(f.Server); err != nil {
+			return usage(err)
+		}
+	}
+	return f.home.validate()
+}
+
+func (f *addFlags) add(cmd *cobra.Command, name string, lookup func(string) (string, bool)) error {
+	on, err := onboarder(cmd, name, &f.home, &f.admin)
+	if err != nil {
+		return err
+	}
+	report, err := on.Add(cmd.Context(), f.AddOptions)
+	if err = shown(cmd, lookup, report, err); err != nil {
+		return err
+	}
+	switch {
+	case f.Dry:
+		_, err = fmt.Fprintln(cmd.OutOrStdout(), "nothing was done (--dry-run)")
+	case !report.Changed:
+		_, err = fmt.Fprintln(cmd.OutOrStdout(), "nothing had to be changed")
+	}
+	return err
 }
 
 // shown shows what was done, also before a failure, and returns the failure.
@@ -236,13 +247,13 @@ func shown(cmd *cobra.Command, lookup func(string) (string, bool), r onboard.Rep
 
 // printManifests prints what add would apply. The Secret is printed as a comment: it belongs in the home cluster, and
 // a token belongs in no repository.
-func printManifests(cmd *cobra.Command, name, namespace string, admin *adminFlags, o onboard.AddOptions) error {
-	on, err := onboarder(cmd, name, nil, admin)
+func (f *addFlags) printManifests(cmd *cobra.Command, name string) error {
+	on, err := onboarder(cmd, name, nil, &f.admin)
 	if err != nil {
 		return err
 	}
-	on.Namespace = namespace
-	objects, secret, err := on.Manifests(o)
+	on.Namespace = f.home.homeNamespace
+	objects, secret, err := on.Manifests(f.AddOptions)
 	if err != nil {
 		return err
 	}

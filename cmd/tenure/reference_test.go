@@ -114,7 +114,8 @@ func writeMetrics(page io.Writer) error {
 	}
 	fmt.Fprint(page, "\n## The metrics\n\nA replica that has had nothing to do with a cluster has no "+
 		"`tenure_watch_mode`, `tenure_cluster_state`, `tenure_cluster_writes`,\n`tenure_fenced_writes_total`, "+
-		"`tenure_unanswered_writes_total` and `tenure_abandoned_reconciles` of it.\n\n"+
+		"`tenure_unanswered_writes_total` and `tenure_abandoned_reconciles` of it.\nA replica names at most 1,024 of "+
+		"its shards.\n\n"+
 		"| metric | labels | meaning |\n|---|---|---|\n")
 	for _, name := range slices.Sorted(maps.Keys(rows)) {
 		gen.Row(page, rows[name]...)

@@ -34,7 +34,8 @@ func TestTheEndOfTheTokenForHomeIsAMetric(t *testing.T) {
 	}
 }
 
-// The kubelet renews the token of a Pod of home, which may be good for an hour.
+// Only the end of a token in a file that somebody named is worth a metric: the kubelet renews that of a Pod in home
+// every hour.
 func TestHomeIsNamedByTheFlagOrKUBECONFIG(t *testing.T) {
 	t.Setenv("KUBECONFIG", "")
 	if (&options{}).namesHome() {

@@ -73,6 +73,16 @@ func (w Wish) of(own *corev1.Secret) (Access, error) {
 	return a, nil
 }
 
+// namespaceMissing is the error for a namespace that the cluster lacks. If the wish names none, the cluster's own
+// Secret does.
+func (w Wish) namespaceMissing(name string, own *corev1.Secret) error {
+	if w.Namespaces == nil && own != nil {
+		return fmt.Errorf("Secret %s/%s: annotation %s names %s, and the cluster has no such namespace any more: create it, "+
+			"or say by --namespaces where the fleet may write", own.Namespace, own.Name, namespacesAnnotation, name)
+	}
+	return fmt.Errorf("--namespaces %s: the cluster has no such namespace: create it, or leave it out", name)
+}
+
 // taken returns the roles that a cluster had and doesn't get any more. own is its Secret, nil for a new cluster. If the
 // Secret doesn't say its roles, it may have had any.
 func (a Access) taken(own *corev1.Secret) []Role {

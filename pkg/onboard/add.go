@@ -2,7 +2,6 @@ package onboard
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -101,69 +100,61 @@ func (p intent) notes(a AddOptions, admin *rest.Config) (notes []string) {
 	return append(notes, p.unmanaged...)
 }
 
-func (o Onboarder) planAdd(ctx context.Context, home, there client.Client, a AddOptions) (p intent, err error) {
-	var unfit *adminsOnly
-	if p.target, err = targetOf(o.Workload, a.Server); err != nil {
-		if !errors.As(err, &unfit) || a.Server != "" {
-			return p, err
-		}
-		p.target.Server = o.Workload.Host
-	}
-	if p.target.UID, err = o.identify(ctx, there); err != nil {
-		return p, err
-	}
-	if p.known, err = o.readSecrets(ctx, home); err != nil {
-		return p, err
-	}
-	if p.access, err = a.Wish.of(p.known.Own); err != nil {
-		return p, err
-	}
-	want, err := objectsFor(p.access)
+// planAdd finds out how the cluster is to be added. It only reads.
+func (o Onboarder) planAdd(ctx context.Context, home, there client.Client, a AddOptions) (intent, error) {
+	f, err := o.gatherAdd(ctx, home, there, a)
 	if err != nil {
-		return p, err
+		return intent{}, err
 	}
-	atHome, err := uidOf(ctx, home)
-	switch {
+	return o.decideAdd(f, a)
+}
+
+// decideAdd decides how the cluster is added. If there are several reasons not to, it returns the one that says most
+// about which cluster this is: a right that is missing in a cluster that was named by mistake is none.
+func (o Onboarder) decideAdd(f facts, a AddOptions) (p intent, err error) {
+	p = intent{access: f.access, target: f.target, known: f.known, unmanaged: f.unmanaged}
+	own := f.known.Own
+	switch err := f.failed.atHome; {
 	case apierrors.IsForbidden(err), apierrors.IsNotFound(err): // home can't be told from others then
 	case err != nil:
 		return p, fmt.Errorf("home cluster: %w", err)
-	case atHome == p.target.UID && !a.AllowHome:
+	case f.atHome == f.target.UID && !a.AllowHome:
 		return p, fmt.Errorf("--context: the cluster at %s is the home cluster itself: name the context of cluster %s, or, "+
 			"if Ats of home are meant, "+
-			"give --context all the same", p.target.Server, o.Name)
+			"give --context all the same", f.target.Server, o.Name)
 	}
 	if a.Server == "" {
-		if p.target, err = p.target.asBefore(p.known, unfit); err != nil {
+		if p.target, err = f.target.asBefore(f.known, f.unfit); err != nil {
 			return p, err
 		}
 	}
-	if p.verdict, err = judgeSecret(o.Namespace, o.Name, p.target, p.access, p.known, time.Now()); err != nil {
+	if p.verdict, err = judgeSecret(o.Namespace, o.Name, p.target, p.access, p.known, f.now); err != nil {
 		return p, err
 	}
 	// Secrets don't show a cluster of a folder, nor home where its Deployments are copied.
-	snapshot, fleet, err := o.records(ctx, home, nil)
-	switch {
+	switch err := f.failed.records; {
 	case meta.IsNoMatchError(err):
 		return p, console.NotHome(o.Home.Host, err)
 	case err == nil:
-		if err := clash(fleet, snapshot.Records.Layouts, o.Name, p.target.UID, p.known.Own != nil); err != nil {
+		if err := clash(f.fleet, f.snapshot.Records.Layouts, o.Name, f.target.UID, own != nil); err != nil {
 			return p, err
 		}
 	}
-	if p.doubt, err = o.mayServe(ctx, there, p.target.UID, atHome, p.known.Own != nil); err != nil {
+	if p.doubt, err = o.mayServe(f); err != nil {
 		return p, err
 	}
-	if err = a.namespacesExist(ctx, there, p.access.Namespaces, p.known.Own); err != nil {
+	if err := f.failed.namespaces; err != nil {
 		return p, err
 	}
-	p.unmanaged = o.unmanaged(ctx, there, p.access.taken(p.known.Own))
-	found, err := readLive(ctx, there, want)
-	if err != nil {
+	if f.missing != "" {
+		return p, a.namespaceMissing(f.missing, own)
+	}
+	if err := f.failed.live; err != nil {
 		return p, fmt.Errorf("cluster %s: %w", o.Name, err)
 	}
-	p.steps, err = decide(found, want)
-	p.verdict = p.verdict.after(p.steps, p.known.Own)
-	if own := p.known.Own; err == nil && own != nil && (p.verdict.NewToken || p.known.Held.Refused == nil && p.moved()) {
+	p.steps, err = decide(f.live, f.want)
+	p.verdict = p.verdict.after(p.steps, own)
+	if err == nil && own != nil && (p.verdict.NewToken || p.known.Held.Refused == nil && p.moved()) {
 		err = immutable(own)
 	}
 	return p, err
@@ -305,7 +296,6 @@ func (r *Report) secret(what string, v verdict) {
 	}
 }
 
-// note adds a note; "" is none.
 func (r *Report) note(text string) {
 	if text != "" {
 		r.Notes = append(r.Notes, text)

@@ -2,6 +2,7 @@ package onboard
 
 import (
 	"bytes"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -44,10 +45,13 @@ func behind(t *testing.T, server *httptest.Server, replicas, admin []byte) (Onbo
 	return o, homeWith(t, secret, system("uid-home"), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns"}})
 }
 
+const itsVersion = `{"gitVersion":"v1.37.2"}` // an API server's answer to /version
+
 func TestANewAuthorityIsTakenOnlyFromAServerThatIsVerifiedByItAlone(t *testing.T) {
 	var answers []int // the last one is that to all further requests
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(answers[0])
+		_, _ = io.WriteString(w, itsVersion)
 		answers = answers[min(1, len(answers)-1):]
 	}))
 	defer server.Close()
@@ -116,7 +120,9 @@ func TestAddAndRotateTakeTheNewAuthorityOfTheReplicasServer(t *testing.T) {
 }
 
 func TestAddWithAServerTakesTheAdminsAuthorityWithoutANote(t *testing.T) {
-	server := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, itsVersion)
+	}))
 	defer server.Close()
 	its := certs.Of(server)
 	o, home := behind(t, server, anotherCA(t), its)
@@ -130,7 +136,9 @@ func TestAddWithAServerTakesTheAdminsAuthorityWithoutANote(t *testing.T) {
 }
 
 func TestCredentialsThatAreNoTokenStayWithTheirAuthority(t *testing.T) {
-	server := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, itsVersion)
+	}))
 	defer server.Close()
 	o, home := behind(t, server, anotherCA(t), certs.Of(server))
 	secret := &corev1.Secret{}

@@ -58,6 +58,55 @@ func (o Onboarder) tell(format string, args ...any) {
 	}
 }
 
+// facts are what is known before a cluster is added.
+type facts struct {
+	now       time.Time
+	target    target      // by the admin's connection
+	unfit     *adminsOnly // why replicas can't reach the cluster as the admin does, nil if they can
+	known     clusterSecrets
+	access    Access // what the cluster is to be for
+	want      []*unstructured.Unstructured
+	atHome    string // the home cluster's UID, "" if it isn't known
+	snapshot  console.Snapshot
+	fleet     console.Fleet
+	isHome    bool   // the cluster is some fleet's home
+	missing   string // a namespace that the cluster lacks, "" if there is none
+	unmanaged []string
+	live      []*unstructured.Unstructured
+	// failed says why some of it couldn't be read. Other facts may be the reason, and say more.
+	failed struct{ atHome, records, isHome, namespaces, live error }
+}
+
+// gatherAdd reads what there is to know before the cluster is added.
+func (o Onboarder) gatherAdd(ctx context.Context, home, there client.Client, a AddOptions) (f facts, err error) {
+	if f.target, err = targetOf(o.Workload, a.Server); err != nil {
+		if !errors.As(err, &f.unfit) || a.Server != "" {
+			return f, err
+		}
+		f.target.Server = o.Workload.Host
+	}
+	if f.target.UID, err = o.identify(ctx, there); err != nil {
+		return f, err
+	}
+	if f.known, err = o.readSecrets(ctx, home); err != nil {
+		return f, err
+	}
+	if f.access, err = a.Wish.of(f.known.Own); err != nil {
+		return f, err
+	}
+	if f.want, err = objectsFor(f.access); err != nil {
+		return f, err
+	}
+	f.atHome, f.failed.atHome = uidOf(ctx, home)
+	f.snapshot, f.fleet, f.failed.records = o.records(ctx, home, nil)
+	f.isHome, f.failed.isHome = isHome(ctx, there)
+	f.missing, f.failed.namespaces = missingNamespace(ctx, there, f.access.Namespaces)
+	f.unmanaged = o.unmanaged(ctx, there, f.access.taken(f.known.Own))
+	f.live, f.failed.live = readLive(ctx, there, f.want)
+	f.now = time.Now()
+	return f, nil
+}
+
 // readSecrets reads the Secrets of the fleet's clusters, and asks the cluster whether it takes the credentials in its
 // own Secret.
 func (o Onboarder) readSecrets(ctx context.Context, home client.Client) (clusterSecrets, error) {
@@ -119,7 +168,8 @@ func (k *clusterSecrets) tryAuthority(ctx context.Context, ca []byte) {
 	trial := k.Own.DeepCopy()
 	fill(trial, text, false)
 	anew := *k
-	if anew.look(ctx, trial); anew.Reason != clusterhealth.ReasonUnreachable {
+	anew.look(ctx, trial)
+	if anew.Reason != clusterhealth.ReasonUnreachable {
 		*k, k.NewCA = anew, ca
 	}
 }
@@ -225,21 +275,18 @@ func givesRights(o *unstructured.Unstructured) bool {
 	})
 }
 
-// namespacesExist returns an error if a namespace doesn't exist. If the wish names none, the cluster's own Secret does.
-func (w Wish) namespacesExist(ctx context.Context, c client.Client, names []string, own *corev1.Secret) error {
+// missingNamespace returns the first of the namespaces that doesn't exist; "" if all do.
+func missingNamespace(ctx context.Context, c client.Client, names []string) (string, error) {
 	for _, name := range names {
 		err := c.Get(ctx, client.ObjectKey{Name: name}, &corev1.Namespace{})
 		switch {
-		case apierrors.IsNotFound(err) && w.Namespaces == nil && own != nil:
-			return fmt.Errorf("Secret %s/%s: annotation %s names %s, and the cluster has no such namespace any more: create "+
-				"it, or say by --namespaces where the fleet may write", own.Namespace, own.Name, namespacesAnnotation, name)
 		case apierrors.IsNotFound(err):
-			return fmt.Errorf("--namespaces %s: the cluster has no such namespace: create it, or leave it out", name)
+			return name, nil
 		case err != nil:
-			return fmt.Errorf("reading namespace %s: %w", name, err)
+			return "", fmt.Errorf("reading namespace %s: %w", name, err)
 		}
 	}
-	return nil
+	return "", nil
 }
 
 // inhabitants lists what is in a namespace, some objects of each kind. It leaves out events, what Kubernetes puts into

@@ -2,6 +2,7 @@ package onboard
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -153,6 +155,40 @@ func TestAddRefusesANameUnderWhichReplicasServeAnotherCluster(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "NAME west: replicas serve another cluster under this name") {
 		t.Errorf("without one: %v", err)
 	}
+}
+
+func TestOfSeveralReasonsNotToAddAClusterTheOneAboutWhichItIsIsTold(t *testing.T) {
+	o := Onboarder{Home: &rest.Config{}, Workload: &rest.Config{}, Namespace: "ns", Name: "west"}
+	failed := errors.New("refused")
+	f := facts{now: now, target: west, unfit: &adminsOnly{"through a proxy"}, atHome: west.UID, isHome: true,
+		missing: "jobs", fleet: fleetOf(t, "r1", "r1", "r1", "r1")}
+	f.known.Others = []corev1.Secret{*secretOf(t, "north", west, now)}
+	f.snapshot.Records.Layouts = []tenurev1alpha1.Shard{layoutOf("west", "another")}
+	f.failed.atHome, f.failed.isHome, f.failed.namespaces, f.failed.live = failed, failed, failed, failed
+	f.failed.records = &meta.NoKindMatchError{}
+	for _, step := range []struct {
+		want string
+		mend func()
+	}{
+		{"home cluster: refused", func() { f.failed.atHome = nil }},
+		{"is the home cluster itself", func() { f.atHome = "uid-home" }},
+		{"through a proxy", func() { f.unfit = nil }},
+		{"it is the same cluster", func() { f.known.Others = nil }},
+		{"has no kind Shard", func() { f.failed.records = nil }},
+		{"replicas serve another cluster under this name", func() { f.snapshot.Records.Layouts = nil }},
+		{"cluster west: refused", func() { f.failed.isHome = nil }},
+		{"another fleet's home", func() { f.isHome = false }},
+		{"refused", func() { f.failed.namespaces = nil }},
+		{"has no such namespace", func() { f.missing = "" }},
+		{"cluster west: refused", func() { f.failed.live = nil }},
+	} {
+		if _, err := o.decideAdd(f, AddOptions{}); err == nil || !strings.Contains(err.Error(), step.want) {
+			t.Errorf("got %v, want %q", err, step.want)
+		}
+		step.mend()
+	}
+	_, err := o.decideAdd(f, AddOptions{})
+	must.Succeed(t, err)
 }
 
 // A token of one cluster is nothing to show to another, and that one isn't this one's either.

@@ -56,27 +56,24 @@ func (k clusterSecrets) elsewhere(ctx context.Context, home client.Client) bool 
 	return err == nil && k.UID != "" && k.UID != atHome && requested(k.Own)
 }
 
-// mayServe refuses to add another fleet's home. uid is the cluster's UID, and atHome that of this fleet's home, "" if
-// it isn't known. Then the cluster may be this fleet's own home, which is allowed: the note says what isn't known.
-func (o Onboarder) mayServe(ctx context.Context, there client.Client, uid, atHome string,
-	registered bool) (note string, err error) {
-	if uid == atHome {
+// mayServe refuses to add another fleet's home. If this fleet's home isn't known, the cluster may be that one, which is
+// allowed: the note says what isn't known.
+func (o Onboarder) mayServe(f facts) (note string, err error) {
+	switch err := f.failed.isHome; {
+	case f.target.UID == f.atHome:
 		return "", nil
-	}
-	home, err := isHome(ctx, there)
-	switch {
 	case err != nil:
 		return "", fmt.Errorf("cluster %s: %w", o.Name, err)
-	case !home:
+	case !f.isHome:
 		return "", nil
-	case atHome == "":
+	case f.atHome == "":
 		return fmt.Sprintf("the cluster at %s is a fleet's home; whether it is this fleet's isn't known without the right "+
 			"to get namespace %s of home. If it is another's, take it away by tenure cluster remove %s, without "+
 			"--kubeconfig: this fleet has a token of that one's service account", o.Workload.Host, metav1.NamespaceSystem,
 			o.Name), nil
 	}
 	wayOut := "choose another cluster, or let that fleet serve this one"
-	if registered {
+	if f.known.Own != nil {
 		wayOut = fmt.Sprintf("take it away by tenure cluster remove %s, without --kubeconfig", o.Name)
 	}
 	return "", fmt.Errorf("NAME %s: %s, so nothing was done. This fleet would get a token of that one's service account, "+

@@ -3,6 +3,7 @@ package onboard
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -102,6 +103,7 @@ func newIssuer(t *testing.T, clock *atomic.Int64) *issuer {
 			if i.bad.Load() && r.Header.Get("Authorization") != "Bearer "+i.first.Load().(string) {
 				w.WriteHeader(http.StatusUnauthorized)
 			}
+			_, _ = io.WriteString(w, itsVersion)
 			return
 		}
 		i.asked.Add(1)
