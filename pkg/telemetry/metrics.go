@@ -48,12 +48,14 @@ func newReconcileMetrics() *reconcileMetrics {
 		wait: prometheus.NewHistogramVec(NewLatency("tenure_queue_wait_seconds",
 			"Time from when a key was ready to the start of its reconcile."), []string{"controller"}),
 		took: prometheus.NewHistogramVec(NewLatency("tenure_reconcile_seconds",
-			"Time that a reconcile took, by its result."), []string{"controller", "result"}),
+			"Time that a reconcile took, by its result (success, requeue_after, requeue, error)."),
+			[]string{"controller", "result"}),
 		keys: prometheus.NewDesc("tenure_cluster_keys",
-			"Keys of a cluster, by state: ready for a worker, running with one, or put-off until the cluster serves them.",
+			"Keys of a cluster, by state: ready for a worker, running with one, or put-off until the cluster serves them. "+
+				"Absent for a cluster that has none.",
 			[]string{"controller", "cluster", "state"}, nil),
 		old: prometheus.NewDesc("tenure_oldest_key_wait_seconds",
-			"How long the cluster's oldest key that is ready or put off has been waiting.",
+			"How long the cluster's oldest key that is ready or put off has been waiting. Absent for a cluster without keys.",
 			[]string{"controller", "cluster"}, nil),
 		queues: map[string]*queue{}, putOff: map[string]func() []fairqueue.Backlog{},
 	}

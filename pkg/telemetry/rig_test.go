@@ -22,8 +22,6 @@ import (
 
 type readOnlySpan = sdktrace.ReadOnlySpan
 
-func (s *stubborn) Shutdown(context.Context) error { return nil }
-
 // lockedBuffer takes what several goroutines log.
 type lockedBuffer struct {
 	mu sync.Mutex

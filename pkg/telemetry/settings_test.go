@@ -46,6 +46,8 @@ func TestTracingIsOnOnlyWhenItIsAskedFor(t *testing.T) {
 		"a sampler alone":                          {[]string{"OTEL_TRACES_SAMPLER=always_on"}, false},
 		"nonsense that would matter only when on":  {[]string{"OTEL_TRACES_SAMPLER=nonsense"}, false},
 		"an endpoint and OpenTelemetry isn't off.": {[]string{somewhere, "OTEL_SDK_DISABLED=false"}, true},
+		"false in any case":                        {[]string{somewhere, "OTEL_SDK_DISABLED=False"}, true},
+		"true in any case":                         {[]string{somewhere, "OTEL_EXPORTER_OTLP_INSECURE=True"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, err := ReadSettings(environment(c.env...))
@@ -94,14 +96,6 @@ func TestTheEndpointIsToldWithItsPort(t *testing.T) {
 	} {
 		if s, err := ReadSettings(environment(env)); err != nil || s.Endpoint != want {
 			t.Errorf("%s: %q, %v; want %s", env, s.Endpoint, err, want)
-		}
-	}
-}
-
-func TestTrueAndFalseAreReadInAnyCase(t *testing.T) {
-	for _, env := range []string{"OTEL_EXPORTER_OTLP_INSECURE=True", "OTEL_SDK_DISABLED=False"} {
-		if s, err := ReadSettings(environment(somewhere, env)); err != nil || !s.Enabled {
-			t.Errorf("%s: enabled %v, %v", env, s.Enabled, err)
 		}
 	}
 }

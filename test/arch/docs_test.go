@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -29,8 +30,8 @@ func anchors(text string) map[string]bool {
 	return all
 }
 
-// pages are all texts for people, by their paths from the root.
-func pages(t *testing.T, root string) map[string]string {
+// texts are all files with one of these endings, by their paths.
+func texts(t *testing.T, root string, endings ...string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
@@ -40,7 +41,7 @@ func pages(t *testing.T, root string) map[string]string {
 		if entry.IsDir() && (entry.Name() == ".git" || entry.Name() == "out" || entry.Name() == "bin") {
 			return filepath.SkipDir
 		}
-		if filepath.Ext(path) == ".md" {
+		if slices.Contains(endings, filepath.Ext(path)) {
 			text, err := os.ReadFile(path)
 			all[path] = string(text)
 			return err
@@ -60,7 +61,7 @@ func TestWhatPagesPointToIsThere(t *testing.T) {
 		targets[m[1]] = true
 	}
 	links, commands := 0, 0
-	all := pages(t, root)
+	all := texts(t, root, ".md")
 	for page, text := range all {
 		for _, m := range link.FindAllStringSubmatch(code.ReplaceAllString(text, ""), -1) {
 			links++
@@ -80,6 +81,29 @@ func TestWhatPagesPointToIsThere(t *testing.T) {
 	}
 	if links < 20 || commands < 10 {
 		t.Errorf("%d links and %d commands were found: are the pages where they should be?", links, commands)
+	}
+}
+
+// docs/reference.md lists what replicas export; a test beside the commands keeps it exact.
+func TestEveryMetricThatIsNamedIsExported(t *testing.T) {
+	all := texts(t, "../..", ".go", ".html", ".js", ".json", ".md", ".txt", ".yaml")
+	exported, named := map[string]bool{}, 0
+	for _, m := range regexp.MustCompile("(?m)^\\| `(tenure_[a-z_]+)` \\|").FindAllStringSubmatch(
+		all["../../docs/reference.md"], -1) {
+		exported[m[1]] = true
+	}
+	name := regexp.MustCompile(`\btenure_[a-z_]+[a-z]\b`)
+	partOfHistogram := regexp.MustCompile(`_(bucket|sum|count)$`)
+	for path, text := range all {
+		for _, m := range name.FindAllString(text, -1) {
+			named++
+			if !exported[m] && !exported[partOfHistogram.ReplaceAllString(m, "")] {
+				t.Errorf("%s names %s, which no replica exports", path, m)
+			}
+		}
+	}
+	if len(exported) < 40 || named < 500 {
+		t.Errorf("%d metrics were found, which are named %d times: are the files where they should be?", len(exported), named)
 	}
 }
 

@@ -117,16 +117,16 @@ func overview(b *dashboard.DashboardBuilder) {
 	b.WithRow(dashboard.NewRowBuilder("Fleet"))
 	number(b, "Replicas", "Members of the fleet: replicas whose lease is valid.",
 		"sum(tenure_member{}) or vector(0)", fine)
-	number(b, "Shards held", "Served by all replicas together.", "sum(tenure_shards_held{})", plainly)
-	number(b, "Shards unserved", "Without a live holder, as the replica says that sees the most.",
-		"max("+ofMembers("tenure_shards_unserved")+")", bad)
+	number(b, "Shards served", "By all replicas together.", "sum(tenure_shards_served{})", plainly)
+	number(b, "Shards without holder", "As the replica says that sees the most.",
+		"max("+ofMembers("tenure_shards_without_holder")+")", bad)
 	number(b, "Shards moving", "On their way to another holder; the old one serves them meanwhile.",
 		"max("+ofMembers("tenure_shards_moving")+")", plainly)
 	number(b, "Coordinators", "Live replicas that say they coordinate.",
 		"count(tenure_coordinator{} == 1 and on (namespace, job, instance) tenure_member{} == 1) or vector(0)", fine)
 	number(b, "Clusters unusable", "For at least one replica.",
 		"count(count by (cluster) (tenure_cluster_usable{} == 0)) or 0 * count(tenure_cluster_usable{})", bad)
-	b.WithPanel(lines("Shards by replica", "Equal, but for weights.", "none", q("tenure_shards_held{}", replica)))
+	b.WithPanel(lines("Shards by replica", "Equal, but for weights.", "none", q("tenure_shards_served{}", replica)))
 	b.WithPanel(lines("Load by replica", "Seconds of reconciling per second.", "none",
 		q("histogram_sum(sum by (namespace, job, pod, instance) (rate(tenure_reconcile_seconds{}[$__rate_interval]))) or "+
 			"sum by (namespace, job, pod, instance) (rate(tenure_reconcile_seconds_sum{}[$__rate_interval]))", replica)))
@@ -138,9 +138,8 @@ func overview(b *dashboard.DashboardBuilder) {
 func handoffs(b *dashboard.DashboardBuilder) {
 	b.WithRow(dashboard.NewRowBuilder("Handoffs"))
 	b.WithPanel(lines("Shards that changed hands",
-		"How many, by kind: join, planned, exit, crash; and steps that failed.", "short",
-		q("sum by (kind, result) ("+grown("tenure_shard_moves_total")+") > 0", "{{kind}} {{result}}")).NoValue(
-		"None").AxisSoftMax(1))
+		"How many, by kind: join, planned, exit, crash.", "short",
+		q("sum by (kind) ("+grown("tenure_shard_moves_total")+") > 0", "{{kind}}")).NoValue("None").AxisSoftMax(1))
 	b.WithPanel(lines("Gap of a handoff", "Planned moves and exits: from the end of the old tenure to the begin of the "+
 		"new one. The goal of a planned move is 100 ms at p99. A crash has no end of the old tenure to count from: see the "+
 		"panel beside.", "s",
@@ -149,13 +148,14 @@ func handoffs(b *dashboard.DashboardBuilder) {
 		NoValue("None").AxisSoftMax(.1).Thresholds(steps(dashboard.Threshold{Color: "green"},
 		dashboard.Threshold{Color: "red", Value: cog.ToPtr(.1)})).
 		ThresholdsStyle(common.NewGraphThresholdsStyleConfigBuilder().Mode(common.GraphThresholdsStyleModeDashed)))
-	b.WithPanel(lines("Longest unserved, longest under way",
+	b.WithPanel(lines("Longest without holder, longest under way",
 		"Age of the oldest shard without holder, since a replica noticed, and of the oldest move.", "s",
-		q("max("+ofMembers("tenure_unserved_seconds")+")", "unserved"),
-		q("max("+ofMembers("tenure_moving_seconds")+")", "moving")))
+		q("max("+ofMembers("tenure_shard_without_holder_seconds")+")", "without holder"),
+		q("max("+ofMembers("tenure_shard_moving_seconds")+")", "moving")))
 	b.WithPanel(lines("Held and not served", "By cluster: since when a shard's holder can't use the cluster, or "+
 		"can't list or watch a kind there.", "s",
-		q("topk(10, max by (cluster) ("+ofMembers("tenure_held_unserved_seconds")+"))", "{{cluster}}")).NoValue("None"))
+		q("topk(10, max by (cluster) ("+ofMembers("tenure_shard_held_not_served_seconds")+"))", "{{cluster}}")).
+		NoValue("None"))
 	b.WithPanel(lines("Epochs", "Each change of holder is one more, counted from the start of the time that is shown. "+
 		"Shown are the ten shards that moved most: one that climbs and climbs doesn't settle.", "none",
 		q("max by (namespace, job, shard) (tenure_shard_epoch{}) - "+first+" and topk(10, "+moved+")", "{{shard}}")))
@@ -224,9 +224,9 @@ func clusters(b *dashboard.DashboardBuilder) {
 		q("sum by (cluster) (rate(tenure_watch_bytes_total{}[$__rate_interval]))", "{{cluster}}")))
 	b.WithPanel(lines("Discarded on arrival", "Part of what was read that belonged to another shard: near 0 where the "+
 		"API server filters (KEP-5866), most of it where it doesn't.", "percentunit",
-		q("sum by (cluster) (rate(tenure_watch_discarded_total{}[$__rate_interval])) / sum by (cluster) "+
-			"(rate(tenure_watch_discarded_total{}[$__rate_interval]) + rate(tenure_watch_kept_total{}[$__rate_interval]))",
-			"{{cluster}}")).Max(1))
+		q("sum by (cluster) (rate(tenure_watch_objects_discarded_total{}[$__rate_interval])) / sum by (cluster) "+
+			"(rate(tenure_watch_objects_discarded_total{}[$__rate_interval]) + "+
+			"rate(tenure_watch_objects_kept_total{}[$__rate_interval]))", "{{cluster}}")).Max(1))
 	b.WithPanel(lines("Who filters", "Replicas by watch mode.", "none",
 		q("count by (cluster, mode) (tenure_watch_mode{})", "{{cluster}} {{mode}}")))
 }

@@ -33,35 +33,37 @@ func NewCollector(status func() shard.Status) *Collector {
 		{"tenure_memory_needed_ratio",
 			"What this replica needs of its memory, over its limit (GOMEMLIMIT): live objects and what isn't heap. 0 where " +
 				"there is no limit.", nil},
-		{"tenure_shards_held", "Shards that this replica serves.", nil},
-		{"tenure_shards_warming", "Shards that this replica prepares to take over, or holds and doesn't serve yet.", nil},
+		{"tenure_shards_served", "Shards that this replica holds and serves.", nil},
+		{"tenure_shards_warming", "Shards that this replica prepares to take over, or holds without serving them: not yet, " +
+			"or because it is handing them off.", nil},
 		{"tenure_shard_epoch", "Epoch of a shard that this replica holds or warms.", []string{"shard"}},
 		{"tenure_shard_phase", "Phase of a shard at this replica: always 1, with the phase as a label.",
 			[]string{"shard", "phase"}},
 		{"tenure_shard_objects", "Objects of the primary kinds in this replica's cache of a shard that it holds: " +
 			"finished Ats aren't counted.", []string{"shard"}},
-		{"tenure_shard_load_seconds", "Seconds spent in reconciles of a shard, per second.", []string{"shard"}},
-		{"tenure_shards_unserved", "Shards that nobody serves or that have no record, of clusters that this replica " +
-			"knows.", nil},
-		{"tenure_unserved_seconds", "How long the longest-orphaned shard has had no live holder, as this replica sees it.",
-			nil},
-		{"tenure_held_unserved_seconds", "For how long this replica has held a shard of the cluster and couldn't serve it, " +
-			"or couldn't see what changes: the cluster can't be used from here, or a kind can't be listed or " +
-			"watched.", []string{"cluster"}},
-		{"tenure_foreign_records", "Shard records with something wrong, by reason (ForeignRecord, UnreadableRecord, " +
+		{"tenure_shard_load", "Reconciles of a shard that run at the same time, on average over about a lease duration.",
+			[]string{"shard"}},
+		{"tenure_shards_without_holder", "Shards that no live replica holds or that have no record, of clusters that this " +
+			"replica knows.", nil},
+		{"tenure_shard_without_holder_seconds", "For how long the shard that has waited longest for a live holder has had " +
+			"none, as this replica sees it; 0 while each shard has one.", nil},
+		{"tenure_shard_held_not_served_seconds", "Age of the oldest problem by cluster: this replica holds a shard and " +
+			"can't serve it, or no longer sees its changes. Absent without one.", []string{"cluster"}},
+		{"tenure_odd_records", "Shard records with something wrong, by reason (ForeignRecord, UnreadableRecord, " +
 			"OverlappingRecords, SpentRecord), as this replica sees them.", []string{"reason"}},
 		{"tenure_deleted_records_total", "Records that this replica saw to be deleted, which replicas never do.", nil},
-		{"tenure_clusters_aliased", "Clusters that are served under another name.", nil},
+		{"tenure_clusters_aliased", "Names of clusters that are served under another name.", nil},
 		{"tenure_shards_moving", "Shards that are to go to another holder and haven't yet.", nil},
-		{"tenure_moving_seconds", "Age of the oldest unfinished move, as this replica sees it.", nil},
-		{"tenure_clusters_engaged", "Workload clusters that the provider knows.", nil},
+		{"tenure_shard_moving_seconds", "Age of the oldest unfinished move, as this replica sees it; 0 without any.", nil},
+		{"tenure_clusters_known", "Workload clusters that this replica knows, whether it can use them or not.", nil},
 		{"tenure_watch_mode", "Who filters the watches of a cluster, server or client: always 1, with the mode as a label.",
 			[]string{"cluster", "mode"}},
-		{"tenure_watch_bytes_total", "Bytes of answers to reads and watches from a cluster.", []string{"cluster"}},
-		{"tenure_watch_kept_total", "Objects and events of a cluster that belonged to the shard that asked.",
+		{"tenure_watch_bytes_total", "Decompressed bytes of answers to reads and watches from a cluster.",
 			[]string{"cluster"}},
-		{"tenure_watch_discarded_total", "Objects and events of a cluster that arrived and belonged to another shard.",
+		{"tenure_watch_objects_kept_total", "Objects and events of a cluster that belonged to the shard that asked.",
 			[]string{"cluster"}},
+		{"tenure_watch_objects_discarded_total", "Objects and events of a cluster that arrived and belonged to another " +
+			"shard.", []string{"cluster"}},
 		{"tenure_fenced_writes_total",
 			"Writes that were refused before they were sent, because their shard wasn't held any " +
 				"more.", []string{"cluster"}},
@@ -76,7 +78,7 @@ func NewCollector(status func() shard.Status) *Collector {
 		{"tenure_cluster_writes", "Writes to a cluster that this replica has sent and that aren't answered yet (sent), or " +
 			"that wait for their turn by its limits (waiting).", []string{"cluster", "state"}},
 		{"tenure_cluster_limit", "What this replica may ask of a cluster: requests a second (qps), at once after a rest " +
-			"(burst), writes at a time (writes). None where there is no limit.", []string{"cluster", "limit"}},
+			"(burst), writes at a time (writes). Absent where there is no limit.", []string{"cluster", "limit"}},
 		{"tenure_abandoned_reconciles", "Reconciles that run on although their context has ended; their writes are refused.",
 			[]string{"cluster"}},
 	} {
@@ -105,34 +107,34 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 			served++
 		}
 	}
-	gauge("tenure_shards_held", float64(served))
+	gauge("tenure_shards_served", float64(served))
 	gauge("tenure_shards_warming", float64(len(st.Shards)-served))
 	for _, s := range st.Shards[:min(len(st.Shards), maxShards)] {
 		name := s.ID.String()
 		gauge("tenure_shard_epoch", float64(s.Epoch), name)
 		gauge("tenure_shard_phase", 1, name, s.Phase)
 		gauge("tenure_shard_objects", float64(s.Objects), name)
-		gauge("tenure_shard_load_seconds", s.Load, name)
+		gauge("tenure_shard_load", s.Load, name)
 	}
-	gauge("tenure_shards_unserved", float64(len(st.Unserved)))
-	gauge("tenure_unserved_seconds", longest(st.Unserved, now).Seconds())
+	gauge("tenure_shards_without_holder", float64(len(st.WithoutHolder)))
+	gauge("tenure_shard_without_holder_seconds", longest(st.WithoutHolder, now).Seconds())
 	odd := map[string]int{}
 	for _, o := range st.Odd {
 		odd[o.Reason]++
 	}
 	for _, reason := range []string{inspect.Unreadable, inspect.Foreign, inspect.Overlapping, inspect.Spent} {
-		gauge("tenure_foreign_records", float64(odd[reason]), reason)
+		gauge("tenure_odd_records", float64(odd[reason]), reason)
 	}
 	ch <- prometheus.MustNewConstMetric(c.descs["tenure_deleted_records_total"], prometheus.CounterValue, float64(st.Lost))
 	gauge("tenure_clusters_aliased", float64(len(st.Aliases)))
 	gauge("tenure_shards_moving", float64(len(st.Moving)))
-	gauge("tenure_moving_seconds", longest(st.Moving, now).Seconds())
+	gauge("tenure_shard_moving_seconds", longest(st.Moving, now).Seconds())
 	stuck := map[string]float64{}
 	for id, began := range st.Stuck {
 		stuck[string(id.Cluster)] = max(stuck[string(id.Cluster)], now.Sub(began).Seconds())
 	}
 	for cluster, age := range stuck {
-		gauge("tenure_held_unserved_seconds", age, cluster)
+		gauge("tenure_shard_held_not_served_seconds", age, cluster)
 	}
 	c.clusters(ch, st)
 }
@@ -166,8 +168,8 @@ func (c *Collector) clusters(ch chan<- prometheus.Metric, st shard.Status) {
 			}
 		}
 		count("tenure_watch_bytes_total", cl.ListWatchBytes, cluster)
-		count("tenure_watch_kept_total", cl.Kept, cluster)
-		count("tenure_watch_discarded_total", cl.Discarded, cluster)
+		count("tenure_watch_objects_kept_total", cl.Kept, cluster)
+		count("tenure_watch_objects_discarded_total", cl.Discarded, cluster)
 		if !concerned(cl) {
 			continue
 		}
@@ -181,7 +183,7 @@ func (c *Collector) clusters(ch chan<- prometheus.Metric, st shard.Status) {
 		count("tenure_unanswered_writes_total", cl.UnansweredWrites, cluster)
 		gauge("tenure_abandoned_reconciles", float64(cl.Abandoned), cluster)
 	}
-	gauge("tenure_clusters_engaged", float64(known))
+	gauge("tenure_clusters_known", float64(known))
 }
 
 // concerned reports whether the replica has had anything to do with a cluster, but for probes that were answered. Most

@@ -30,5 +30,5 @@
 //
 // # Considerations
 //
-// Metrics name shards. A replica names at most 1024 of those it holds; tenure_shards_held counts all.
+// Metrics name shards. A replica names at most 1024 of those it holds; tenure_shards_served counts all.
 package handoff

@@ -274,7 +274,7 @@ func TestAHolderThatKeepsItsShardMovesNothing(t *testing.T) {
 		Gap: 5 * time.Millisecond})
 	s.reconciled(w)
 	s.wants(5, before...)
-	if n := testutil.ToFloat64(w.moves.WithLabelValues(string(protocol.Resumed), "done")); n != 0 {
+	if n := testutil.ToFloat64(w.moves.WithLabelValues(string(protocol.Resumed))); n != 0 {
 		t.Errorf("%v moves are counted", n)
 	}
 	w.Closed(s.id, 5)
@@ -316,7 +316,7 @@ func TestMetricsSayWhatTheStatusSays(t *testing.T) {
 				"free": {Known: true, WatchMode: "server"}, "gone": {Discarded: 2},
 				"another's": {Known: true, WatchMode: "server", State: protocol.ClusterClosed},
 			},
-			Unserved: map[keyspace.ShardID]time.Time{shardID(t, "east/"): began},
+			WithoutHolder: map[keyspace.ShardID]time.Time{shardID(t, "east/"): began},
 			Stuck: map[keyspace.ShardID]time.Time{
 				shardID(t, "east/1"): began.Add(time.Second), shardID(t, "east/0"): began,
 				shardID(t, "west/1"): began.Add(30 * time.Second),
@@ -327,7 +327,7 @@ func TestMetricsSayWhatTheStatusSays(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(w, c)
 	want := `
-# HELP tenure_cluster_limit What this replica may ask of a cluster: requests a second (qps), at once after a rest (burst), writes at a time (writes). None where there is no limit.
+# HELP tenure_cluster_limit What this replica may ask of a cluster: requests a second (qps), at once after a rest (burst), writes at a time (writes). Absent where there is no limit.
 # TYPE tenure_cluster_limit gauge
 tenure_cluster_limit{cluster="west",limit="burst"} 2
 tenure_cluster_limit{cluster="west",limit="qps"} 1.5
@@ -338,18 +338,18 @@ tenure_cluster_writes{cluster="free",state="sent"} 0
 tenure_cluster_writes{cluster="free",state="waiting"} 0
 tenure_cluster_writes{cluster="west",state="sent"} 4
 tenure_cluster_writes{cluster="west",state="waiting"} 2
-# HELP tenure_clusters_engaged Workload clusters that the provider knows.
-# TYPE tenure_clusters_engaged gauge
-tenure_clusters_engaged 3
+# HELP tenure_clusters_known Workload clusters that this replica knows, whether it can use them or not.
+# TYPE tenure_clusters_known gauge
+tenure_clusters_known 3
 # HELP tenure_fenced_writes_total Writes that were refused before they were sent, because their shard wasn't held any more.
 # TYPE tenure_fenced_writes_total counter
 tenure_fenced_writes_total{cluster="free"} 0
 tenure_fenced_writes_total{cluster="gone"} 0
 tenure_fenced_writes_total{cluster="west"} 1
-# HELP tenure_held_unserved_seconds For how long this replica has held a shard of the cluster and couldn't serve it, or couldn't see what changes: the cluster can't be used from here, or a kind can't be listed or watched.
-# TYPE tenure_held_unserved_seconds gauge
-tenure_held_unserved_seconds{cluster="east"} 60
-tenure_held_unserved_seconds{cluster="west"} 30
+# HELP tenure_shard_held_not_served_seconds Age of the oldest problem by cluster: this replica holds a shard and can't serve it, or no longer sees its changes. Absent without one.
+# TYPE tenure_shard_held_not_served_seconds gauge
+tenure_shard_held_not_served_seconds{cluster="east"} 60
+tenure_shard_held_not_served_seconds{cluster="west"} 30
 # HELP tenure_lapses_total Incarnations of this replica that ended because their lease wasn't renewed in time, or was sealed.
 # TYPE tenure_lapses_total counter
 tenure_lapses_total 1
@@ -357,21 +357,27 @@ tenure_lapses_total 1
 # TYPE tenure_shard_epoch gauge
 tenure_shard_epoch{shard="west/01"} 5
 tenure_shard_epoch{shard="west/10"} 0
-# HELP tenure_shards_held Shards that this replica serves.
-# TYPE tenure_shards_held gauge
-tenure_shards_held 1
-# HELP tenure_unserved_seconds How long the longest-orphaned shard has had no live holder, as this replica sees it.
-# TYPE tenure_unserved_seconds gauge
-tenure_unserved_seconds 60
+# HELP tenure_shard_moves_total Moves of shards to this replica, by kind (Join, Planned, Exit, Crash), counted when it begins to serve them.
+# TYPE tenure_shard_moves_total counter
+tenure_shard_moves_total{kind="Crash"} 0
+tenure_shard_moves_total{kind="Exit"} 0
+tenure_shard_moves_total{kind="Join"} 0
+tenure_shard_moves_total{kind="Planned"} 1
+# HELP tenure_shards_served Shards that this replica holds and serves.
+# TYPE tenure_shards_served gauge
+tenure_shards_served 1
+# HELP tenure_shard_without_holder_seconds For how long the shard that has waited longest for a live holder has had none, as this replica sees it; 0 while each shard has one.
+# TYPE tenure_shard_without_holder_seconds gauge
+tenure_shard_without_holder_seconds 60
 # HELP tenure_watch_mode Who filters the watches of a cluster, server or client: always 1, with the mode as a label.
 # TYPE tenure_watch_mode gauge
 tenure_watch_mode{cluster="free",mode="server"} 1
 tenure_watch_mode{cluster="west",mode="server"} 1
 `
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want),
-		"tenure_cluster_limit", "tenure_cluster_writes", "tenure_clusters_engaged", "tenure_fenced_writes_total",
-		"tenure_held_unserved_seconds", "tenure_lapses_total", "tenure_shard_epoch", "tenure_shards_held",
-		"tenure_unserved_seconds", "tenure_watch_mode"); err != nil {
+		"tenure_cluster_limit", "tenure_cluster_writes", "tenure_clusters_known", "tenure_fenced_writes_total",
+		"tenure_lapses_total", "tenure_shard_epoch", "tenure_shard_held_not_served_seconds", "tenure_shard_moves_total",
+		"tenure_shard_without_holder_seconds", "tenure_shards_served", "tenure_watch_mode"); err != nil {
 		t.Error(err)
 	}
 	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {

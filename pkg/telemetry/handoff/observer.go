@@ -58,27 +58,27 @@ func NewWatcher(send func(...telemetry.Span)) *Watcher {
 		served: map[string]tenure{}, steps: map[string]*pending{}, arrivals: map[string]*arrival{},
 		moves: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tenure_shard_moves_total",
-			Help: "Shards that came here, by kind (Join, Planned, Exit, Crash), and writes of steps that failed (the step as " +
-				"kind, result rejected or unknown).",
-		}, []string{"kind", "result"}),
+			Help: "Moves of shards to this replica, by kind (Join, Planned, Exit, Crash), counted when it begins to serve them.",
+		}, []string{"kind"}),
 		gap: prometheus.NewHistogramVec(telemetry.NewLatency("tenure_handoff_gap_seconds",
-			"Time in which nobody worked on a shard while it moved here, by the clocks of both machines."), []string{"kind"}),
+			"Time in which nobody worked on a shard while it moved here, by the clocks of both machines. Only of the kinds "+
+				"Planned and Exit: after a crash nobody knows when work ended."), []string{"kind"}),
 		lapses: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "tenure_lapses_total", Help: "Incarnations of this replica that ended because their lease wasn't renewed in " +
 				"time, or was sealed.",
 		}),
 		margin: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "tenure_lease_margin_seconds", Help: "Time that was left before this replica would have had to stop, at the " +
-				"last renewal of its lease.",
+				"last renewal of its lease. 0 from a lapse to the next renewal.",
 		}),
 		writes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tenure_record_writes_total", Help: "Writes of coordination records by this replica, by what they were for " +
-				"and what became of them.",
+				"(Renew, Assign, Planned, Crash and so on) and outcome: committed, rejected, or unknown without an answer.",
 		}, []string{"write", "outcome"}),
 	}
 	// A rate needs a series that starts at zero.
 	for _, kind := range []protocol.MoveKind{protocol.Join, protocol.Planned, protocol.Exit, protocol.Crash} {
-		w.moves.WithLabelValues(string(kind), "done")
+		w.moves.WithLabelValues(string(kind))
 	}
 	return w
 }
@@ -130,7 +130,6 @@ func (w *Watcher) Stepped(s shard.Step) {
 	defer w.mu.Unlock()
 	name := s.Shard.String()
 	if s.Outcome != protocol.Committed {
-		w.moves.WithLabelValues(string(s.Name), s.Outcome.String()).Inc()
 		// One that was rejected is part of no move. One with an unknown outcome is tried again: its span shows what the move
 		// waited for.
 		if s.Outcome == protocol.Unknown && s.Epoch > 0 && s.Record != "" {
@@ -187,7 +186,7 @@ func (w *Watcher) Activated(a shard.Activation) {
 		return
 	}
 	a.Kind = cmp.Or(a.Kind, protocol.Join)
-	w.moves.WithLabelValues(string(a.Kind), "done").Inc()
+	w.moves.WithLabelValues(string(a.Kind)).Inc()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if a.Gap > 0 {
