@@ -3,9 +3,11 @@
 //
 // A cluster is a Secret with a kubeconfig in the home cluster; package kubeconfig refuses what must not be in one.
 // Health watches the Secrets and regularly asks each cluster whether it answers. It reports a change by a metric, a
-// log line and an event on the Secret. All replicas together send one event. If many clusters change at once, a
-// replica sends their events over minutes, for a thousand of them, and in no order: while clusters go on
-// changing, the event about one may come long after those about others. The answer to an edited Secret doesn't wait.
+// log line and an event on the Secret. All replicas together send one event. When a cluster is removed whose trouble
+// was reported, each sends one that ends this. If many clusters change at once, a replica sends their events over
+// minutes, for a thousand of them, and in no order: while clusters go on changing, the event about one may come long
+// after those about others. The answer to an edited Secret doesn't wait.
+//
 // Health never stops anything: trouble in one cluster doesn't affect the others.
 //
 // # The connection in use

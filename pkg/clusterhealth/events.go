@@ -30,7 +30,7 @@ const (
 	// EventReporter is the reporting controller of the events.
 	EventReporter = "tenure"
 	// ActionKeep is the action of an event about a kubeconfig that doesn't work while the connection from before does. The
-	// action of all others is "Probe".
+	// action of the others about a cluster's state is "Probe".
 	ActionKeep = "KeepConnection"
 )
 
@@ -87,5 +87,17 @@ func (h *Health) report(ctx context.Context, secret *corev1.Secret, f finding, c
 	Event{
 		Reporter: EventReporter, Replica: h.cfg.Replica, Action: action, Reason: f.reason, Note: f.note,
 		Cause: fmt.Sprint(f.usable), Normal: f.reason == ReasonUsable, Changed: changed,
+	}.Tell(ctx, h.client, h.log, secret, time.Now())
+}
+
+// end reports that a cluster was removed whose trouble was reported. Each replica does so, since each may have reported
+// the trouble after another had ended it: hence the cause.
+func (h *Health) end(ctx context.Context, name string, s state) {
+	secret := &corev1.Secret{}
+	secret.Namespace, secret.Name, secret.UID = h.cfg.Namespace, name, s.uid
+	Event{
+		Reporter: EventReporter, Replica: h.cfg.Replica, Action: "Forget", Reason: ReasonRemoved,
+		Note: "it was removed, and what was reported of it counts no more", Cause: fmt.Sprint(h.cfg.Replica, s.told),
+		Normal: true, Changed: true,
 	}.Tell(ctx, h.client, h.log, secret, time.Now())
 }

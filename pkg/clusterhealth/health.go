@@ -65,14 +65,14 @@ type Use struct {
 
 var usable = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 	Name: "tenure_cluster_usable",
-	Help: "Whether a workload cluster can be used: 1 while its kubeconfig is sound and its API server answers. The " +
-		"reason says what is wrong.",
+	Help: "Whether a workload cluster can be used: 1 while its API server answers, by the kubeconfig in use; 0 " +
+		"otherwise, and the reason says what is wrong.",
 }, []string{"cluster", "reason"})
 
 var rejected = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 	Name: "tenure_cluster_kubeconfig_rejected",
-	Help: "Always 1: the kubeconfig in a cluster's Secret doesn't work, and the connection from before it is used on. " +
-		"The reason says what is wrong.",
+	Help: "1 while the kubeconfig in a cluster's Secret doesn't work and the connection from before it is used on; " +
+		"absent otherwise. The reason says what is wrong.",
 }, []string{"cluster", "reason"})
 
 func init() { metrics.Registry.MustRegister(usable, rejected) }
@@ -107,6 +107,7 @@ type state struct {
 	shared *rest.Config
 	told   time.Time // when it was last reported by an event, or when its Secret was found to be gone
 	said   string    // the reason in the last event; "" before the first
+	uid    types.UID // of the Secret
 	owed   bool      // whether there is something to report that Health.events has put off
 	anew   bool      // whether what is to be reported is a change
 	copies bool      // whether it keeps copies of Deployments
@@ -158,6 +159,11 @@ func (h *Health) noLongerQuiet(now time.Time) (names []string) {
 	})
 	quiet := maps.Clone(h.states)
 	maps.DeleteFunc(quiet, func(name string, _ state) bool { return !h.quiet(name) })
+	for name, s := range h.states {
+		if s.since.IsZero() && s.trouble() { // see forget
+			names = append(names, name)
+		}
+	}
 	h.mu.Unlock()
 	for name, s := range quiet {
 		use, ok := h.cfg.InUse(name)
@@ -188,7 +194,7 @@ func (h *Health) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 	case gone && !home && h.stillUsed(req.Name):
 		return ctrl.Result{RequeueAfter: time.Second}, nil
 	case gone:
-		h.forget(req.Name)
+		h.forget(ctx, req.Name)
 		return ctrl.Result{}, nil
 	case err != nil:
 		return ctrl.Result{}, fmt.Errorf("reading Secret %s: %w", req.NamespacedName, err)
@@ -319,6 +325,7 @@ func (h *Health) tell(ctx context.Context, secret *corev1.Secret, f finding) {
 	now := state{
 		reason: f.reason, usable: f.usable, since: time.Now(), told: time.Now(), looked: time.Now(),
 		version: secret.ResourceVersion, shared: f.shared, copies: kubeconfig.KeepsCopies(secret),
+		uid: secret.UID,
 	}
 	if f.reason == ReasonBadConfig {
 		now.cause = f.note
@@ -387,14 +394,23 @@ func (h *Health) show(name string, f finding, known bool) {
 	}
 }
 
-// forget drops what is known of a cluster that is gone. If there was trouble, its reason stays for as long as readers
-// heed the last event about it: if the next Secret of that name is good, another event must tell them so. The same goes
-// for a cluster whose trouble is over and wasn't reported to be.
-func (h *Health) forget(name string) {
+// trouble reports whether the last event told of trouble.
+func (s state) trouble() bool { return s.said != "" && s.said != ReasonUsable }
+
+// forget drops what is known of a cluster that is gone. If its last event told of trouble, another one ends that; where
+// there are too many events, a later call writes it. If there was trouble, its reason stays for as long as readers heed
+// the last event about it: what the next Secret of that name holds is a change then, whose event no event of before
+// stands for. The same goes for a cluster whose trouble is over and wasn't reported to be.
+func (h *Health) forget(ctx context.Context, name string) {
 	h.mu.Lock()
 	s, known := h.states[name]
+	ends := s.trouble() && h.events.Allow()
 	if known && (s.reason != ReasonUsable || s.owed) {
-		h.states[name] = state{reason: s.reason, owed: s.owed, told: time.Now()}
+		left := state{reason: s.reason, owed: s.owed, told: time.Now()}
+		if !ends {
+			left.said, left.uid = s.said, s.uid
+		}
+		h.states[name] = left
 	} else {
 		delete(h.states, name)
 	}
@@ -404,6 +420,9 @@ func (h *Health) forget(name string) {
 		h.log.Info("the Secret of a cluster is gone", "cluster", name)
 	}
 	h.signal()
+	if ends {
+		h.end(ctx, name, s)
+	}
 	if h.cfg.Limit != nil {
 		_ = h.cfg.Limit(name, nil)
 	}

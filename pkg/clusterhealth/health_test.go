@@ -57,7 +57,7 @@ func newHealth(t *testing.T, home client.Client, cfg Config) *Health {
 	h.client, h.log = home, logr.Discard()
 	t.Cleanup(func() { // its metrics are the process's
 		for name := range h.states {
-			h.forget(name)
+			h.forget(context.Background(), name)
 		}
 	})
 	return h
@@ -191,6 +191,8 @@ func TestOneCauseIsOneEventWhoeverFindsIt(t *testing.T) {
 	}
 }
 
+const itsVersion = `{"gitVersion":"v1.37.2"}`
+
 // apiServer answers /version with a code, and counts how often it is asked.
 type apiServer struct {
 	*rest.Config
@@ -204,6 +206,7 @@ func newAPIServer(t *testing.T) *apiServer {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		a.asked.Add(1)
 		w.WriteHeader(int(a.code.Load()))
+		_, _ = io.WriteString(w, itsVersion)
 	}))
 	t.Cleanup(s.Close)
 	a.Config = &rest.Config{Host: s.URL}
@@ -394,7 +397,9 @@ func TestAClusterThatStirsIsQueued(t *testing.T) {
 // connections is an API server that counts connections.
 func connections(t *testing.T) (server string, counts *conns.Counts) {
 	t.Helper()
-	s := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, itsVersion)
+	}))
 	counts = conns.Of(s)
 	s.Start()
 	t.Cleanup(s.Close)
@@ -597,8 +602,8 @@ func TestAGoodSecretAfterABadOneOfItsNameIsTold(t *testing.T) {
 		name, text string
 		events     int
 	}{
-		{"west", "[", 1}, {"west", kubeconfigOf(api.Host), 2}, {"west", kubeconfigOf(api.Host), 2},
-		{"east", kubeconfigOf(api.Host), 2},
+		{"west", "[", 2}, {"west", kubeconfigOf(api.Host), 3}, {"west", kubeconfigOf(api.Host), 3},
+		{"east", kubeconfigOf(api.Host), 3},
 	} {
 		secret := secretOf(c.name, c.text)
 		must.Succeed(t, home.Create(t.Context(), secret))
@@ -610,9 +615,66 @@ func TestAGoodSecretAfterABadOneOfItsNameIsTold(t *testing.T) {
 		}
 		all := eventsIn(t, home)
 		slices.SortFunc(all, func(a, b eventsv1.Event) int { return a.EventTime.Compare(b.EventTime.Time) })
-		if len(all) != c.events || c.events > 1 && all[1].Reason != ReasonUsable {
+		if len(all) != c.events || c.events > 2 && all[2].Reason != ReasonUsable {
 			t.Errorf("%s, %q: %d events, want %d", c.name, c.text, len(all), c.events)
 		}
+	}
+}
+
+// Otherwise the trouble of a file that was taken away again would seem to last for twenty minutes.
+func TestReportedTroubleEndsWithItsClusterByAnEventOfEachReplica(t *testing.T) {
+	home := fake.NewClientBuilder().Build()
+	file, fine := secretOf("typo", "["), secretOf("fine", "")
+	file.UID = "file:/clusters/typo.yaml"
+	var all []*Health
+	for _, replica := range []string{"r1", "r2"} {
+		h := newHealth(t, home, Config{Replica: replica})
+		h.tell(t.Context(), file, finding{reason: ReasonBadConfig, note: "no kubeconfig"})
+		h.tell(t.Context(), fine, finding{reason: ReasonUnreachable})
+		h.tell(t.Context(), fine, finding{reason: ReasonUsable, usable: true})
+		all = append(all, h)
+	}
+	ended := func() (by []string) {
+		for _, e := range eventsIn(t, home) {
+			if e.Reason == ReasonRemoved {
+				by = append(by, e.ReportingInstance)
+				if e.Type != corev1.EventTypeNormal || e.Regarding.UID != file.UID || e.Regarding.Namespace != "n" {
+					t.Errorf("%+v", e)
+				}
+			}
+		}
+		slices.Sort(by)
+		return by
+	}
+	for _, h := range all {
+		h.forget(t.Context(), "fine")
+		h.events = rate.NewLimiter(0, 0)
+		h.forget(t.Context(), "typo")
+	}
+	if by := ended(); len(by) > 0 {
+		t.Errorf("%q wrote more events than they may", by)
+	}
+	for i, h := range all {
+		h.events = rate.NewLimiter(0, 10)
+		for look := range 3 {
+			names := h.noLongerQuiet(time.Now())
+			if again := slices.Contains(names, "typo"); again != (look == 0) {
+				t.Errorf("%d looks after its event was put off, typo is looked at again: %v", look, again)
+			}
+			for _, name := range names {
+				reconcile(t, h, name)
+			}
+		}
+		if by := ended(); !slices.Equal(by, []string{"r1", "r2"}[:i+1]) {
+			t.Errorf("%d replicas may write events: %q did", i+1, by)
+		}
+	}
+	// A file that comes back with the same mistake is reported anew, though the event of the first time has no other
+	// cause.
+	before := len(eventsIn(t, home))
+	all[0].tell(t.Context(), file, finding{reason: ReasonBadConfig, note: "no kubeconfig"})
+	if len(eventsIn(t, home)) == before {
+		t.Error("it came back, and no event says so")
 	}
 }
 
@@ -622,7 +684,7 @@ func TestTroubleOfAClusterThatIsGoneIsForgottenWhenItsEventsAreTooOld(t *testing
 		for i := range 100 {
 			name := fmt.Sprint("west-", i)
 			h.tell(t.Context(), secretOf(name, "["), finding{reason: ReasonBadConfig, note: "it is no kubeconfig"})
-			h.forget(name)
+			h.forget(context.Background(), name)
 			time.Sleep(time.Minute)
 		}
 		h.noLongerQuiet(time.Now())
@@ -653,6 +715,7 @@ func TestAClusterIsKnownByTheUIDOfItsSystemNamespace(t *testing.T) {
 	answer, code, uids := `{"apiVersion":"v1","kind":"Namespace","metadata":{"uid":"u-west"}}`, http.StatusOK, 0
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/version" {
+			_, _ = io.WriteString(w, itsVersion)
 			return
 		}
 		if uids++; r.URL.Path != "/api/v1/namespaces/kube-system" {
@@ -764,8 +827,8 @@ func TestARecoveryThatWasNotReportedYetIsNotForgottenWithItsSecret(t *testing.T)
 	h.tell(t.Context(), west, finding{reason: ReasonUnreachable})
 	h.events = rate.NewLimiter(0, 0)
 	h.tell(t.Context(), west, usable)
-	h.forget("west")
-	h.forget("west") // it may be told twice
+	h.forget(t.Context(), "west")
+	h.forget(t.Context(), "west") // it may be told twice
 	h.events = rate.NewLimiter(1, 1)
 	west.UID = "another"
 	h.tell(t.Context(), west, usable)

@@ -26,6 +26,9 @@ const (
 	ReasonRefused     = "AccessRefused"
 )
 
+// ReasonRemoved is the reason of the event that ends what was reported: the cluster was removed.
+const ReasonRemoved = "Removed"
+
 // Look asks the cluster of a kubeconfig Secret whether it can be used. The note says why not, in one line that carries
 // no secret and leaves room in an event. uid is the UID of the cluster's namespace kube-system, which tells the cluster
 // from all others; "" if it can't be read. Both are asked over one connection, each with its own timeout.

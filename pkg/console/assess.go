@@ -168,20 +168,22 @@ func (v *survey) cover(e *entry) {
 	}
 }
 
-// clusterMap holds what is known of each cluster, and which of them replicas hold shards of.
+// clusterMap holds what is known of each cluster.
 type clusterMap struct {
 	byName map[keyspace.ClusterName]*Cluster
-	held   map[keyspace.ClusterName]bool
+	named  map[keyspace.ClusterName]bool // records of it name holders, which may have ended
+	held   map[keyspace.ClusterName]bool // holders of it act, or may act
 }
 
 // readClusters sums up what is known of each cluster, in order of names.
 func (v *survey) readClusters() {
-	m := clusterMap{map[keyspace.ClusterName]*Cluster{}, map[keyspace.ClusterName]bool{}}
+	m := clusterMap{map[keyspace.ClusterName]*Cluster{}, map[keyspace.ClusterName]bool{},
+		map[keyspace.ClusterName]bool{}}
 	v.sumRecords(m)
 	v.addViews(m)
 	v.judgeAnswers(m)
 	for _, c := range m.byName {
-		if !v.Registered && !m.held[c.Name] && !c.Fails() && v.living() > 0 {
+		if !v.Registered && !m.named[c.Name] && !c.Fails() && v.living() > 0 {
 			// Without the right to read Secrets, this is only a conclusion: no record has a holder, and no replica
 			// complains.
 			c.Removed = true
@@ -208,11 +210,12 @@ func (v *survey) sumRecords(m clusterMap) {
 		c := get(e.ID.Cluster)
 		c.Shards++
 		c.Objects += e.Objects
-		m.held[c.Name] = m.held[c.Name] || e.holder != nil
+		m.named[c.Name] = m.named[c.Name] || e.holder != nil
 		if e.served() {
 			c.Held++
 		}
 		if e.served() || e.holder != nil && e.holder.State == Quiet {
+			m.held[c.Name] = true
 			c.Removed = false // home and the clusters of files have no Secret, and a quiet holder may be at work
 		}
 		if e.moving() {
@@ -298,7 +301,7 @@ func (v *survey) bystander(r *Replica, c *Cluster) bool {
 }
 
 // astray says that the credentials of a cluster lead to another one, and the way out; "" if they don't, as far as is
-// known. held has the clusters of which replicas hold shards. Where a cluster didn't say which it is, its layout does.
+// known. held is that of [clusterMap]. Where a cluster didn't say which it is, its layout does.
 func (v *survey) astray(a Answer, held map[keyspace.ClusterName]bool) (reason, note string) {
 	for i := range v.Records.Layouts {
 		l := &v.Records.Layouts[i].Spec

@@ -42,7 +42,7 @@ const (
 	// EntryLaterEpoch isn't an alert. It says what to do about objects that show higher epochs than their shards'
 	// records.
 	EntryLaterEpoch = "Objects from a later epoch"
-	AlertForeign    = "TenureForeignRecords"
+	AlertOdd        = "TenureOddRecords"
 	AlertLimited    = "TenureClusterLimited"
 	AlertExpireSoon = "TenureCredentialsExpireSoon"
 	AlertExpire     = "TenureCredentialsExpire"
@@ -95,7 +95,7 @@ func (v *survey) findRecords() (found []Finding) {
 		case o.Reason == inspect.Unreadable:
 			do = "somebody wrote it by hand; replicas go on with the last of it that they could read, if there was any"
 		}
-		found = append(found, Finding{Wrong, AlertForeign, o.Note, do})
+		found = append(found, Finding{Wrong, AlertOdd, o.Note, do})
 	}
 	return found
 }
@@ -205,7 +205,7 @@ func (v *survey) findHoles() (found []Finding) {
 			found = append(found, Finding{Wrong, AlertUnheld, fmt.Sprintf(what, list(names, "")), do})
 		}
 	}
-	add(bare, "registered, but not divided into shards yet: %s",
+	add(bare, "not divided into shards yet: %s",
 		"a coordinator that has just started waits for two and a half lease durations; else look at its log, and for events "+
 			"ClusterHasTwoNames: a second name of a cluster stays so")
 	add(partly, "no record covers a part of: %s", "the coordinator makes what is missing, after two and a half lease "+

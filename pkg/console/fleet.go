@@ -154,7 +154,7 @@ func (c Cluster) Astray() bool { return c.Reason == ReasonAnother || c.Reason ==
 // entry is that of the runbook about the cluster's Reason.
 func (c Cluster) entry() string {
 	if c.Reason == ReasonTwoNames {
-		return AlertForeign
+		return AlertOdd
 	}
 	return AlertUnreachable
 }

@@ -171,7 +171,7 @@ func said(f Fleet) []string {
 
 // stick makes r1 say that it can't serve some shards of west.
 func stick(s *Snapshot, shards int) {
-	s.Records.Leases[1].Annotations["tenure.dev/clusters"] = inspect.EncodeViews([]inspect.ClusterView{
+	s.Records.Leases[1].Annotations["tenure.dev/cluster-trouble"] = inspect.EncodeViews([]inspect.ClusterView{
 		{Cluster: "west", State: protocol.ClusterClosed, Stuck: shards, StuckSeconds: 92}})
 }
 
@@ -179,7 +179,7 @@ func stick(s *Snapshot, shards int) {
 func shutOut(s *Snapshot, replica int) {
 	says := s.Records.Leases[replica].Annotations
 	says["tenure.dev/unfit"] = "west"
-	says["tenure.dev/clusters"] = inspect.EncodeViews([]inspect.ClusterView{
+	says["tenure.dev/cluster-trouble"] = inspect.EncodeViews([]inspect.ClusterView{
 		{Cluster: "west", State: protocol.ClusterOpen, Cause: "silent"}})
 }
 
@@ -263,7 +263,7 @@ func TestTheFleetIsJudgedByItsRecords(t *testing.T) {
 		}, nil},
 		"nobody is alive": {func(s *Snapshot) { s.Records.Leases, s.Records.Shards = nil, nil },
 			[]string{"wrong: no replica is alive: nothing is reconciled",
-				"wrong: registered, but not divided into shards yet: east, west"}},
+				"wrong: not divided into shards yet: east, west"}},
 		"there is no coordinator": {func(s *Snapshot) { s.Records.Leases = s.Records.Leases[:2] },
 			[]string{"wrong: there is no coordinator"}},
 		"the coordinator is dead": {func(s *Snapshot) { s.Records.Leases[2] = lead("r9-zzzzzz") },
@@ -296,7 +296,7 @@ func TestTheFleetIsJudgedByItsRecords(t *testing.T) {
 		"a cluster isn't divided": {func(s *Snapshot) {
 			s.Clusters = append(s.Clusters, Answer{Cluster: "new", Since: now.Add(-time.Hour),
 				Reason: clusterhealth.ReasonUsable})
-		}, []string{"wrong: registered, but not divided into shards yet: new"}},
+		}, []string{"wrong: not divided into shards yet: new"}},
 		"a cluster was removed": {func(s *Snapshot) {
 			s.Clusters = s.Clusters[:1]
 			for i := 4; i < 8; i++ { // the assignees stay
@@ -777,6 +777,20 @@ func TestCredentialsThatLeadToAnotherClusterAreToldWithItsNameAndTheWayOut(t *te
 			s.Clusters[0] = s.Clusters[1]
 			second("e", "e")(s)
 		}},
+		"one that was removed while its holder was dead": {change: func(s *Snapshot) {
+			hold(s, "east", "gone-aaaaaa")
+			s.Clusters[0] = s.Clusters[1]
+			second("e", "e")(s)
+		}},
+		"a second name whose holder is dead": {change: func(s *Snapshot) {
+			hold(s, "west", "gone-aaaaaa")
+			s.Clusters[1].UID = "e"
+		}, reason: ReasonTwoNames, says: []string{"cluster west", "served as east,", remove}},
+		"one whose holder doesn't renew": {change: func(s *Snapshot) {
+			s.Records.Leases[0] = lease("r0", 15*time.Second)
+			hold(s, "east", "r0-aaaaaa")
+			second("e", "")(s)
+		}, reason: ReasonTwoNames, says: []string{"cluster east2", "served as east,", remove}},
 		"by the word of a coordinator": {change: func(s *Snapshot) {
 			s.Registered, s.Clusters = false, []Answer{{Cluster: "east2", Reason: ReasonTwoNames, Note: "is cluster east"}}
 		}, reason: ReasonTwoNames, says: []string{"cluster east2: ClusterHasTwoNames: is cluster east"}},
@@ -808,7 +822,7 @@ func TestCredentialsThatLeadToAnotherClusterAreToldWithItsNameAndTheWayOut(t *te
 func TestAClusterThatAnswersIsAskedWhichItIs(t *testing.T) {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, `{"apiVersion":"v1","kind":"Namespace","metadata":{"uid":"w"}}`)
+		_, _ = io.WriteString(w, `{"gitVersion":"v1","apiVersion":"v1","kind":"Namespace","metadata":{"uid":"w"}}`)
 	}))
 	defer server.Close()
 	secret := secretOf("west", fmt.Sprintf("server: %q, certificate-authority-data: %s", server.URL,

@@ -150,6 +150,9 @@ func reports(ctx context.Context, home client.Client, namespace, kind string,
 	}
 	all := make([]Answer, 0, len(last))
 	for name, e := range last {
+		if e.Reason == clusterhealth.ReasonRemoved {
+			continue
+		}
 		note := fmt.Sprintf("%s (said at %s)", strings.TrimPrefix(e.Message, "cluster "+name+": "),
 			saidAt(e).Format(time.TimeOnly))
 		all = append(all, Answer{Cluster: keyspace.ClusterName(name), Since: saidAt(e), Reason: e.Reason, Note: note,

@@ -104,3 +104,25 @@ func TestWhatAReplicaSaysCountsWhateverItsClock(t *testing.T) {
 		})
 	}
 }
+
+func TestTroubleOfAFileEndsWhenTheFileIsRemoved(t *testing.T) {
+	now := time.Now().Truncate(time.Second)
+	var events []client.Object
+	for i, c := range []struct{ said, want string }{
+		{clusterhealth.ReasonBadConfig, clusterhealth.ReasonBadConfig}, {clusterhealth.ReasonRemoved, ""},
+		{clusterhealth.ReasonUnreachable, clusterhealth.ReasonUnreachable},
+	} {
+		events = append(events, event("typo", "file:/clusters/typo.yaml", c.said, now.Add(time.Duration(i-9)*time.Minute)))
+		home, got := homeWith(events...), []string{"", ""}
+		all, err := Reports(t.Context(), home, "ns")
+		must.Succeed(t, err)
+		here, err := complaints(t.Context(), home, "ns", nil, nil, time.Time{}, now)
+		must.Succeed(t, err)
+		for i, said := range [][]Answer{all, here} {
+			if len(said) > 0 {
+				got[i] = said[0].Reason
+			}
+		}
+		expect.Equal(t, "reasons of Reports and complaints after "+c.said, []string{c.want, c.want}, got)
+	}
+}

@@ -49,7 +49,7 @@ func troubled() Snapshot {
 func limited() Snapshot {
 	s := healthy()
 	say := func(at int, views ...inspect.ClusterView) {
-		s.Records.Leases[at].Annotations[tenurev1alpha1.ClustersAnnotation] = inspect.EncodeViews(views)
+		s.Records.Leases[at].Annotations[tenurev1alpha1.TroubleAnnotation] = inspect.EncodeViews(views)
 	}
 	waits := []inspect.Waiting{{Namespace: "shop", Keys: 1200, WaitSeconds: 42},
 		{Namespace: "bank", Keys: 3, WaitSeconds: 3.2}}
@@ -70,7 +70,7 @@ func heldUp() Question {
 	q.Snapshot.Records.Leases = limited().Records.Leases
 	for i := range q.Snapshot.Records.Leases {
 		if a := q.Snapshot.Records.Leases[i].Annotations; a != nil {
-			a[tenurev1alpha1.ClustersAnnotation] = strings.ReplaceAll(a[tenurev1alpha1.ClustersAnnotation], `"state":"closed"`,
+			a[tenurev1alpha1.TroubleAnnotation] = strings.ReplaceAll(a[tenurev1alpha1.TroubleAnnotation], `"state":"closed"`,
 				`"state":"open","cause":"throttling"`)
 		}
 	}
@@ -124,7 +124,7 @@ func TestNoScreenIsWiderThan80ColumnsOrLongerThanAScreen(t *testing.T) {
 	for i := range 40 {
 		name := fmt.Sprintf("tenure-%s-%02d", strings.Repeat("x", 40), i)
 		s.Records.Leases = append(s.Records.Leases, lease(name, time.Second))
-		s.Records.Leases[i].Annotations[tenurev1alpha1.ClustersAnnotation] = inspect.EncodeViews([]inspect.ClusterView{{
+		s.Records.Leases[i].Annotations[tenurev1alpha1.TroubleAnnotation] = inspect.EncodeViews([]inspect.ClusterView{{
 			Cluster: keyspace.ClusterName(fmt.Sprintf("cluster-%s-%02d", strings.Repeat("y", 60), i)),
 			State:   []protocol.ClusterState{protocol.ClusterOpen, protocol.ClusterLimited}[i%2], Cause: "unauthorized",
 			Running: 1e9, Ready: 1e9, Writes: 1e9, WaitingWrites: 1e9, WaitSeconds: 1e9, Limits: strings.Repeat("l", 90),
