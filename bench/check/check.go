@@ -18,8 +18,8 @@ import (
 )
 
 // Judge sets the report's checks. It takes the thresholds that the scenario has now, never those in the report. file is
-// the scenario's file, or "" if it is one of ours. Known misses apply only to runs with the scenario's own settings;
-// with other settings every miss fails.
+// the scenario's file, or "" if it is one of ours. Known misses apply only to runs with the scenario's own settings and
+// none of [report.GoVariables]; with others every miss fails.
 func Judge(r *report.Report, file string) error {
 	s, err := scenario.Read(cmp.Or(file, r.Scenario), []string{"size=" + r.Config.Size})
 	switch {
@@ -29,7 +29,7 @@ func Judge(r *report.Report, file string) error {
 		return fmt.Errorf("the report is of scenario %q, and %s of %q", r.Scenario, file, s.Name)
 	}
 	var known []Miss
-	if s.SameSettings(r.Config) {
+	if s.SameSettings(r.Config) && len(r.Environment.GoSettings) == 0 {
 		if known, err = Misses(); err != nil {
 			return err
 		}

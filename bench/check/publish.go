@@ -40,6 +40,7 @@ func Publishable(reports []*report.Report, file string) error {
 		refuse(e.Others != nil && *e.Others > report.MaxOthers,
 			"other programs took %.0f %% of the machine, %.0f %% are allowed: "+
 				"run it again on a quiet one", 100*deref(e.Others), 100*report.MaxOthers)
+		refuse(len(e.GoSettings) > 0, "%s was set in its environment: unset it and run again", e.GoText())
 		refuse(r.Profiled, "profiles were taken meanwhile: run it again without --profile")
 		refuse(!report.Commit.MatchString(e.Tenure),
 			"its revision %q is no commit: commit, `make build lab`, and run it again", e.Tenure)
@@ -82,7 +83,7 @@ func Publish(results string, reports []*report.Report, file string) (string, err
 
 // sectionOf is the part of the results file that is about one scenario.
 func sectionOf(p *report.Report) (string, error) {
-	find, err := figuresOf(p)
+	published, err := Published(p)
 	if err != nil {
 		return "", err
 	}
@@ -103,11 +104,7 @@ func sectionOf(p *report.Report) (string, error) {
 		}
 		row(v, v.Wanted(), v.Word())
 	}
-	for _, figure := range p.Config.Publish {
-		v := report.Verdict{Threshold: scenario.Threshold{Figure: figure}}
-		if value, ok := find(figure); ok {
-			v.Measured = &value
-		}
+	for _, v := range published {
 		row(v, "", "")
 	}
 	if rows.Len() == 0 {
@@ -124,6 +121,22 @@ func sectionOf(p *report.Report) (string, error) {
 		"| figure | measured, with its 95 %% interval | wanted | |\n|---|---|---|---|\n%s",
 		heading(p), p.Started.Format("2006-01-02"), e.Tenure, e.CPUs, e.CPU, e.MemoryMB, e.Kernel, 100*deref(e.Others),
 		p.Command, runs, rows.String()), errors.Join(errs...)
+}
+
+// Published returns the figures that a report's scenario publishes beside those that have thresholds.
+func Published(r *report.Report) ([]report.Verdict, error) {
+	find, err := figuresOf(r)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]report.Verdict, len(r.Config.Publish))
+	for i, figure := range r.Config.Publish {
+		all[i].Figure = figure
+		if value, ok := find(figure); ok {
+			all[i].Measured = &value
+		}
+	}
+	return all, nil
 }
 
 // heading names a scenario with the settings that aren't its own.

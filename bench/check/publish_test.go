@@ -59,8 +59,11 @@ func TestFiguresArePublishedOfAWitnessedRunOnAQuietMachineWithTheirIntervals(t *
 			"not valid: late"},
 		"declared unwitnessed": {one(func(r *report.Report) { r.Config.Unwitnessed = "nothing arrives" }),
 			"nothing arrives"},
-		"without a witness":   {one(func(r *report.Report) { r.Results.Violations = nil }), "no witness"},
-		"profiled":            {one(func(r *report.Report) { r.Profiled = true }), "--profile"},
+		"without a witness": {one(func(r *report.Report) { r.Results.Violations = nil }), "no witness"},
+		"profiled":          {one(func(r *report.Report) { r.Profiled = true }), "--profile"},
+		"a Go variable": {one(func(r *report.Report) {
+			r.Environment.GoSettings = map[string]string{"GOGC": "400"}
+		}), "GOGC=400 was set in its environment: unset it"},
 		"uncommitted changes": {one(func(r *report.Report) { r.Environment.Tenure += " with changes" }), "no commit"},
 		"an unknown revision": {one(func(r *report.Report) { r.Environment.Tenure = "unknown" }), "no commit"},
 		"a ratio without an interval": {one(func(r *report.Report) {

@@ -64,6 +64,7 @@ func Compare(a, b *report.Report) (*Comparison, error) {
 		doubt(others == nil, "was taken on a machine of which it isn't known how busy it was")
 		doubt(others != nil && *others > report.MaxOthers, "was taken on a busy machine")
 		doubt(r.Profiled, "was taken while profiles were")
+		doubt(len(r.Environment.GoSettings) > 0, "was taken with "+r.Environment.GoText())
 		doubt(!report.Commit.MatchString(r.Environment.Tenure), fmt.Sprintf("is of no commit: %q", r.Environment.Tenure))
 	}
 	if a.Environment.Tenure == b.Environment.Tenure {

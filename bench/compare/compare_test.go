@@ -177,6 +177,8 @@ func TestRunsThatDifferAreNoPool(t *testing.T) {
 		"other scenario":  {func(r *report.Report) { r.Scenario = "crash" }, "b: is of scenario crash, a of tracing"},
 		"another commit":  {func(r *report.Report) { r.Environment.Tenure = "x" }, "b: is of another commit than a"},
 		"another machine": {func(r *report.Report) { r.Environment.CPU = "x" }, "b: was taken on another machine than a"},
+		"a Go variable": {func(r *report.Report) { r.Environment.GoSettings = map[string]string{"GOGC": "400"} },
+			"b: was taken with other Go variables than a"},
 		"the same run": {func(r *report.Report) { r.Config.Load.Seed = 0 },
 			"b: has the seed 0, as a: is it the same run?"},
 		"not valid":    {func(r *report.Report) { r.Valid = false }, "b: is not valid"},

@@ -23,38 +23,13 @@ func Pool(reports []*report.Report) (*report.Report, error) {
 	if len(reports) == 0 {
 		return nil, errors.New("no reports")
 	}
-	first := reports[0]
-	for i, r := range reports {
-		twin := slices.IndexFunc(reports[:i], func(o *report.Report) bool {
-			return o.Config.Load.Seed == r.Config.Load.Seed
-		})
-		var err error
-		switch {
-		case r.Scenario != first.Scenario:
-			err = fmt.Errorf("is of scenario %s, %s of %s", r.Scenario, first.File, first.Scenario)
-		case r.Config.Size != first.Config.Size:
-			err = fmt.Errorf("is of size %q, %s of %q", r.Config.Size, first.File, first.Config.Size)
-		case !first.Config.SameButSeed(r.Config):
-			err = fmt.Errorf("was taken with different settings than %s", first.File)
-		case r.Environment.Tenure != first.Environment.Tenure:
-			err = fmt.Errorf("is of another commit than %s", first.File)
-		case !r.Environment.SameMachine(first.Environment):
-			err = fmt.Errorf("was taken on another machine than %s", first.File)
-		case twin >= 0:
-			err = fmt.Errorf("has the seed %d, as %s: is it the same run?", r.Config.Load.Seed, reports[twin].File)
-		case !r.Valid:
-			err = fmt.Errorf("is not valid: %v", r.Reasons)
-		case r.Results == nil:
-			err = errors.New("has no results")
-		}
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", r.File, err)
-		}
+	if err := poolable(reports); err != nil {
+		return nil, err
 	}
 	if len(reports) == 1 {
-		return first, nil
+		return reports[0], nil
 	}
-	pooled := *first
+	pooled := *reports[0]
 	pooled.Runs = len(reports)
 	rng := rand.New(rand.NewPCG(uint64(len(reports)), 42))
 	pooled.Ratios, pooled.Intervals = report.AllRatios(reports, samples.Untraced, rng), map[string]stats.Ratio{}
@@ -94,6 +69,41 @@ func Pool(reports []*report.Report) (*report.Report, error) {
 		}
 	}
 	return &pooled, nil
+}
+
+// poolable names the first run that doesn't belong to the others.
+func poolable(reports []*report.Report) error {
+	first := reports[0]
+	for i, r := range reports {
+		twin := slices.IndexFunc(reports[:i], func(o *report.Report) bool {
+			return o.Config.Load.Seed == r.Config.Load.Seed
+		})
+		var err error
+		switch {
+		case r.Scenario != first.Scenario:
+			err = fmt.Errorf("is of scenario %s, %s of %s", r.Scenario, first.File, first.Scenario)
+		case r.Config.Size != first.Config.Size:
+			err = fmt.Errorf("is of size %q, %s of %q", r.Config.Size, first.File, first.Config.Size)
+		case !first.Config.SameButSeed(r.Config):
+			err = fmt.Errorf("was taken with different settings than %s", first.File)
+		case r.Environment.Tenure != first.Environment.Tenure:
+			err = fmt.Errorf("is of another commit than %s", first.File)
+		case !maps.Equal(r.Environment.GoSettings, first.Environment.GoSettings):
+			err = fmt.Errorf("was taken with other Go variables than %s", first.File)
+		case !r.Environment.SameMachine(first.Environment):
+			err = fmt.Errorf("was taken on another machine than %s", first.File)
+		case twin >= 0:
+			err = fmt.Errorf("has the seed %d, as %s: is it the same run?", r.Config.Load.Seed, reports[twin].File)
+		case !r.Valid:
+			err = fmt.Errorf("is not valid: %v", r.Reasons)
+		case r.Results == nil:
+			err = errors.New("has no results")
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", r.File, err)
+		}
+	}
+	return nil
 }
 
 // added are the figures of a fleet that are counts of what happened.

@@ -118,12 +118,15 @@ func TestTicksAreRoundAndFew(t *testing.T) {
 	}
 }
 
-func TestTheTextNamesEveryFigure(t *testing.T) {
+func TestTheTextAndThePageNameEveryFigure(t *testing.T) {
 	var b strings.Builder
 	Text(&b, full(t))
-	for _, want := range []string{"queue", "lateness", "API writes per object", "generator late", "floor"} {
-		if !strings.Contains(b.String(), want) {
-			t.Errorf("the text doesn't have %s:\n%s", want, b.String())
+	var page strings.Builder
+	must.Succeed(t, HTML(&page, full(t)))
+	for _, want := range []string{"queue", "lateness", "API writes per object", "generator late", "floor", "knee",
+		"of the whole burst", "watch bytes of all"} {
+		if !strings.Contains(b.String(), want) || !strings.Contains(page.String(), want) {
+			t.Errorf("the text or the page doesn't have %s:\n%s", want, b.String())
 		}
 	}
 }
@@ -136,11 +139,14 @@ func TestATourLeadsToItsPagesAndSaysWhatFailed(t *testing.T) {
 	var b strings.Builder
 	sound, invalid := hardly(), hardly()
 	sound.Valid, invalid.Reasons = true, []string{"the generator was late"}
-	err := Tour(&b, []Stop{{"How fast?", r, "at-burst.html"}, {"How far?", sound, "scale-out.html"},
-		{"How long?", invalid, "crash.html"}})
+	published := Verdict{Measured: &stats.Ratio{Value: 81.25}}
+	published.Figure = "results.throughput_per_s"
+	err := Tour(&b, []Stop{{"How fast?", r, []Verdict{published}, "at-burst.html"},
+		{"How far?", sound, nil, "scale-out.html"}, {"How long?", invalid, nil, "crash.html"}})
 	must.Succeed(t, err)
 	for _, want := range []string{"How fast?", `href="at-burst.html"`, `href="scale-out.html"`,
-		"✗ results.lost is missing", "✓ all that had to hold holds"} {
+		"✗ results.lost is missing", "✓ all that had to hold holds", "<span>results.lost</span><b>missing</b>",
+		"<span>results.throughput_per_s</span><b>81.25</b>"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("the page doesn't have %s", want)
 		}

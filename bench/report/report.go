@@ -4,6 +4,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tenure-dev/tenure/bench/record"
@@ -85,20 +86,35 @@ func (r *Report) Fleets() (all []Fleet) {
 
 // Environment is where it ran.
 type Environment struct {
-	OS        string `json:"os"`
-	Kernel    string `json:"kernel"`
-	CPU       string `json:"cpu"`
-	CPUs      int    `json:"cpus"`
-	MemoryMB  int64  `json:"memory_mb"`
-	Go        string `json:"go"`
-	Tenure    string `json:"tenure"`
-	APIServer string `json:"api_server"`
+	OS       string `json:"os"`
+	Kernel   string `json:"kernel"`
+	CPU      string `json:"cpu"`
+	CPUs     int    `json:"cpus"`
+	MemoryMB int64  `json:"memory_mb"`
+	Go       string `json:"go"`
+	// GoSettings are the variables of [GoVariables] that were set. The replicas, the servers and the bare clients inherit
+	// them.
+	GoSettings map[string]string `json:"go_settings,omitempty"`
+	Tenure     string            `json:"tenure"`
+	APIServer  string            `json:"api_server"`
 	// EtcdData is where etcd kept its data, and whether it synced.
 	EtcdData string `json:"etcd_data"`
 	// LoadBefore is the machine's load average before the run: others may have been at work.
 	LoadBefore float64 `json:"load_before"`
 	// Others is the share of the machine's CPU time that other programs took during the run; absent if not known.
 	Others *float64 `json:"others_cpu_share,omitempty"`
+}
+
+// GoVariables are the environment variables that change how Go programs use processors and memory.
+var GoVariables = []string{"GOGC", "GOMAXPROCS", "GOMEMLIMIT"}
+
+// GoText lists the Go variables that were set, "" if none was.
+func (e Environment) GoText() string {
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(e.GoSettings)) {
+		all = append(all, name+"="+e.GoSettings[name])
+	}
+	return strings.Join(all, ", ")
 }
 
 // Commit is what the name of a commit looks like. A revision with changes beside it is none.

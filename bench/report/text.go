@@ -21,6 +21,9 @@ func Text(w io.Writer, r *Report) {
 	if r.Config.Unwitnessed != "" {
 		fmt.Fprintf(w, "not witnessed: %s\n\n", r.Config.Unwitnessed)
 	}
+	if set := r.Environment.GoText(); set != "" {
+		fmt.Fprintf(w, "set for all programs: %s\n\n", set)
+	}
 	columns := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(columns, "ms\tn\tp50\tp90\tp99\tp99.9\tmax\t")
 	for _, row := range Latencies(r.Results) {
@@ -29,33 +32,13 @@ func Text(w io.Writer, r *Report) {
 	}
 	columns.Flush()
 	fmt.Fprintln(w)
-	for _, line := range Figures(r.Results) {
+	for _, line := range r.figures() {
 		fmt.Fprintf(w, "%-32s %s\n", line[0], line[1])
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Ratios)) {
 		fmt.Fprintf(w, "%-44s %s\n", name, RatioText(r.Ratios[name]))
 	}
 	r.neighbours(w)
-	if k := r.Knee; k != nil {
-		fmt.Fprintln(w, k.text())
-		for _, p := range k.Points {
-			fmt.Fprintf(w, "%6.0f per second: lateness p99 %s ms\n", p.X, short(p.Y))
-		}
-	}
-	if s := r.ScaleOut; s != nil {
-		for _, n := range r.Sweep {
-			key := fmt.Sprint(n.Replicas)
-			fmt.Fprintf(w, "%3d replicas: %.1f %s, efficiency %.3f, of the whole burst %.3f\n", n.Replicas, s.Capacity[key],
-				s.Unit, s.Efficiency[key], s.Makespan[key])
-		}
-	}
-	if c := r.WatchCost; c != nil {
-		for _, n := range r.Sweep {
-			key := fmt.Sprint(n.Replicas)
-			fmt.Fprintf(w, "%3d replicas: watch bytes of all %.3f of one's, the largest %.3f of its objects' share, %.3f of an "+
-				"equal one\n", n.Replicas, c.SumOverOne[key], c.MaxOverShare[key], c.MaxOverEqual[key])
-		}
-	}
 	fmt.Fprintln(w)
 	if r.Profile != nil {
 		r.Profile.text(w)
@@ -97,10 +80,10 @@ func tenths(v *float64) string {
 // text is the knee in one sentence.
 func (k *Knee) text() string {
 	if !k.Found {
-		return fmt.Sprintf("knee: above %s per second, the highest rate tried (lateness p99 within %s ms)",
+		return fmt.Sprintf("above %s per second, the highest rate tried (lateness p99 within %s ms)",
 			short(k.Rate), short(k.SLO))
 	}
-	return fmt.Sprintf("knee: %s per second (lateness p99 within %s ms)", short(k.Rate), short(k.SLO))
+	return fmt.Sprintf("%s per second (lateness p99 within %s ms)", short(k.Rate), short(k.SLO))
 }
 
 // RatioText is a ratio with its interval.
@@ -140,12 +123,37 @@ func Latencies(r *Results) []Latency {
 	return slices.DeleteFunc(all, func(l Latency) bool { return l.Q == nil })
 }
 
-// Figures lists the other figures that were measured, for reading.
-func Figures(r *Results) [][2]string {
-	var out [][2]string
-	add := func(name, format string, args ...any) {
-		out = append(out, [2]string{name, fmt.Sprintf(format, args...)})
+// row is a figure's name and what was measured, for a person.
+type row [2]string
+
+// figures lists the figures that are no distributions and no ratios: those of the fleet, and what a search for the knee
+// or a sweep found.
+func (r *Report) figures() []row {
+	out := r.Results.figures()
+	add := func(name, format string, args ...any) { out = append(out, row{name, fmt.Sprintf(format, args...)}) }
+	if k := r.Knee; k != nil {
+		add("knee", "%s", k.text())
+		for _, p := range k.Points {
+			add(fmt.Sprintf("  at %.0f per second", p.X), "lateness p99 %s ms", short(p.Y))
+		}
 	}
+	for _, n := range r.Sweep {
+		key, name := fmt.Sprint(n.Replicas), Count(n.Replicas, "replica")
+		if s := r.ScaleOut; s != nil {
+			add(name, "%.1f %s, efficiency %.3f, of the whole burst %.3f", s.Capacity[key], s.Unit, s.Efficiency[key],
+				s.Makespan[key])
+		}
+		if c := r.WatchCost; c != nil {
+			add(name, "watch bytes of all %.3f of one's, the largest %.3f of its objects' share, %.3f of an equal one",
+				c.SumOverOne[key], c.MaxOverShare[key], c.MaxOverEqual[key])
+		}
+	}
+	return out
+}
+
+func (r *Results) figures() []row {
+	var out []row
+	add := func(name, format string, args ...any) { out = append(out, row{name, fmt.Sprintf(format, args...)}) }
 	float := func(name, format string, v *float64) {
 		if v != nil {
 			add(name, format, *v)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"slices"
 )
 
 //go:embed tour.html
@@ -17,12 +18,14 @@ type Stop struct {
 	// Question is what it answers.
 	Question string
 	Report   *Report
+	// Published are the figures that the scenario publishes beside those that have thresholds.
+	Published []Verdict
 	// Page is the file of its own page, beside the tour's.
 	Page string
 }
 
-// Tiles are the figures that answer it.
-func (s Stop) Tiles() []tile { return tiles(s.Report) }
+// Figures are those that answer it.
+func (s Stop) Figures() []Verdict { return slices.Concat(s.Report.Checks, s.Published) }
 
 // Failed lists the thresholds that don't hold, known misses too.
 func (s Stop) Failed() []Verdict {

@@ -26,6 +26,12 @@ func environment(s scenario.Scenario, o Options) report.Environment {
 	if len(o.Kubeconfigs) > 0 {
 		e.APIServer, e.EtcdData = "by kubeconfig: "+strings.Join(sortedKeys(o.Kubeconfigs), ", "), "not known"
 	}
+	e.GoSettings = map[string]string{}
+	for _, name := range report.GoVariables {
+		if value := os.Getenv(name); value != "" {
+			e.GoSettings[name] = value
+		}
+	}
 	total, _ := memory()
 	e.MemoryMB = total / 1e6
 	if release, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {

@@ -196,7 +196,7 @@ func (t *tally) addMetrics(r *round, objects int, figures map[string]float64) er
 	if objects > 0 {
 		figures["watch_bytes_per_object"] = total / float64(objects)
 	}
-	discarded, err := r.watch.delta(asked, "tenure_watch_discarded_total", nil)
+	discarded, err := r.watch.delta(asked, "tenure_watch_objects_discarded_total", nil)
 	if err != nil {
 		return err
 	}

@@ -6,7 +6,22 @@ import (
 	"time"
 
 	"github.com/tenure-dev/tenure/bench/machine"
+	"github.com/tenure-dev/tenure/bench/report"
+	"github.com/tenure-dev/tenure/bench/scenario"
+	"github.com/tenure-dev/tenure/test/expect"
 )
+
+func TestARunTellsWhichGoVariablesWereSet(t *testing.T) {
+	for _, name := range report.GoVariables {
+		t.Setenv(name, "")
+	}
+	if e := environment(scenario.Scenario{}, Options{}); len(e.GoSettings) > 0 {
+		t.Errorf("%s, and nothing was set", e.GoText())
+	}
+	t.Setenv("GOMEMLIMIT", "1GiB")
+	t.Setenv("GOGC", "400")
+	expect.Equal(t, "set", "GOGC=400, GOMEMLIMIT=1GiB", environment(scenario.Scenario{}, Options{}).GoText())
+}
 
 func TestWhatOthersTookIsWhatWasBusyAndNotOurs(t *testing.T) {
 	before := usage{machine: machine.Times{Busy: 10 * time.Second, All: 100 * time.Second}, ours: 3 * time.Second}

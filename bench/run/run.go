@@ -136,41 +136,48 @@ func (r *runner) stage(ctx context.Context, s scenario.Scenario,
 	}
 	out := map[scenario.Reference]*report.Results{}
 	for _, f := range fleets {
-		r.progress.doing("reading what %s left", f.as)
-		f.sampling.Wait()
-		// Killed: if they left in order, they would hand everything over, and that would count as the load's.
-		err := f.complaint()
-		f.kill()
-		if err != nil {
+		if out[f.as], err = r.conclude(f, rounds[f]); err != nil {
 			return nil, err
 		}
-		t := newTally(f)
-		for _, one := range rounds[f] {
-			if err := t.add(one); err != nil {
-				return nil, fmt.Errorf("fleet %s: %w", f.as, err)
-			}
-		}
-		if f.traces != nil && f.traces.received.Load() == 0 {
-			r.invalid("%s: no trace was sent", f.as)
-		}
-		if s.Fleet.TracingTurns > 0 && len(t.out.Turns) == 0 {
-			r.invalid("the load was over before each had a turn: raise load.count")
-		}
-		results, err := t.results()
-		if err != nil {
-			return nil, err
-		}
-		if err := t.addAudit(results); err != nil {
-			return nil, err
-		}
-		for _, reason := range t.missing {
-			r.invalid("%s: %s", f.as, reason)
-		}
-		r.judgeWitness(string(f.as), results)
-		r.profiles = append(r.profiles, f.taken(results.CPUPerObject))
-		out[f.as] = results
 	}
 	return out, nil
+}
+
+// conclude reads what a fleet left, judges it, and returns the fleet's figures.
+func (r *runner) conclude(f *fleet, rounds []*round) (*report.Results, error) {
+	r.progress.doing("reading what %s left", f.as)
+	f.sampling.Wait()
+	// Killed: if they left in order, they would hand everything over, and that would count as the load's.
+	err := f.complaint()
+	f.kill()
+	if err != nil {
+		return nil, err
+	}
+	t := newTally(f)
+	for _, one := range rounds {
+		if err := t.add(one); err != nil {
+			return nil, fmt.Errorf("fleet %s: %w", f.as, err)
+		}
+	}
+	if f.traces != nil && f.traces.received.Load() == 0 {
+		r.invalid("%s: no trace was sent", f.as)
+	}
+	if f.config.TracingTurns > 0 && len(t.out.Turns) == 0 {
+		r.invalid("the load was over before each had a turn: raise load.count")
+	}
+	results, err := t.results()
+	if err != nil {
+		return nil, err
+	}
+	if err := t.addAudit(results); err != nil {
+		return nil, err
+	}
+	for _, reason := range t.missing {
+		r.invalid("%s: %s", f.as, reason)
+	}
+	r.judgeWitness(string(f.as), results)
+	r.profiles = append(r.profiles, f.taken(results.CPUPerObject))
+	return results, nil
 }
 
 // causeOr prefers why a context ended to the error that this led to.

@@ -21,7 +21,8 @@ type atFact struct {
 	done     bool
 	pod      string
 	missed   bool
-	ours     bool // a replica wrote it
+	ours     bool   // a replica wrote it
+	under    string // the shard that it was sent under
 	rv       uint64
 }
 
@@ -65,7 +66,7 @@ func (l *ledger) addAt(e *Event, a agent, at place) {
 		return
 	}
 	f := atFact{span: span{e.Received, e.Completed}, object: l.objects.id(l.objectOf(e)), place: at, uid: e.UID,
-		ours: a.Tenure}
+		ours: a.Tenure, under: a.under}
 	if b := e.Body; b != nil {
 		f.missed, f.rv, f.schedule, f.done, f.pod = b.Missed, b.ResourceVersion, b.Schedule, b.Phase == "DONE", b.Pod
 		if b.UID != "" {
@@ -183,9 +184,7 @@ func addKnown(lives []*atLife, id int32, at At) []*atLife {
 }
 
 // judgeAts checks for every At whether it was served, when, and by how many Pods.
-func (l *ledger) judgeAts(all map[int32][]*atLife, served map[int32][]int64) (AtStats, []*atLife) {
-	var st AtStats
-	var flat []*atLife
+func (l *ledger) judgeAts(all map[int32][]*atLife) (st AtStats, flat []*atLife, services []Served) {
 	var late []time.Duration
 	worst := int64(-1)
 	for id := range l.objects.list {
@@ -198,20 +197,34 @@ func (l *ledger) judgeAts(all map[int32][]*atLife, served map[int32][]int64) (At
 			if life.deleted != never {
 				st.Deleted++
 			}
-			st.Pods += len(life.pods)
+			st.Pods += life.made()
 			st.PodsRemade += max(0, len(life.pods)-1)
 			l.judgePods(life, &st)
 			l.judgeServed(life, &st)
-			if us, ok := life.lateness(served[life.object]); ok {
-				late = append(late, time.Duration(us)*time.Microsecond)
-				if us > worst {
-					worst, st.Latest = us, l.objects.list[life.object].String()
+			end, under, ok := life.served()
+			if !ok {
+				continue
+			}
+			o := l.objects.list[life.object]
+			services = append(services, Served{o.cluster, o.namespace, o.name, under, instant(end)})
+			if due, known := life.dueAt(); known && end >= due {
+				late = append(late, time.Duration(end-due)*time.Microsecond)
+				if end-due > worst {
+					worst, st.Latest = end-due, o.String()
 				}
 			}
 		}
 	}
 	st.Lateness = SpreadOf(late)
-	return st, flat
+	return st, flat, services
+}
+
+// made is how many Pods were made. Where the outcome of each request is unknown, the At's DONE tells that one was.
+func (a *atLife) made() int {
+	if len(a.pods) == 0 && a.maybePod && a.done != nil && a.done.pod != "" {
+		return 1
+	}
+	return len(a.pods)
 }
 
 // dueAt returns when the key had to be served: its due time, or its creation if that was later.
@@ -266,7 +279,7 @@ func (l *ledger) judgeServed(life *atLife, st *AtStats) {
 	case o.era < l.era(o.cluster, l.to):
 		st.Replaced++
 	case !ok:
-		unknown("when it was due isn't in the logs: give a list of Ats")
+		unknown("when it was due isn't in the logs: have Ats logged at level RequestResponse")
 	case life.maybePod:
 		unknown("a Pod was asked for with an unknown outcome")
 	case due > end && due <= l.to && life.swept:
@@ -283,17 +296,18 @@ func (l *ledger) judgeServed(life *atLife, st *AtStats) {
 	}
 }
 
-// lateness is from the due time to the answer to the first write for the key after it. ends must be sorted.
-func (a *atLife) lateness(ends []int64) (us int64, ok bool) {
-	due, ok := a.dueAt()
-	if !ok || len(a.pods) == 0 {
-		return 0, false
+// served returns when the first Pod of the At was made and under which shard, or if that isn't known when it was DONE.
+func (a *atLife) served() (end int64, under string, ok bool) {
+	end = never
+	if d := a.done; d != nil && d.ours && !d.missed {
+		end, under = d.end, d.under
 	}
-	i, _ := slices.BinarySearch(ends, due)
-	if i == len(ends) || ends[i] > a.deleted {
-		return 0, false
+	for _, p := range a.pods {
+		if p.ours && p.end < end {
+			end, under = p.end, p.under
+		}
 	}
-	return ends[i] - due, true
+	return end, under, end < never
 }
 
 // lifeAt finds the life that a request at that time belongs to.

@@ -68,11 +68,11 @@
 //
 // # Figures
 //
-// Lateness is from an At's due time (or creation, if later) to the answer to the first write for it. A handoff's gap is
-// from the last write of the old tenure to the first of the new one: if no key was due, it only shows the load. Its
-// unserved time is the part of the gap in which a key waited: an At that was due, or a Deployment that somebody changed
-// and whose copies had to follow. The writes of a move are those to the record from the plan on, including reports of
-// load. A plan that was changed before the handoff, or after its assignee had left or had said that it can't serve the
-// cluster, is a move of its own, called off. Steady state is every second of a replica's life that is more than two
-// seconds away from such a write, and from the creation or deletion of a Lease.
+// Lateness is from an At's due time (or creation, if later) until it was served, see [Served]. A handoff's gap is from
+// the last write of the old tenure to the first of the new one: if no key was due, it only shows the load. What the
+// report calls unserved is the part of the gap in which a key waited: an At that was due, or a Deployment that
+// somebody changed and whose copies had to follow. The writes of a move are those to the record from the plan on,
+// including reports of load. A plan that was changed before the handoff, or after its assignee had left or had said
+// that it can't serve the cluster, is a move of its own, called off. Steady state is every second of a replica's life
+// that is more than two seconds away from such a write, and from the creation or deletion of a Lease.
 package witness

@@ -281,92 +281,128 @@ func (l *ledger) judgeEvidence(ats AtStats) {
 	l.judgeSilence()
 }
 
+// versionIndex is what all logs show of versions.
+type versionIndex struct {
+	last     map[objectID]uint64          // the versions that objects have at the end, as far as they were given
+	made     map[string]map[int][]version // by cluster and era
+	lowest   map[string]map[int]uint64    // the lowest of these
+	anywhere map[shownVersion]bool        // in any era
+}
+
+type shownVersion struct {
+	object objectID
+	rv     uint64
+}
+
+// chain is one object's writes in order, and what its cluster's log shows besides.
+type chain struct {
+	links    []link
+	object   objectID
+	log      *clusterLog
+	made     []version       // all versions of the cluster in that era
+	written  uint64          // the lowest of them
+	versions map[uint64]bool // of the object itself
+	// loose counts the writes so far whose versions aren't known: each may have made one.
+	loose int
+}
+
 // judgeLinks looks for versions that were replaced and that no line shows.
 func (l *ledger) judgeLinks() {
 	slices.SortFunc(l.links, func(a, b link) int {
 		return cmp.Or(cmp.Compare(a.object, b.object), cmp.Compare(a.start, b.start), cmp.Compare(a.rv, b.rv))
 	})
-	last := make(map[objectID]uint64)
-	for _, v := range l.facts.Versions {
-		last[objectID{v.Cluster, v.Group, v.Resource, v.Namespace, v.Name, l.era(v.Cluster, l.to)}] = v.ResourceVersion
-	}
-	made, first := map[string]map[int][]version{}, map[string]map[int]uint64{}
-	for name, c := range l.clusters {
-		made[name], first[name] = c.made(), map[int]uint64{}
-		for era, versions := range made[name] {
-			first[name][era] = lowest(versions, 0)
-		}
-	}
-	type shown struct {
-		object objectID
-		rv     uint64
-	}
-	anywhere := make(map[shown]bool) // in any era
-	for _, k := range l.links {
-		anywhere[shown{l.objects.list[k.object].anyEra(), k.rv}] = true
-	}
+	index := l.indexVersions()
 	for links := range runs(l.links, func(a, b link) bool { return a.object == b.object }) {
-		versions, ours := make(map[uint64]bool), false
-		for _, k := range links {
-			versions[k.rv], ours = true, ours || !k.other
-		}
-		if !ours {
+		if !slices.ContainsFunc(links, func(k link) bool { return !k.other }) {
 			continue
 		}
 		object := l.objects.list[links[0].object]
-		c, written := l.clusters[object.cluster], first[object.cluster][object.era]
-		all := made[object.cluster][object.era]
-		created := slices.ContainsFunc(links, func(k link) bool { return k.creates && k.start <= links[0].end })
-		switch {
-		case !l.facts.Whole || object.era > 0 || created:
-		case c.mayLackCreation(links[0]):
+		c := &chain{links: links, object: object, log: l.clusters[object.cluster], versions: make(map[uint64]bool),
+			made: index.made[object.cluster][object.era], written: index.lowest[object.cluster][object.era]}
+		for _, k := range links {
+			c.versions[k.rv] = true
+		}
+		l.judgeCreation(c)
+		l.judgeReplaced(c, index)
+		l.judgeLast(c, index.last[object])
+	}
+}
+
+func (l *ledger) indexVersions() versionIndex {
+	index := versionIndex{map[objectID]uint64{}, map[string]map[int][]version{}, map[string]map[int]uint64{},
+		map[shownVersion]bool{}}
+	for _, v := range l.facts.Versions {
+		index.last[objectID{v.Cluster, v.Group, v.Resource, v.Namespace, v.Name, l.era(v.Cluster, l.to)}] = v.ResourceVersion
+	}
+	for name, c := range l.clusters {
+		index.made[name], index.lowest[name] = c.made(), map[int]uint64{}
+		for era, made := range index.made[name] {
+			index.lowest[name][era] = lowest(made, 0)
+		}
+	}
+	for _, k := range l.links {
+		index.anywhere[shownVersion{l.objects.list[k.object].anyEra(), k.rv}] = true
+	}
+	return index
+}
+
+// missingLine reports a version that no line shows, by the line that shows that it existed.
+func (l *ledger) missingLine(c *chain, k link, detail string) {
+	l.found.add(Violation{
+		Kind: MissingLine, Object: c.object.String(), First: l.lineAt(k.place, k.start, ""), Detail: detail,
+	})
+}
+
+// judgeCreation looks for the line of the object's creation, if the logs begin before it.
+func (l *ledger) judgeCreation(c *chain) {
+	first := c.links[0]
+	created := slices.ContainsFunc(c.links, func(k link) bool { return k.creates && k.start <= first.end })
+	switch {
+	case !l.facts.Whole || c.object.era > 0 || created:
+	case c.log.mayLackCreation(first):
+		l.stats.Lost++
+	default:
+		l.missingLine(c, first, "no line tells who created it: the beginning is missing, or a line")
+	}
+}
+
+// judgeReplaced looks for the line of each version that a write replaced.
+func (l *ledger) judgeReplaced(c *chain, index versionIndex) {
+	for i, k := range c.links {
+		known := k.base == 0 || k.base < c.written || c.versions[k.base]
+		if !known && k.loose && index.anywhere[shownVersion{c.object.anyEra(), k.base}] {
+			continue // of a history that a restore ended: a request without an answer that can't have been carried out
+		}
+		excused := !known && c.loose > 0
+		if excused {
+			c.loose--
+			c.versions[k.base] = true // others may have read that version, too
+		}
+		if k.loose {
+			c.loose++
+		}
+		if known || excused {
+			continue
+		}
+		after := int64(0)
+		if i > 0 {
+			after = c.links[i-1].end
+		}
+		if c.log.mayLack(k.base, c.made, after, k.start) {
 			l.stats.Lost++
-		default:
-			l.found.add(Violation{
-				Kind: MissingLine, Object: object.String(), First: l.lineAt(links[0].place, links[0].start, ""),
-				Detail: "no line tells who created it: the beginning is missing, or a line",
-			})
+			continue
 		}
-		loose := 0 // writes whose versions aren't known: each may have made one
-		for i, k := range links {
-			known := k.base == 0 || k.base < written || versions[k.base]
-			if !known && k.loose && anywhere[shown{object.anyEra(), k.base}] {
-				continue // of a history that a restore ended: a request without an answer that can't have been carried out
-			}
-			excused := !known && loose > 0
-			if excused {
-				loose--
-				versions[k.base] = true // others may have read that version, too
-			}
-			if k.loose {
-				loose++
-			}
-			if known || excused {
-				continue
-			}
-			after := int64(0)
-			if i > 0 {
-				after = links[i-1].end
-			}
-			if c.mayLack(k.base, all, after, k.start) {
-				l.stats.Lost++
-				continue
-			}
-			l.found.add(Violation{
-				Kind: MissingLine, Object: object.String(), First: l.lineAt(k.place, k.start, ""),
-				Detail: fmt.Sprintf("it replaces version %d, and no line tells who wrote that: a file is missing or was cut",
-					k.base),
-			})
-		}
-		k := links[len(links)-1]
-		if rv := last[object]; rv >= written && rv > 0 && !versions[rv] && loose == 0 &&
-			!c.mayLack(rv, all, k.end, never) {
-			l.found.add(Violation{
-				Kind: MissingLine, Object: object.String(), First: l.lineAt(k.place, k.start, ""),
-				Detail: fmt.Sprintf("it has version %d at the end, and no line tells who wrote that: a file is missing or was cut",
-					rv),
-			})
-		}
+		l.missingLine(c, k, fmt.Sprintf(
+			"it replaces version %d, and no line tells who wrote that: a file is missing or was cut", k.base))
+	}
+}
+
+// judgeLast looks for the line of the version that the object has at the end, 0 if that isn't known.
+func (l *ledger) judgeLast(c *chain, rv uint64) {
+	last := c.links[len(c.links)-1]
+	if rv > 0 && rv >= c.written && !c.versions[rv] && c.loose == 0 && !c.log.mayLack(rv, c.made, last.end, never) {
+		l.missingLine(c, last, fmt.Sprintf(
+			"it has version %d at the end, and no line tells who wrote that: a file is missing or was cut", rv))
 	}
 }
 

@@ -23,7 +23,7 @@ func (l *ledger) judge() *Report {
 	l.judgeJoined(history)
 	l.judgeKeyless()
 	served := l.served(keyOf)
-	ats, lives := l.judgeAts(all, served)
+	ats, lives, services := l.judgeAts(all)
 	l.judgeEvidence(ats)
 
 	r := &Report{Schema: Schema, From: instant(l.from), To: instant(l.to), Unwitnessed: l.rules.Unwitnessed}
@@ -31,7 +31,7 @@ func (l *ledger) judge() *Report {
 	slices.SortStableFunc(history.handoffs, func(a, b Handoff) int { return a.Time.Compare(b.Time) })
 	r.Handoffs = append([]Handoff{}, history.handoffs...)
 	r.Coordination = l.coordination()
-	r.Ats, r.Fenced, r.Users = ats, l.fenced, l.users
+	r.Ats, r.Served, r.Fenced, r.Users = ats, services, l.fenced, l.users
 	objects := make(map[int32]bool)
 	for _, w := range l.writes {
 		objects[w.object] = true

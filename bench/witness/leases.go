@@ -149,14 +149,21 @@ func (l *ledger) givesUp(incarnation, cluster string, since int64, w recordWrite
 		}))
 }
 
+// sealedBefore reports whether an incarnation's Lease may have been sealed before a write. A seal whose answer was lost
+// may be the one that was committed.
+func (l *ledger) sealedBefore(incarnation string, w recordWrite) bool {
+	life := l.leases[incarnation]
+	return life != nil && life.sealed <= w.start+l.rules.Skew.Microseconds()
+}
+
 // judgeClaim checks that a holder that another replica replaced had been sealed before.
 func (l *ledger) judgeClaim(shard Shard, from string, held, w recordWrite) {
 	life := l.leases[from]
 	if life == nil || !life.bodied {
 		return // its Lease ended before the log began, or isn't logged: see NoLeases and HolderWithoutLease
 	}
-	if life.sealed <= w.start+l.rules.Skew.Microseconds() {
-		return // a seal whose answer was lost may be the one that was committed
+	if l.sealedBefore(from, w) {
+		return
 	}
 	detail, second := "no seal of its Lease is in the logs", l.recordLine(held)
 	if life.over != nil {

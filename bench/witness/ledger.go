@@ -117,6 +117,7 @@ type write struct {
 type agent struct {
 	audit.Agent
 	shard, replica int32
+	under          string // the shard's name, "" without one
 }
 
 // change is another client's write to a Deployment whose copies have to follow.
@@ -183,7 +184,7 @@ func (l *ledger) agent(e *Event) agent {
 	}
 	a := agent{Agent: audit.ParseAgent(e.UserAgent)}
 	if a.Fenced {
-		a.shard, a.replica = l.shards.id(a.Shard), l.replicas.id(a.Incarnation)
+		a.shard, a.replica, a.under = l.shards.id(a.Shard), l.replicas.id(a.Incarnation), a.Shard.String()
 	}
 	l.agents[e.UserAgent] = a
 	return a

@@ -20,6 +20,7 @@ type podFact struct {
 	// maybe says that the outcome isn't known.
 	maybe bool
 	ours  bool
+	under string // the shard that it was sent under
 }
 
 // podLife is one Pod from its creation to the first request that deleted it.
@@ -33,7 +34,8 @@ func (l *ledger) addPod(e *Event, a agent, at place) {
 	if out == audit.Rejected {
 		return
 	}
-	f := podFact{span: span{e.Received, e.Completed}, place: at, maybe: out == audit.Unknown, ours: a.Tenure}
+	f := podFact{span: span{e.Received, e.Completed}, place: at, maybe: out == audit.Unknown, ours: a.Tenure,
+		under: a.under}
 	switch {
 	case e.Verb == "deletecollection":
 		key := sweptKey{e.Cluster, "pods", e.Namespace, l.era(e.Cluster, e.Received)}
@@ -121,7 +123,7 @@ func (l *ledger) judgePods(life *atLife, st *AtStats) {
 		case !life.known || life.edited:
 			l.found.add(Violation{
 				Kind: UnknownAt, Object: at, Detail: l.podName(p) +
-					" may be early: when its At was due isn't in the logs: give a list of Ats",
+					" may be early: when its At was due isn't in the logs: have Ats logged at level RequestResponse",
 				Second: l.podLine(p),
 			})
 		case p.start+l.rules.Skew.Microseconds() < life.first:

@@ -317,6 +317,13 @@ func TestWhatIsProofAndWhatIsNot(t *testing.T) {
 				"5-6 ~b create rec:west/000 h=b e=2 rv=12", all(RecordEpochFell)},
 		{"west/0 beside the same cluster's occident/000",
 			"0-1 ~a create rec:west/0 h=a e=1 rv=10\n5-6 ~b create rec:occident/000 h=b e=2 rv=11", all(OverlappingRecords)},
+		{"occident/000 beside west/0, whose holder is sealed", joined + "2-3 ~b patch lease:a sealed=b\n" +
+			"0-1 ~a create rec:west/0 h=a e=1 rv=10\n5-6 ~b create rec:occident/000 h=b e=2 rv=11", nil},
+		{"occident/000 beside west/0, whose holder is sealed later", joined + "8-9 ~b patch lease:a sealed=b\n" +
+			"0-1 ~a create rec:west/0 h=a e=1 rv=10\n5-6 ~b create rec:occident/000 h=b e=2 rv=11", all(OverlappingRecords)},
+		{"occident/000 beside west/0, whose holder is sealed, and its epoch is no higher", joined +
+			"2-3 ~b patch lease:a sealed=b\n0-1 ~a create rec:west/0 h=a e=2 rv=10\n" +
+			"5-6 ~b create rec:occident/000 h=b e=2 rv=11", all(RecordEpochFell)},
 		{"occident/000 after west/0 was released",
 			"0-1 ~a create rec:west/0 h=a e=1 rv=10\n3-4 ~a patch rec:west/0 e=1 rv=11\n" +
 				"5-6 ~b create rec:occident/000 h=b e=2 rv=12\n7-8 occident/000@2:b patch web:x", nil},
@@ -649,6 +656,42 @@ func TestConcurrentAndFencedWritesAreCounted(t *testing.T) {
 	expect.Equal(t, "fenced", Fenced{Conflict: 1, AlreadyExists: 1, EpochRule: 1}, r.Fenced)
 	if r.Writes.ConcurrentKeys != 1 || r.Writes.ConcurrentShards != 1 || !r.OK {
 		t.Errorf("want one concurrent write and no violation, got %+v, %v", r.Writes, broken(r))
+	}
+}
+
+func TestAnAtIsServedOnceItsPodIsMade(t *testing.T) {
+	mine, serve := shardOf("u1")+"@1:a", "%d-%d "+shardOf("u1")+"@1:a create pod:a-pod owner=u1%s\n"
+	begun := "1-2 - create at:a due=10 uid=u1\n11-12 " + mine + " update at:a uid=u1 due=10 phase=RUNNING\n"
+	done := "40-41 " + mine + " update at:a uid=u1 due=10 phase=DONE by=a-pod%s\n"
+	for _, c := range []struct {
+		name, log string
+		want      int64 // when it was served
+		late      float64
+		pods      int
+	}{
+		{"begun alone", begun, 0, 0, 0},
+		{"a Pod", begun + fmt.Sprintf(serve, 20, 25, "") + fmt.Sprintf(done, ""), 25, 15, 1},
+		{"a refused Pod, and another", begun + fmt.Sprintf(serve, 15, 16, " code=409") + fmt.Sprintf(serve, 20, 25, ""),
+			25, 15, 1},
+		{"a Pod that was made again", begun + fmt.Sprintf(serve, 20, 25, "") + "26-27 - delete pod:a-pod\n" +
+			fmt.Sprintf(serve, 30, 35, ""), 25, 15, 2},
+		{"a Pod whose answer isn't known", begun + fmt.Sprintf(serve, 20, 25, " code=504"), 0, 0, 0},
+		{"a Pod that only DONE tells of", begun + fmt.Sprintf(serve, 20, 25, " code=504") + fmt.Sprintf(done, ""), 41, 31,
+			1},
+		{"a Pod of somebody else's", begun + "20-25 - create pod:a-pod owner=u1\n", 0, 0, 0},
+		{"no Pod, because its deadline had passed", begun + fmt.Sprintf(done, " missed=1"), 0, 0, 0},
+		{"a Pod before its time", begun + fmt.Sprintf(serve, 5, 6, ""), 6, 0, 1},
+		{"an At that was created when it was due", "18-19 - create at:a due=10 uid=u1\n" + fmt.Sprintf(serve, 20, 25, ""),
+			25, 7, 1},
+	} {
+		r := Judge(slices.Values(parse(t, c.log)), Facts{}, few)
+		var want []Served
+		if c.want > 0 {
+			want = []Served{{"west", "ns", "a", shardOf("u1"), instant(ms(c.want))}}
+		}
+		expect.Equal(t, c.name+": served", want, r.Served)
+		expect.Equal(t, c.name+": lateness", c.late, r.Ats.Lateness.Max)
+		expect.Equal(t, c.name+": Pods", c.pods, r.Ats.Pods)
 	}
 }
 

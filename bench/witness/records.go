@@ -123,6 +123,22 @@ func (m *moves) ordered(shard Shard, ws []recordWrite) []recordWrite {
 	return ws
 }
 
+// judgeGiven checks that an epoch is given to one holder only. holders are the first grants of the epochs so far.
+func (l *ledger) judgeGiven(shard Shard, holders map[uint64]recordWrite, w recordWrite) {
+	first, again := holders[w.state.Epoch]
+	switch {
+	case !again:
+		holders[w.state.Epoch] = w
+	case first.state.Holder != w.state.Holder:
+		l.found.add(Violation{
+			Kind: TwoHolders, Shard: shard.String(),
+			Detail: fmt.Sprintf("the record gives epoch %d to %s and to %s", w.state.Epoch, first.state.Holder,
+				w.state.Holder),
+			First: l.recordLine(first), Second: l.recordLine(w),
+		})
+	}
+}
+
 // record walks the history of one record within an era. begins says whether the era is the first in the log.
 func (m *moves) record(shard Shard, ws []recordWrite, begins bool) {
 	l, id := m.l, m.l.shards.id(shard)
@@ -162,16 +178,7 @@ func (m *moves) record(shard Shard, ws []recordWrite, begins bool) {
 		}
 		if w.state.Holder != "" {
 			m.granted[tenure{id, w.state.Epoch}] = true
-			if first, ok := holders[w.state.Epoch]; !ok {
-				holders[w.state.Epoch] = w
-			} else if first.state.Holder != w.state.Holder {
-				l.found.add(Violation{
-					Kind: TwoHolders, Shard: shard.String(),
-					Detail: fmt.Sprintf("the record gives epoch %d to %s and to %s", w.state.Epoch, first.state.Holder,
-						w.state.Holder),
-					First: l.recordLine(first), Second: l.recordLine(w),
-				})
-			}
+			l.judgeGiven(shard, holders, w)
 		}
 		changed := w.state.Holder != was.Holder || w.state.Epoch != was.Epoch
 		if changed {
@@ -247,7 +254,7 @@ func (m *moves) overlaps() {
 			}
 			v := Violation{Shard: h.shard.String(), First: m.l.recordLine(g.recordWrite), Second: m.l.recordLine(h.recordWrite)}
 			switch {
-			case g.until > h.end:
+			case g.until > h.end && !m.l.sealedBefore(g.state.Holder, h.recordWrite):
 				v.Kind, v.Detail = OverlappingRecords,
 					fmt.Sprintf("%s was given to %s while %s, which has the same slots, was %s's",
 						h.shard, h.state.Holder, g.shard, g.state.Holder)

@@ -144,6 +144,8 @@ type Report struct {
 
 	// Users are all who sent a request; true: with the User-Agent of our program.
 	Users map[string]bool `json:"-"`
+	// Served are the Ats that were served.
+	Served []Served `json:"-"`
 
 	From time.Time `json:"from"`
 	To   time.Time `json:"to"`
@@ -275,10 +277,18 @@ type AtStats struct {
 	PodsRemade int `json:"podsRemade"`
 	// DoneConcurrent counts Pods whose creation was in flight together with their At's DONE.
 	DoneConcurrent int `json:"doneConcurrent"`
-	// Lateness is from the due time to the end of the first committed write for the key.
+	// Lateness is from the due time until the At was served (see [Served]).
 	Lateness Spread `json:"lateness"`
 	// Latest names the At that waited longest.
 	Latest string `json:"latest,omitempty"`
+}
+
+// Served is when an At was served, and under which shard: when a replica made its Pod. To mark an At as begun doesn't
+// serve it. If the answer to the request for its Pod isn't known, it is when a replica called the At DONE.
+type Served struct {
+	Cluster, Namespace, Name, Shard string
+
+	Time time.Time
 }
 
 // Handoff is one change of a shard's holder.

@@ -1,7 +1,6 @@
 package witness
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -35,12 +34,12 @@ type Version struct {
 
 // At is one At as its API server, or its creator, knows it.
 type At struct {
-	Cluster   string `json:"cluster"`
-	Namespace string `json:"namespace"`
-	Name      string `json:"name"`
-	UID       string `json:"uid,omitempty"`
-	Schedule  string `json:"schedule"`
-	Phase     string `json:"phase,omitempty"`
+	Cluster   string
+	Namespace string
+	Name      string
+	UID       string
+	Schedule  string
+	Phase     string
 }
 
 // Restore says that a cluster's history was replaced by a backup, and when its API server was started with it.
@@ -95,38 +94,6 @@ func (r Rules) waives(kind Kind) (reason string, ok bool) {
 		return reason, ok
 	}
 	return r.Unwitnessed, r.Unwitnessed != "" && slices.Contains(absences, kind)
-}
-
-// ParseAts parses a list of Ats: either {"ats": [...]} with the fields of At, or the output of `kubectl get ats -A -o
-// json`. cluster is the cluster of Ats that name none.
-func ParseAts(data []byte, cluster string) ([]At, error) {
-	var list struct {
-		Ats   []At
-		Items []struct {
-			Metadata struct{ Namespace, Name, UID string }
-			Spec     struct{ Schedule string }
-			Status   struct{ Phase string }
-		}
-	}
-	if err := json.Unmarshal(data, &list); err != nil {
-		return nil, fmt.Errorf("reading the list of Ats: %w", err)
-	}
-	ats := list.Ats
-	for _, it := range list.Items {
-		ats = append(ats, At{
-			Namespace: it.Metadata.Namespace, Name: it.Metadata.Name, UID: it.Metadata.UID,
-			Schedule: it.Spec.Schedule, Phase: it.Status.Phase,
-		})
-	}
-	for i := range ats {
-		if ats[i].Cluster == "" {
-			ats[i].Cluster = cluster
-		}
-		if ats[i].Cluster == "" || ats[i].Namespace == "" || ats[i].Name == "" {
-			return nil, fmt.Errorf("reading the list of Ats: entry %d lacks a cluster, namespace or name", i)
-		}
-	}
-	return ats, nil
 }
 
 // schedule parses an At's spec.schedule; ok is false if no controller could act on it.

@@ -21,7 +21,7 @@ func newFloor() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "floor", Short: "the bare client that run compares with", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			files, err := clusterFiles("kubeconfig", kubeconfigs, false)
+			files, err := clusterFiles(kubeconfigs)
 			if err != nil {
 				return err
 			}

@@ -84,19 +84,16 @@ func outcome(ctx context.Context, err error) (code int, text string) {
 	return exitUsage, err.Error()
 }
 
-// clusterFile is a flag value CLUSTER=FILE; the cluster is empty where only a file was given.
+// clusterFile is a flag value CLUSTER=FILE.
 type clusterFile struct{ cluster, path string }
 
-// clusterFiles reads the values of a repeated flag. Unless bare files are allowed each must name its cluster.
-func clusterFiles(flag string, values []string, bare bool) ([]clusterFile, error) {
+// clusterFiles reads the values of the repeated flag --kubeconfig.
+func clusterFiles(values []string) ([]clusterFile, error) {
 	var out []clusterFile
 	for _, v := range values {
-		cluster, path, found := strings.Cut(v, "=")
-		if !found && bare {
-			cluster, path = "", v
-		}
-		if path == "" || cluster == "" && !bare {
-			return nil, fmt.Errorf("--%s %s: want CLUSTER=FILE", flag, v)
+		cluster, path, _ := strings.Cut(v, "=")
+		if path == "" || cluster == "" {
+			return nil, fmt.Errorf("--kubeconfig %s: want CLUSTER=FILE", v)
 		}
 		out = append(out, clusterFile{cluster, path})
 	}

@@ -57,9 +57,7 @@ func TestBenchExitsAndSaysWhy(t *testing.T) {
 		{"a directory that is not there", []string{"witness", "/does/not/exist"}, exitUsage, "", "looking for audit logs"},
 		{"a directory without logs", []string{"witness", t.TempDir()}, exitUsage, "", "no audit logs found"},
 		{"an unreadable line", []string{"witness", garbage}, exitUsage, "", "west/audit.log:1: unreadable line"},
-		{"a list of Ats that is not there", []string{"witness", clean, "--ats", "west=/nope"}, exitUsage, "",
-			"opening the list of Ats"},
-		{"a kubeconfig without a cluster", []string{"witness", clean, "--kubeconfig", "x"}, exitUsage, "",
+		{"a kubeconfig without a cluster", []string{"run", "at-burst", "--kubeconfig", "x"}, exitUsage, "",
 			"want CLUSTER=FILE"},
 		{"no write in flight", []string{"witness", "--in-flight", "0", clean}, exitUsage, "", "--in-flight"},
 		{"a negative skew", []string{"witness", "--skew", "-1s", clean}, exitUsage, "", "can't be negative"},
@@ -181,28 +179,5 @@ func TestTheJSONReportSaysWhatTheTextSays(t *testing.T) {
 	must.Succeed(t, json.Unmarshal(data, &r))
 	if r.Schema != witness.Schema || r.OK || r.Counts[witness.FallingEpoch] != 1 || r.Violations[0].Second.Line != 2 {
 		t.Errorf("report: %s", data)
-	}
-}
-
-func TestAListOfAtsIsReadInBothForms(t *testing.T) {
-	tests := []struct{ name, text, cluster string }{
-		{"our own", `{"ats":[{"cluster":"west","namespace":"ns","name":"a","schedule":"2026-11-20T10:00:01Z"}]}`, ""},
-		{"kubectl's",
-			`{"kind":"List","items":[{"metadata":{"namespace":"ns","name":"a"},"spec":{"schedule":"2026-11-20T10:00:01Z"}}]}`,
-			"west="},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			file := filepath.Join(t.TempDir(), "ats.json")
-			must.Succeed(t, os.WriteFile(file, []byte(tt.text), 0o644))
-			dir := logDir(t, line(1, 1)+line(2, 9))
-			var stdout, stderr strings.Builder
-			if code := run([]string{"witness", dir, "--ats", tt.cluster + file}, &stdout, &stderr); code != exitFindings {
-				t.Errorf("exit code %d, want a lost At: %s%s", code, stdout.String(), stderr.String())
-			}
-			if !strings.Contains(stdout.String(), "I4 lost-at: due at 2026-11-20T10:00:01") {
-				t.Errorf("the lost At isn't named:\n%s", stdout.String())
-			}
-		})
 	}
 }

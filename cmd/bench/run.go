@@ -65,7 +65,7 @@ func newRun() *cobra.Command {
 			return scenario.Names(), cobra.ShellCompDirectiveDefault
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			files, err := clusterFiles("kubeconfig", f.kubeconfigs, false)
+			files, err := clusterFiles(f.kubeconfigs)
 			if err != nil {
 				return err
 			}

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 
+	"github.com/tenure-dev/tenure/bench/check"
 	"github.com/tenure-dev/tenure/bench/report"
 )
 
@@ -40,7 +42,15 @@ func newTour() *cobra.Command {
 				} else if err != nil {
 					return err
 				}
-				stops = append(stops, report.Stop{Question: t.question, Report: r, Page: t.scenario + ".html"})
+				published, err := check.Published(r)
+				if err != nil {
+					return err
+				}
+				published = slices.DeleteFunc(published, func(v report.Verdict) bool {
+					return v.Measured == nil // in this size
+				})
+				stops = append(stops, report.Stop{Question: t.question, Report: r, Published: published,
+					Page: t.scenario + ".html"})
 				if err := writePage(index, func(w io.Writer) error { return report.Tour(w, stops) }); err != nil {
 					return err
 				}

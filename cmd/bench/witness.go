@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -20,7 +19,6 @@ import (
 // witnessFlags are the command line of witness.
 type witnessFlags struct {
 	jsonFile         string
-	ats, kubeconfigs []string
 	waived, restored []string
 	whole            bool
 	rules            witness.Rules
@@ -39,9 +37,6 @@ func newWitness() *cobra.Command {
 	fs := cmd.Flags()
 	fs.StringVar(&f.jsonFile, "json", "", "also write the report as JSON to this `file` (- is stdout, instead of the "+
 		"text)")
-	fs.StringArrayVar(&f.ats, "ats", nil,
-		"list of Ats, `[CLUSTER=]FILE`: {\"ats\":[...]} or kubectl get ats -A -o json; repeatable")
-	fs.StringArrayVar(&f.kubeconfigs, "kubeconfig", nil, "read the Ats live, `CLUSTER=FILE`; repeatable")
 	fs.DurationVar(&f.rules.Skew, "skew", 0, "by how much the clocks of two API servers may differ")
 	fs.DurationVar(&f.rules.Settle, "settle", time.Second,
 		"how long an At may be due at the end of the logs before it is lost")
@@ -62,18 +57,16 @@ func (f *witnessFlags) run(dir string, stdout io.Writer) error {
 	if f.rules.Skew < 0 || f.rules.Settle < 0 || f.rules.MaxListed < 1 || f.rules.InFlight < 1 {
 		return errors.New("--skew and --settle can't be negative, --max and --in-flight must be at least 1")
 	}
-	facts, err := f.facts()
-	if err != nil {
-		return err
-	}
 	f.rules.Waived = map[witness.Kind]string{}
 	for _, waived := range f.waived {
 		kind, reason, _ := strings.Cut(waived, "=")
 		f.rules.Waived[witness.Kind(kind)] = reason
 	}
-	if facts.Restores, err = f.restores(dir); err != nil {
+	restores, err := f.restores(dir)
+	if err != nil {
 		return err
 	}
+	facts := witness.Facts{Whole: f.whole, Restores: restores}
 	found, err := witness.Read(dir, witness.Options{Facts: facts, Rules: f.rules, Complete: true})
 	if err != nil {
 		return err
@@ -145,34 +138,4 @@ func (f *witnessFlags) knows(users map[string]bool) error {
 		}
 	}
 	return nil
-}
-
-func (f *witnessFlags) facts() (witness.Facts, error) {
-	facts := witness.Facts{Whole: f.whole}
-	files, err := clusterFiles("ats", f.ats, true)
-	if err != nil {
-		return facts, err
-	}
-	for _, a := range files {
-		data, err := os.ReadFile(a.path)
-		if err != nil {
-			return facts, fmt.Errorf("opening the list of Ats: %w", err)
-		}
-		ats, err := witness.ParseAts(data, a.cluster)
-		if err != nil {
-			return facts, fmt.Errorf("%s: %w", a.path, err)
-		}
-		facts.Ats = append(facts.Ats, ats...)
-	}
-	if files, err = clusterFiles("kubeconfig", f.kubeconfigs, false); err != nil {
-		return facts, err
-	}
-	for _, k := range files {
-		ats, err := listAts(k.cluster, k.path)
-		if err != nil {
-			return facts, err
-		}
-		facts.Ats = append(facts.Ats, ats...)
-	}
-	return facts, nil
 }

@@ -15,7 +15,6 @@ type request struct{ received, answered time.Time }
 
 // auditFacts are what one cluster's log says about the replicas.
 type auditFacts struct {
-	podCreates map[[2]string]request // by namespace and name
 	// filtered and unfiltered count the lists and watches of Ats with and without a shard's selector.
 	filtered, unfiltered int
 	// copyWrites are the replicas' writes of Deployments, meddling those of the admin: the demo itself writes as
@@ -31,7 +30,7 @@ type deploymentWrite struct {
 
 // readAudit reads a cluster's audit log.
 func readAudit(path, user string) (auditFacts, error) {
-	facts := auditFacts{podCreates: map[[2]string]request{}}
+	var facts auditFacts
 	for e, err := range audit.Events(path) {
 		if err != nil {
 			return auditFacts{}, err
@@ -44,8 +43,6 @@ func readAudit(path, user string) (auditFacts, error) {
 		case copied && e.User == adminUser:
 			facts.meddling = append(facts.meddling, deploymentWrite{e.Verb, e.Name, answered})
 		case e.User != user:
-		case e.IsPod() && e.What() == "create pods" && e.Wrote():
-			facts.podCreates[[2]string{e.Namespace, e.Name}] = answered
 		case e.IsAt() && (e.Verb == "list" || e.Verb == "watch"):
 			if strings.Contains(e.URI, "shardSelector=shardRange") {
 				facts.filtered++

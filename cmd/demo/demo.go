@@ -145,7 +145,6 @@ type story struct {
 	settings *settings
 	fleet    *lab.Fleet
 	board    *board
-	sent     map[atID]time.Time
 	loaded   time.Time     // when all Ats had been created
 	took     time.Duration // until the Ats were DONE
 	second   secondFacts   // as far as we did it or saw it on the watches
@@ -163,8 +162,7 @@ func (st *story) tell(ctx context.Context) error {
 		return err
 	}
 	b.say(fmt.Sprintf("creating %d Ats: half due now, half over the next %s", s.ats, s.spread))
-	var err error
-	if st.sent, err = create(ctx, st.fleet, planAts(s.ats, time.Now(), s.spread)); err != nil {
+	if err := create(ctx, st.fleet, planAts(s.ats, time.Now(), s.spread)); err != nil {
 		return err
 	}
 	b.say(fmt.Sprintf("%d Ats created; half way, %s will be killed", s.ats, victim))

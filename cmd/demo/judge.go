@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/tenure-dev/tenure/bench/witness"
 	cnatv1alpha1 "github.com/tenure-dev/tenure/pkg/apis/cnat/v1alpha1"
 	"github.com/tenure-dev/tenure/shard/protocol"
@@ -23,19 +21,24 @@ type check struct {
 	ok    bool
 }
 
-// tally are the numbers of the result.
+// tally counts what the API servers show at the end.
 type tally struct {
-	ats, done, pods, duplicatePods, strayPods, early int
-	maxLateness                                      time.Duration
-	shards, orphans                                  int
-	shares                                           map[string]int // live replica -> shards
+	ats, done, early int // early: marked as begun before their time
+	shards, orphans  int
+	shares           map[string]int // live replica -> shards
 }
 
-// count computes the numbers.
 func count(o *observation) tally {
 	t := tally{shares: map[string]int{}}
-	for _, cluster := range slices.Sorted(maps.Keys(o.ats)) {
-		t.countAts(o, cluster, o.ats[cluster])
+	for _, ats := range o.ats {
+		for _, at := range ats {
+			if t.ats++; at.Status.Phase == cnatv1alpha1.AtDone {
+				t.done++
+			}
+			if due := dueTime(at); due.IsZero() || (at.Status.StartTime != nil && at.Status.StartTime.Time.Before(due)) {
+				t.early++
+			}
+		}
 	}
 	for _, name := range o.replicas {
 		t.shares[name] = 0
@@ -51,50 +54,6 @@ func count(o *observation) tally {
 	return t
 }
 
-// countAts counts the Ats and Pods of one cluster.
-func (t *tally) countAts(o *observation, cluster string, ats []cnatv1alpha1.At) {
-	byUID := map[string]int{}
-	for i, at := range ats {
-		byUID[string(at.UID)] = i
-		if t.ats++; at.Status.Phase == cnatv1alpha1.AtDone {
-			t.done++
-		}
-		if due := dueTime(at); due.IsZero() || (at.Status.StartTime != nil && at.Status.StartTime.Time.Before(due)) {
-			t.early++
-		}
-	}
-	seen := map[string]int{}
-	for _, pod := range o.pods[cluster] {
-		t.pods++
-		owner := metav1.GetControllerOf(&pod)
-		if owner == nil {
-			t.strayPods++
-			continue
-		}
-		i, known := byUID[string(owner.UID)]
-		if !known {
-			t.strayPods++
-			continue
-		}
-		if seen[string(owner.UID)]++; seen[string(owner.UID)] > 1 {
-			t.duplicatePods++
-		}
-		at := ats[i]
-		due := dueTime(at)
-		made, logged := o.creates[cluster].podCreates[[2]string{pod.Namespace, pod.Name}]
-		if pod.CreationTimestamp.Time.Before(due) || (logged && made.answered.Before(due)) {
-			t.early++
-		}
-		from := due
-		if sent := o.sent[atID{cluster, at.Namespace, at.Name}]; sent.After(from) {
-			from = sent // before, there was nothing to serve
-		}
-		if late := made.answered.Sub(from); logged && late > t.maxLateness {
-			t.maxLateness = late
-		}
-	}
-}
-
 // dueTime is zero if the schedule can't be read.
 func dueTime(at cnatv1alpha1.At) time.Time {
 	due, err := time.Parse(time.RFC3339, at.Spec.Schedule)
@@ -104,19 +63,25 @@ func dueTime(at cnatv1alpha1.At) time.Time {
 	return due
 }
 
+// early counts the Ats that were marked as begun before their time, and the Pods that were made before it.
+func early(o *observation) int { return count(o).early + o.witness.Counts[witness.EarlyPod] }
+
+// lateness is that of the latest At.
+func lateness(o *observation) time.Duration { return lab.Millis(o.witness.Ats.Lateness.Max) }
+
 // judge holds what was found against what must hold.
 func judge(o *observation) []check {
-	t := count(o)
+	t, pods, tooEarly := count(o), o.witness.Ats.Pods, early(o)
 	checks := []check{
 		{"Ats DONE", fmt.Sprintf("%d of %d", t.done, o.expected), t.done == o.expected && t.ats == o.expected},
-		{"Pods made for them", fmt.Sprint(t.pods), t.pods == o.expected && t.strayPods == 0},
-		{"second Pods of one At", fmt.Sprint(t.duplicatePods), t.duplicatePods == 0},
-		{"started before their time", fmt.Sprint(t.early), t.early == 0},
+		{"Pods made for them", fmt.Sprint(pods), pods == o.expected && o.witness.Counts[witness.PodWithoutAt] == 0},
+		{"second Pods of one At", fmt.Sprint(o.witness.Ats.PodsRemade), o.witness.Ats.PodsRemade == 0},
+		{"started before their time", fmt.Sprint(tooEarly), tooEarly == 0},
 		{"shards held by live replicas", fmt.Sprintf("%d of %d", t.shards-t.orphans, t.shards),
 			t.shards > 0 && t.orphans == 0},
 		{"shards per replica", shares(t.shares), even(t.shares)},
 	}
-	checks = append(checks, bounded("latest after its time", "%s", o.lease+latestAfterLease, t.maxLateness))
+	checks = append(checks, bounded("latest after its time", "%s", o.lease+latestAfterLease, lateness(o)))
 	gaps := map[protocol.MoveKind][]time.Duration{}
 	for _, h := range o.handoffs {
 		if h.GapMS == nil {

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -32,8 +31,7 @@ type order struct {
 }
 
 // planAts returns the Ats to create. They are spread over the clusters. Half are due at start, the others one after
-// the other over the spread. Due times are whole seconds, so that they can be compared with the creation times of
-// Pods, which have no fractions.
+// the other over the spread. Due times are whole seconds.
 func planAts(count int, start time.Time, spread time.Duration) []order {
 	orders := make([]order, count)
 	late := count - count/2
@@ -57,23 +55,17 @@ func planAts(count int, start time.Time, spread time.Duration) []order {
 	return orders
 }
 
-// create sends the orders and returns when each was sent: an At can't be served before.
-func create(ctx context.Context, f *lab.Fleet, orders []order) (map[atID]time.Time, error) {
+// create sends the orders.
+func create(ctx context.Context, f *lab.Fleet, orders []order) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(writersPerCluster * len(workloadClusters))
-	var mu sync.Mutex // guards sent
-	sent := make(map[atID]time.Time, len(orders))
 	for _, o := range orders {
 		group.Go(func() error {
-			now := time.Now()
 			if err := f.Client(o.cluster).Create(ctx, o.at); err != nil {
 				return fmt.Errorf("creating At %s/%s in cluster %s: %w", o.at.Namespace, o.at.Name, o.cluster, err)
 			}
-			mu.Lock()
-			defer mu.Unlock()
-			sent[atID{o.cluster, o.at.Namespace, o.at.Name}] = now
 			return nil
 		})
 	}
-	return sent, group.Wait()
+	return group.Wait()
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-dev/tenure/bench/witness"
@@ -32,9 +31,7 @@ type observation struct {
 	expected int
 	lease    time.Duration
 	ats      map[string][]cnatv1alpha1.At // by cluster
-	pods     map[string][]corev1.Pod      // by cluster, in the Ats' namespaces
-	creates  map[string]auditFacts        // by cluster
-	sent     map[atID]time.Time           // when we asked for each At
+	logs     map[string]auditFacts        // by cluster
 	shards   []tenurev1alpha1.Shard       // all of them
 	live     map[string]string            // incarnation -> replica, of processes that run
 	replicas []string                     // that run
@@ -50,8 +47,8 @@ type observation struct {
 func (st *story) gather(ctx context.Context) (*observation, error) {
 	now := st.board.snapshot()
 	o := &observation{
-		expected: st.settings.ats, lease: st.settings.leaseDuration, sent: st.sent, handoffs: now.handoffs, took: st.took,
-		ats: map[string][]cnatv1alpha1.At{}, pods: map[string][]corev1.Pod{}, creates: map[string]auditFacts{},
+		expected: st.settings.ats, lease: st.settings.leaseDuration, handoffs: now.handoffs, took: st.took,
+		ats: map[string][]cnatv1alpha1.At{}, logs: map[string]auditFacts{},
 		watches: map[string]watchFacts{}, live: map[string]string{},
 	}
 	for _, r := range st.board.allReplicas() {
@@ -71,7 +68,7 @@ func (st *story) gather(ctx context.Context) (*observation, error) {
 			return nil, err
 		}
 	}
-	if o.second, err = st.readSecond(o.creates); err != nil {
+	if o.second, err = st.readSecond(o.logs); err != nil {
 		return nil, err
 	}
 	if o.traces, err = st.findTraces(ctx); err != nil {
@@ -112,21 +109,17 @@ func (o *observation) readHome(ctx context.Context, home client.Client) error {
 func (o *observation) readWorkload(ctx context.Context, f *lab.Fleet, name string, w watchFacts) error {
 	c := f.Client(name)
 	for _, ns := range atNamespaces {
-		ats, pods := &cnatv1alpha1.AtList{}, &corev1.PodList{}
+		ats := &cnatv1alpha1.AtList{}
 		if err := c.List(ctx, ats, client.InNamespace(ns)); err != nil {
 			return fmt.Errorf("reading the Ats of cluster %s: %w", name, err)
 		}
-		if err := c.List(ctx, pods, client.InNamespace(ns)); err != nil {
-			return fmt.Errorf("reading the Pods of cluster %s: %w", name, err)
-		}
 		o.ats[name] = append(o.ats[name], ats.Items...)
-		o.pods[name] = append(o.pods[name], pods.Items...)
 	}
 	facts, err := readAudit(f.Planes.Cluster(name).AuditLog(), lab.AccountUser)
 	if err != nil {
 		return err
 	}
-	o.creates[name] = facts
+	o.logs[name] = facts
 	w.filtered, w.unfiltered = facts.filtered, facts.unfiltered
 	o.watches[name] = w
 	return nil
@@ -145,8 +138,8 @@ func (st *story) received(ctx context.Context) (map[string]watchFacts, error) {
 		}
 		for _, cluster := range workloadClusters {
 			of := map[string]string{"cluster": cluster}
-			kept, unknown := m.Sum("tenure_watch_kept_total", of)
-			discarded, err := m.Sum("tenure_watch_discarded_total", of)
+			kept, unknown := m.Sum("tenure_watch_objects_kept_total", of)
+			discarded, err := m.Sum("tenure_watch_objects_discarded_total", of)
 			if err := errors.Join(unknown, err); err != nil {
 				return nil, err
 			}

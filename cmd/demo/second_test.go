@@ -1,8 +1,10 @@
 package main
 
 import (
+	"context"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -116,60 +118,35 @@ func TestACopyIsCurrentOnceItsPodsAre(t *testing.T) {
 	}
 }
 
-func reconcileTrace(calls ...string) jaeger.Trace {
-	t := jaeger.Trace{ID: "t", Spans: []jaeger.Span{
-		{ID: "root", Name: "reconcile At", Tags: map[string]string{"tenure.result": "success"}},
-		{ID: "wait", Parent: "root", Name: "queue wait"},
-	}}
-	for _, name := range calls {
-		t.Spans = append(t.Spans,
-			jaeger.Span{ID: name, Parent: "root", Name: name, Service: "tenure",
-				Tags: map[string]string{"k8s.request.verb": "any"}},
-			jaeger.Span{ID: "server's " + name, Parent: name, Name: "POST", Service: "apiserver"})
+func TestWhatHasNoTraceFails(t *testing.T) {
+	const at, silent = "an At's life", "Jaeger doesn't answer"
+	for want, facts := range map[string]traceFacts{
+		"trace: an At's life: job-6, 2 spans":                    {what: at, about: "job-6", traces: 1, spans: 2},
+		"trace: an At's life: job-6, 4 reconciles, 1 span":       {what: at, about: "job-6", traces: 4, spans: 1},
+		"trace: an At's life: job-6: no trace FAIL":              {what: at, about: "job-6"},
+		"trace: an At's life: job-6: Jaeger doesn't answer FAIL": {what: at, about: "job-6", missing: silent},
+	} {
+		c := facts.check()
+		got := c.what + ": " + c.found
+		if !c.ok {
+			got += " FAIL"
+		}
+		expect.Equal(t, "check", want, got)
 	}
-	return t
 }
 
-func TestTracesLackWhatIsMissing(t *testing.T) {
-	move := func(without string) jaeger.Trace {
-		t := jaeger.Trace{Spans: []jaeger.Span{{ID: "root", Name: "handoff west/01"}}}
-		for _, name := range append(slices.Clone(steps), firstReconcile) {
-			if name != without {
-				t.Spans = append(t.Spans, jaeger.Span{ID: name, Parent: "root", Name: name})
-			}
-		}
-		return t
-	}
-	deaf := reconcileTrace("create pods")
-	deaf.Spans = deaf.Spans[:len(deaf.Spans)-1]
-	torn := reconcileTrace()
-	torn.Spans = append(torn.Spans, jaeger.Span{ID: "x", Parent: "elsewhere"})
-	for _, c := range []struct {
-		name string
-		got  string
-		want string
-	}{
-		{"a life", lifeLacks([]jaeger.Trace{reconcileTrace(), reconcileTrace("create pods"), reconcileTrace()}), ""},
-		{"a life of two Pods", lifeLacks([]jaeger.Trace{reconcileTrace("create pods"), reconcileTrace("create pods")}),
-			"2 Pods made, want 1"},
-		{"a life with a hole", lifeLacks([]jaeger.Trace{reconcileTrace("create pods"), torn}), "not whole"},
-		{"a life without the API server", lifeLacks([]jaeger.Trace{deaf}), `no span of the API server below "create pods"`},
-		{"no life", lifeLacks(nil), "no trace"},
-		{"a move", handoffLacks([]jaeger.Trace{move("")}, true), ""},
-		{"a move without a step", handoffLacks([]jaeger.Trace{move("drain")}, false), `no span "drain"`},
-		{"a move whose work nobody did", handoffLacks([]jaeger.Trace{move(firstReconcile)}, true),
-			`no span "first reconcile"`},
-		{"a move without work", handoffLacks([]jaeger.Trace{move(firstReconcile)}, false), ""},
-		{"no move", handoffLacks(nil, false), "0 traces, want 1"},
-		{"a reconcile", reconcileLacks([]jaeger.Trace{reconcileTrace()}), ""},
-		{"two roots", handoffLacks([]jaeger.Trace{{Spans: []jaeger.Span{{ID: "a"}, {ID: "b"}}}}, false), "not whole"},
-		{"no root", handoffLacks([]jaeger.Trace{{}}, false), "not whole"},
-		{"something else", reconcileLacks([]jaeger.Trace{move("")}), "no reconcile"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			expect.Equal(t, "lacks", c.want, c.got)
-		})
-	}
+func TestATraceIsAskedForUntilItNoLongerGrows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		spans := []int{0, 2, 5, 5, 9} // what Jaeger has, by request
+		facts, err := finder(func(context.Context, *jaeger.Client) (traceFacts, error) {
+			n := spans[0]
+			spans = spans[1:]
+			return traceFacts{traces: min(n, 1), spans: n}, nil
+		}).until(t.Context(), nil)
+		must.Succeed(t, err)
+		expect.Equal(t, "spans", 5, facts.spans)
+		expect.Equal(t, "not asked for", []int{9}, spans)
+	})
 }
 
 func TestTheHandoffWorthSeeingIsThePlannedOneWithTheLongestGapButOneWithWorkComesFirst(t *testing.T) {

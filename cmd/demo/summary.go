@@ -31,9 +31,8 @@ func outcome(checks []check) string {
 
 // summary is the result for a reader.
 func summary(o *observation, checks []check) string {
-	t := count(o)
 	text := fmt.Sprintf("%s %d Ats in %s, the latest %s after its time.\n",
-		outcome(checks), o.expected, o.took.Round(time.Second), length(t.maxLateness))
+		outcome(checks), o.expected, o.took.Round(time.Second), length(lateness(o)))
 	for _, c := range checks {
 		mark := "ok  "
 		if !c.ok {
@@ -143,8 +142,9 @@ type result struct {
 func newResult(o *observation, checks []check) result {
 	t := count(o)
 	r := result{
-		OK: verdict(checks) == nil, Ats: t.ats, Done: t.done, Pods: t.pods, DuplicatePods: t.duplicatePods, Early: t.early,
-		MaxLatenessMS: milli(t.maxLateness), Replicas: len(o.replicas), Shards: t.shards,
+		OK: verdict(checks) == nil, Ats: t.ats, Done: t.done, Pods: o.witness.Ats.Pods,
+		DuplicatePods: o.witness.Ats.PodsRemade, Early: early(o), MaxLatenessMS: o.witness.Ats.Lateness.Max,
+		Replicas: len(o.replicas), Shards: t.shards,
 		Handoffs: append([]handoff{}, o.handoffs...), WatchMode: map[string]string{},
 	}
 	for name, w := range o.watches {

@@ -19,8 +19,10 @@ import (
 )
 
 const (
-	// tracesWithin bounds the wait for the last spans of a trace: replicas send them every second.
+	// tracesWithin bounds the wait for a trace.
 	tracesWithin = 10 * time.Second
+	// spansWithin is a little more than the second after which a replica sends its spans.
+	spansWithin = 1100 * time.Millisecond
 	// usualPort is the port at which tenure trace looks for Jaeger by default.
 	usualPort = 16686
 	// slowEnough narrows the search for the slowest reconcile; mostTraces bounds what is read of Jaeger at a time.
@@ -36,17 +38,18 @@ type traceFacts struct {
 	arguments   []string // of tenure trace
 	traces      int
 	spans       int
-	missing     string // what isn't as it should be, "" if nothing
+	missing     string // why there is no trace, if that is known
 }
 
+// check fails if no trace was found. test/integration checks what each trace must consist of.
 func (t traceFacts) check() check {
-	c := check{"trace: " + t.what, fmt.Sprintf("%s, %s", t.about, benchreport.Count(t.spans, "span")), t.missing == ""}
+	c := check{"trace: " + t.what, fmt.Sprintf("%s, %s", t.about, benchreport.Count(t.spans, "span")), t.traces > 0}
 	if t.traces > 1 {
 		c.found = fmt.Sprintf("%s, %s, %s", t.about, benchreport.Count(t.traces, "reconcile"),
 			benchreport.Count(t.spans, "span"))
 	}
 	if !c.ok {
-		c.found = fmt.Sprintf("%s: %s", t.about, t.missing)
+		c.found = fmt.Sprintf("%s: %s", t.about, cmp.Or(t.missing, "no trace"))
 	}
 	return c
 }
@@ -63,8 +66,7 @@ func queryPort() int {
 	return usualPort
 }
 
-// findTraces looks in Jaeger for the three things worth seeing. It repeats that until their traces are complete, or
-// time is up.
+// findTraces looks in Jaeger for the three things worth seeing.
 func (st *story) findTraces(ctx context.Context) ([]traceFacts, error) {
 	client := &jaeger.Client{URL: st.fleet.Jaeger.QueryURL()}
 	var found []traceFacts
@@ -81,19 +83,27 @@ func (st *story) findTraces(ctx context.Context) ([]traceFacts, error) {
 // finder looks for one of them.
 type finder func(context.Context, *jaeger.Client) (traceFacts, error)
 
-// until asks until nothing is missing, or time is up.
+// until asks until there is a trace to which no replica adds spans any more, or time is up.
 func (find finder) until(ctx context.Context, client *jaeger.Client) (traceFacts, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, tracesWithin, errTimeUp)
 	defer cancel()
-	for {
+	var last traceFacts
+	for wait := pollEvery; ; {
 		facts, err := find(ctx, client)
-		if err != nil && !errors.Is(context.Cause(ctx), errTimeUp) {
+		switch {
+		case err == nil:
+		case !errors.Is(context.Cause(ctx), errTimeUp):
 			return facts, err
-		}
-		if err != nil {
+		case last.traces > 0:
+			return last, nil
+		default:
 			facts.missing = err.Error()
 		}
-		if facts.missing == "" || lab.Sleep(ctx, pollEvery) != nil {
+		if facts.traces > 0 {
+			wait = spansWithin
+		}
+		grown := facts.traces == 0 || facts.spans != last.spans
+		if last = facts; !grown || lab.Sleep(ctx, wait) != nil {
 			return facts, nil
 		}
 	}
@@ -116,15 +126,15 @@ func (st *story) traceAt(ctx context.Context, client *jaeger.Client) (traceFacts
 	}
 	traces, err := client.Find(ctx, q)
 	facts.count(traces)
-	facts.missing = lifeLacks(traces)
 	return facts, err
 }
 
 // traceHandoff finds the planned move that [worthSeeing] picks.
 func (st *story) traceHandoff(ctx context.Context, client *jaeger.Client) (traceFacts, error) {
-	facts := traceFacts{what: "a handoff", about: "a planned move", missing: "there was none"}
+	facts := traceFacts{what: "a handoff", about: "a planned move"}
 	moved := worthSeeing(st.board.snapshot().handoffs, st.loaded)
 	if moved == nil {
+		facts.missing = "there was none"
 		return facts, nil
 	}
 	facts.about = fmt.Sprintf("%s to %s", moved.Shard, lab.ReplicaOf(moved.To))
@@ -137,9 +147,9 @@ func (st *story) traceHandoff(ctx context.Context, client *jaeger.Client) (trace
 	traces = slices.DeleteFunc(traces, func(t jaeger.Trace) bool {
 		return len(t.Spans) == 0 || t.Spans[0].Tags["tenure.epoch"] != strconv.FormatInt(moved.Epoch, 10)
 	})
-	facts.count(traces)
-	facts.missing = handoffLacks(traces, moved.waiting > 0)
-	facts.single(traces)
+	if len(traces) == 1 {
+		facts.single(traces)
+	}
 	return facts, err
 }
 
@@ -171,8 +181,6 @@ func (st *story) traceSlowest(ctx context.Context, client *jaeger.Client) (trace
 		traces, err = client.Find(ctx, q)
 	}
 	traces = jaeger.Slowest(traces)
-	facts.count(traces)
-	facts.missing = reconcileLacks(traces)
 	facts.single(traces)
 	if len(traces) == 1 {
 		facts.about = fmt.Sprintf("%s, %s", traces[0].Reconcile().Tags["k8s.object.name"], length(traces[0].Work()))
@@ -187,95 +195,10 @@ func (t *traceFacts) count(traces []jaeger.Trace) {
 	}
 }
 
-// single completes the facts about exactly one trace.
+// single makes the first of the traces the one to see.
 func (t *traceFacts) single(traces []jaeger.Trace) {
-	if len(traces) == 1 {
+	if len(traces) > 0 {
+		t.count(traces[:1])
 		t.path, t.arguments = "/api/traces/"+traces[0].ID, []string{traces[0].ID}
 	}
-}
-
-// lifeLacks says what the traces of an At's reconciles lack, "" if nothing.
-func lifeLacks(traces []jaeger.Trace) string {
-	made := 0
-	for _, t := range traces {
-		if lacks := cmp.Or(reconcileLacks([]jaeger.Trace{t}), serversLack(t)); lacks != "" {
-			return lacks
-		}
-		for _, s := range t.Spans {
-			if s.Name == "create pods" && !s.Failed() {
-				made++
-			}
-		}
-	}
-	switch {
-	case len(traces) == 0:
-		return "no trace"
-	case made != 1:
-		return fmt.Sprintf("%d Pods made, want 1", made)
-	}
-	return ""
-}
-
-// serversLack says below which API call the API server's own span is missing, "" if below none.
-func serversLack(t jaeger.Trace) string {
-	for _, call := range t.Spans {
-		if call.Tags["k8s.request.verb"] != "" && !slices.ContainsFunc(t.Spans, func(s jaeger.Span) bool {
-			return s.Parent == call.ID && s.Service != call.Service
-		}) {
-			return fmt.Sprintf("no span of the API server below %q", call.Name)
-		}
-	}
-	return ""
-}
-
-// steps are what a planned move consists of. firstReconcile follows if the shard has work left.
-var steps = []string{"plan", "warm", "drain", "hand off", "activate"}
-
-const firstReconcile = "first reconcile"
-
-// partial says why traces aren't a single one with exactly one root and no orphans, "" if they are.
-func partial(traces []jaeger.Trace) string {
-	if len(traces) != 1 {
-		return fmt.Sprintf("%d traces, want 1", len(traces))
-	}
-	roots := 0
-	for _, s := range traces[0].Spans {
-		if s.Parent == "" {
-			roots++
-		}
-	}
-	if roots != 1 || len(traces[0].Orphans()) > 0 {
-		return "not whole"
-	}
-	return ""
-}
-
-// handoffLacks says what the trace of a planned move lacks, "" if nothing. hadWork says that the shard had work left.
-func handoffLacks(traces []jaeger.Trace, hadWork bool) string {
-	if lacks := partial(traces); lacks != "" {
-		return lacks
-	}
-	wanted := slices.Clone(steps)
-	if hadWork {
-		wanted = append(wanted, firstReconcile)
-	}
-	for _, step := range wanted {
-		if !slices.ContainsFunc(traces[0].Spans, func(s jaeger.Span) bool { return s.Name == step }) {
-			return fmt.Sprintf("no span %q", step)
-		}
-	}
-	return ""
-}
-
-func reconcileLacks(traces []jaeger.Trace) string {
-	if lacks := partial(traces); lacks != "" {
-		return lacks
-	}
-	switch t := traces[0]; {
-	case t.Reconcile() == nil:
-		return "no reconcile"
-	case !slices.ContainsFunc(t.Spans, func(s jaeger.Span) bool { return s.Name == "queue wait" }):
-		return "no wait in the queue"
-	}
-	return ""
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tenure-dev/tenure/bench/witness"
 	"github.com/tenure-dev/tenure/test/expect"
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/must"
@@ -170,6 +171,21 @@ func TestAShardIsUnservedUntilALaterEpochIsActive(t *testing.T) {
 	ds, missing := unserved(fault{Start: began, Tenures: map[string]int64{"west/0": 3, "west/1": 9}}, lines)
 	expect.Equal(t, "unserved for", []time.Duration{5 * time.Second}, ds)
 	expect.Equal(t, "unserved to the end", []string{"west/1"}, missing)
+}
+
+func TestAnAtIsLateUntilItWasFirstServed(t *testing.T) {
+	due := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	a, b, early := madeAt{cluster: "west", name: "a", due: due}, madeAt{cluster: "east", name: "a", due: due},
+		madeAt{cluster: "west", name: "b", due: due}
+	all, never := lateness([]madeAt{a, b, early}, []witness.Served{
+		{Cluster: "west", Namespace: atNamespace, Name: "a", Shard: "west/1", Time: due.Add(9 * time.Second)},
+		{Cluster: "west", Namespace: atNamespace, Name: "a", Shard: "west/0", Time: due.Add(2 * time.Second)},
+		{Cluster: "west", Namespace: "other", Name: "a", Time: due},
+		{Cluster: "west", Namespace: atNamespace, Name: "b", Shard: "west/0", Time: due.Add(-time.Second)},
+	})
+	unexported := cmp.AllowUnexported(lateAt{}, madeAt{})
+	expect.Equal(t, "late", []lateAt{{a, 2 * time.Second, "west/0"}, {early, 0, "west/0"}}, all, unexported)
+	expect.Equal(t, "never served", []madeAt{b}, never, unexported)
 }
 
 func TestAtsOfTheVictimsShardsAreToldFromOthers(t *testing.T) {

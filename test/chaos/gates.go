@@ -308,34 +308,19 @@ func (g *gates) damaged() {
 		if !g.wants(l.name, l.plant) {
 			continue
 		}
-		for _, cluster := range []string{lab.Home, "west"} {
-			dir := filepath.Join(g.dir, "damaged", strings.ReplaceAll(l.plant, " ", "-")+"-"+cluster)
-			found := func() error {
-				if err := os.CopyFS(dir, os.DirFS(whole)); err != nil {
-					return nil // nothing was judged
-				}
-				path := filepath.Join(dir, cluster, "audit.log")
-				content, err := os.ReadFile(path)
-				if err != nil {
-					return nil
-				}
-				if l.damage == nil {
-					err = os.Remove(path)
-				} else {
-					err = os.WriteFile(path, l.damage(content), 0o600)
-				}
-				if err != nil {
-					return nil
-				}
-				return judge(dir)
-			}()
-			home := cluster == lab.Home
-			if home && slices.Contains([]string{"missing-line", "no-pods", "lost-at"}, l.caught) ||
-				!home && l.caught == "holder-without-lease" {
-				continue // there is no At and no Pod, or no Lease
+		found := func() error {
+			dir := filepath.Join(g.dir, "damaged", strings.ReplaceAll(l.plant, " ", "-"))
+			log := filepath.Join(dir, "west", "audit.log")
+			if os.CopyFS(dir, os.DirFS(whole)) != nil {
+				return nil // nothing was judged
 			}
-			g.judge(l.name+", "+cluster, l.plant, l.caught, found, control)
-		}
+			content, err := os.ReadFile(log)
+			if err != nil || os.WriteFile(log, l.damage(content), 0o600) != nil {
+				return nil
+			}
+			return judge(dir)
+		}()
+		g.judge(l.name, l.plant, l.caught, found, control)
 	}
 }
 

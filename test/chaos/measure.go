@@ -4,12 +4,11 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/tenure-dev/tenure/bench/audit"
+	"github.com/tenure-dev/tenure/bench/witness"
 	"github.com/tenure-dev/tenure/shard/protocol"
 	"github.com/tenure-dev/tenure/test/lab"
 )
@@ -38,46 +37,11 @@ func unserved(f fault, lines []lab.Line) (all []time.Duration, missing []string)
 	return all, missing
 }
 
-// service is when an At's Pod was made.
-type service struct {
-	answered time.Time
-	shard    string // the shard under whose tenure it was sent
-}
-
-// servedAt reads from a cluster's audit log when each At was served, so that no figure depends on what a replica
-// logs. An At isn't served by being marked as begun. If the request that made its Pod was never answered, the time
-// at which the At is DONE counts.
-func servedAt(path string) (map[string]service, error) {
-	served := map[string]service{}
-	for e, err := range audit.Events(path) {
-		if err != nil {
-			return nil, err
-		}
-		if !e.Ours() || !e.Wrote() || e.Body == nil {
-			continue
-		}
-		name := ""
-		switch {
-		case e.IsAt() && e.Subresource == "status" && e.Body.Phase == "DONE":
-			name = e.Name
-		case e.IsPod() && e.Subresource == "" && e.Verb == "create":
-			name = e.Body.OwnerAt
-		}
-		if !strings.HasPrefix(name, "at-") {
-			continue
-		}
-		if old, ok := served[name]; !ok || e.Answered().Before(old.answered) {
-			served[name] = service{e.Answered(), audit.ParseAgent(e.UserAgent).Shard.String()}
-		}
-	}
-	return served, nil
-}
-
 // lateAt is an At and how late it was.
 type lateAt struct {
 	madeAt
 	late  time.Duration
-	shard string
+	shard string // under which it was served
 }
 
 // latenessOf returns the lateness of each.
@@ -96,26 +60,24 @@ func latest(ats []lateAt) lateAt {
 
 func (a lateAt) String() string { return fmt.Sprintf("%v (%s/%s)", a.late, a.cluster, a.name) }
 
-// lateness returns all Ats of the load with the time from when each was due until its Pod was made. never are those
-// without one.
-func (r *run) lateness() (all []lateAt, never []madeAt, err error) {
-	for _, cluster := range r.fleet.Workloads() {
-		served, err := servedAt(filepath.Join(r.evidence.dir, cluster, "audit.log"))
-		if err != nil {
-			return nil, nil, err
-		}
-		for _, m := range r.load.all() {
-			if m.cluster != cluster {
-				continue
-			}
-			if s, ok := served[m.name]; ok {
-				all = append(all, lateAt{m, max(0, s.answered.Sub(m.due)), s.shard})
-			} else {
-				never = append(never, m)
-			}
+// lateness returns the Ats of the load that were served, each with the time since it was due, and those that never
+// were.
+func lateness(load []madeAt, served []witness.Served) (all []lateAt, never []madeAt) {
+	first := map[[2]string]witness.Served{} // by cluster and name; after a restore an At may be served again
+	for _, s := range served {
+		at := [2]string{s.Cluster, s.Name}
+		if old, again := first[at]; s.Namespace == atNamespace && (!again || s.Time.Before(old.Time)) {
+			first[at] = s
 		}
 	}
-	return all, never, nil
+	for _, m := range load {
+		if s, ok := first[[2]string{m.cluster, m.name}]; ok {
+			all = append(all, lateAt{m, max(0, s.Time.Sub(m.due)), s.Shard})
+		} else {
+			never = append(never, m)
+		}
+	}
+	return all, never
 }
 
 // felt returns until when a fault may make Ats late. A calm fault ends when everything is at rest.

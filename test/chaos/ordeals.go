@@ -343,7 +343,7 @@ func (r *run) foreign(ctx context.Context, f *fault) {
 	alive := r.fleet.Alive()
 	f.Of = len(alive)
 	for _, v := range alive {
-		if page, err := v.Metrics(ctx); err == nil && page.By("tenure_foreign_records", "reason")[inspect.Foreign] > 0 {
+		if page, err := v.Metrics(ctx); err == nil && page.By("tenure_odd_records", "reason")[inspect.Foreign] > 0 {
 			f.Hits++
 		}
 	}

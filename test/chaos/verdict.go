@@ -125,14 +125,14 @@ func (r *run) conclude(ctx context.Context) {
 		}
 	}
 	r.blame(r.evidence.take())
-	a, err := r.account()
-	r.blame(err)
-	r.blame(a.complaints())
 	facts, err := r.facts(ctx)
 	r.blame(err)
-	report, err := lab.Judge(r.evidence.dir, facts)
-	if err != nil {
-		r.blame(err)
+	report, unjudged := lab.Judge(r.evidence.dir, facts)
+	r.blame(unjudged)
+	a, err := r.account(report)
+	r.blame(err)
+	r.blame(a.complaints())
+	if unjudged != nil {
 		return
 	}
 	r.blame(report.Err())
@@ -163,8 +163,8 @@ func ends(processes, last []*lab.Replica, within time.Duration) error {
 	return errors.Join(errs...)
 }
 
-// account collects what was done and seen.
-func (r *run) account() (*account, error) {
+// account collects what was done and seen. report is the witness's, nil if the logs couldn't be judged.
+func (r *run) account(report *witness.Report) (*account, error) {
 	r.mu.Lock()
 	a := &account{lease: r.lease, taken: time.Now(), slack: r.slack, lenient: r.lenient, scenarios: r.scenarios,
 		quotas: r.quotas, calms: r.calms, rested: r.rested}
@@ -178,14 +178,16 @@ func (r *run) account() (*account, error) {
 			a.logs = append(a.logs, logged{l, replica.Name, fmt.Sprintf("%s:%d", replica.LogPath, n+1)})
 		}
 	}
-	var err, homeErr error
-	a.ats, a.never, err = r.lateness()
-	a.quotas = append(slices.Clip(a.quotas), quota{"Ats served", r.load.least(), len(a.ats)})
+	if report != nil {
+		a.ats, a.never = lateness(r.load.all(), report.Served)
+		a.quotas = append(slices.Clip(a.quotas), quota{"Ats served", r.load.least(), len(a.ats)})
+	}
 	if slices.Contains(r.scenarios, untidy) {
 		a.ordeals = r.ordeals()
-		a.refused, homeErr = r.refusals()
+		refused, err := r.refusals()
+		a.refused, errs = refused, append(errs, err)
 	}
-	return a, errors.Join(append(errs, err, homeErr)...)
+	return a, errors.Join(errs...)
 }
 
 // facts are what the witness has to know: the load, which clusters were restored when, and what there is at the end.

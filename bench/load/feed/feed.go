@@ -118,12 +118,6 @@ func (c *Client) Now(ctx context.Context, kind Kind) (string, error) {
 	return list.Metadata.ResourceVersion, err
 }
 
-// List returns all objects of a kind and the resourceVersion from which to follow it.
-func (c *Client) List(ctx context.Context, kind Kind) ([]Object, string, error) {
-	list, err := c.list(ctx, kind, url.Values{})
-	return list.Items, list.Metadata.ResourceVersion, err
-}
-
 type objectList struct {
 	Metadata struct {
 		ResourceVersion string `json:"resourceVersion"`
