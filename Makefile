@@ -117,7 +117,7 @@ generate: ## write anew all that is generated: code, CRDs, the reference, chart,
 lint: ## formatting, lines of 120 characters at most, vet, and that generated files are up to date
 	@go run ./test/loc > /dev/null
 	go vet ./...
-	go vet -tags browser ./test/browser
+	cd test/browser && go vet ./...
 	cd test/apiserver && go vet ./...
 	cd cmd/release && go vet ./...
 	cd test/chart && go vet ./...
@@ -126,6 +126,7 @@ lint: ## formatting, lines of 120 characters at most, vet, and that generated fi
 	go mod tidy -diff
 	cd test/apiserver && go mod tidy -diff
 	cd cmd/release && go mod tidy -diff
+	cd test/browser && go mod tidy -diff
 	cd test/chart && go mod tidy -diff
 	config/generate.sh --check
 
@@ -144,15 +145,16 @@ monitoring-test: promtool ## the dashboard by Grafana's schema, every expression
 # Chromium is installed from the distribution's packages where there is none; that needs apt-get and the right to use it.
 .PHONY: chromium
 chromium:
-	@command -v "$${CHROMIUM:-chromium}" chromium-browser google-chrome >/dev/null \
-		|| { echo "Installing Chromium for the test of the status page."; \
+	@for browser in "$${CHROMIUM:-chromium}" chromium-browser google-chrome; do \
+			command -v "$$browser" >/dev/null && exit; done; \
+		{ echo "Installing Chromium for the test of the status page."; \
 			sudo=; [ "$$(id -u)" = 0 ] || sudo="sudo -n"; \
 			$$sudo apt-get update -qq && $$sudo apt-get install -y -qq --no-install-recommends chromium >/dev/null \
 			|| { echo "Install Chromium, or name a browser like it: CHROMIUM=FILE." >&2; exit 1; }; }
 
 .PHONY: browser-test
 browser-test: chromium ## the status page in a real browser; SCREENSHOTS=FOLDER keeps pictures
-	go test -count=1 -tags browser ./test/browser
+	cd test/browser && go test -count=1 ./...
 
 SEEDS ?= 400000
 .PHONY: sim

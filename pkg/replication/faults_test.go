@@ -31,19 +31,20 @@ import (
 // state is what matters at the end of an act.
 type state struct {
 	Source, West, East *side
-	Condition          string
+	Condition, Message string
 }
 
 type side struct {
 	Labels, Annotations map[string]string
 	Finalizers          []string
 	Spec                appsv1.DeploymentSpec
+	Ours                []string // the fields of a copy that belong to our field manager
 }
 
 func (b *bench) state() state {
-	s := state{Source: sideOf(b.get("home")), West: sideOf(b.get("west")), East: sideOf(b.get("east"))}
+	s := state{Source: sideOf(b.get("home")), West: copyOf(b.get("west")), East: copyOf(b.get("east"))}
 	if s.Source != nil {
-		s.Condition = b.condition()
+		s.Condition, s.Message = b.condition(), b.message()
 	}
 	return s
 }
@@ -52,7 +53,22 @@ func sideOf(d *appsv1.Deployment) *side {
 	if d == nil {
 		return nil
 	}
-	return &side{d.Labels, d.Annotations, d.Finalizers, d.Spec}
+	return &side{Labels: d.Labels, Annotations: d.Annotations, Finalizers: d.Finalizers, Spec: d.Spec}
+}
+
+func copyOf(d *appsv1.Deployment) *side {
+	s := sideOf(d)
+	if s == nil {
+		return nil
+	}
+	for _, entry := range d.ManagedFields {
+		if entry.Manager == FieldManager && entry.Operation == metav1.ManagedFieldsOperationApply {
+			fields, _, _ := strings.Cut(string(entry.FieldsV1.Raw), `,"f:status"`) // the fake client takes it for ours
+			s.Ours = append(s.Ours, entry.Subresource+" "+fields)
+		}
+	}
+	slices.Sort(s.Ours)
+	return s
 }
 
 // acts are the life of a source. Each ends when all is quiet.

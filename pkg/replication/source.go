@@ -116,7 +116,13 @@ func (a *actor) replicate(ctx context.Context, wanted bool) (ctrl.Result, error)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	var gone, left []multicluster.ClusterName
+	gone, left, look := sumUp(outcomes)
+	record.Copies = union(record.Copies, left) // a stray may be left that the record didn't name
+	return a.conclude(ctx, record.after(gone, wanted), outcomes, wanted, sooner(after, look))
+}
+
+// sumUp returns the clusters that have no copy any more, those with one that isn't wanted, and when to look again.
+func sumUp(outcomes []outcome) (gone, left []multicluster.ClusterName, after time.Duration) {
 	for _, o := range outcomes {
 		after = sooner(after, o.After)
 		switch {
@@ -126,8 +132,7 @@ func (a *actor) replicate(ctx context.Context, wanted bool) (ctrl.Result, error)
 			left = append(left, o.Cluster)
 		}
 	}
-	record.Copies = union(record.Copies, left) // a stray may be left that the record didn't name
-	return a.conclude(ctx, record.after(gone, wanted), outcomes, wanted, after)
+	return gone, left, after
 }
 
 // conclude writes the record and the condition that follow from the outcomes.

@@ -1,20 +1,24 @@
-//go:build browser
-
 package browser
 
 import (
-	"bufio"
-	"encoding/base64"
+	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/chromedp/cdproto/accessibility"
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 
 	"github.com/tenure-dev/tenure/test/must"
 )
@@ -22,247 +26,86 @@ import (
 // answerWithin bounds every call to the browser.
 const answerWithin = time.Minute
 
-// browser is one Chromium, for all tests.
-type browser struct {
-	command *exec.Cmd
-	to      io.WriteCloser
-	from    io.Closer
-	done    chan struct{} // closed when nothing more comes from it
-
-	mu      sync.Mutex // guards all below, and writing
-	next    int
-	waiting map[int]chan reply
-	broken  error
-	tabs    map[string]*chromium // by session
-}
-
-// chromium is one tab.
-type chromium struct {
-	*browser
-	t       *testing.T
-	session string
-	// complaints are what the page's scripts and its console had to complain about, and requests what it asked for.
-	// The browser's mu guards them.
-	complaints, requests []string
-}
-
-// reply is a message of the browser: an answer to a call, or an event.
-type reply struct {
-	ID        int             `json:"id"`
-	SessionID string          `json:"sessionId"`
-	Method    string          `json:"method"`
-	Params    json.RawMessage `json:"params"`
-	Result    json.RawMessage `json:"result"`
-	Error     *struct {
-		Message string `json:"message"`
-	} `json:"error"`
-}
-
-func findChromium() (string, error) {
-	for _, name := range []string{os.Getenv("CHROMIUM"), "chromium", "chromium-browser", "google-chrome"} {
-		if path, err := exec.LookPath(name); name != "" && err == nil {
-			return path, nil
-		}
-	}
-	return "", errors.New("there is no Chromium: run make browser-test, which installs it, or name one in $CHROMIUM")
-}
-
-var shared *browser
+// shared is one Chromium, for all tests.
+var shared context.Context
 
 func TestMain(m *testing.M) {
-	profile, err := os.MkdirTemp("", "tenure-browser-")
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox)
+	if path := os.Getenv("CHROMIUM"); path != "" {
+		options = append(options, chromedp.ExecPath(path))
+	}
+	allocator, stop := chromedp.NewExecAllocator(context.Background(), options...)
+	shared, _ = chromedp.NewContext(allocator)
+	code, err := 1, chromedp.Do(shared) // starts it
 	if err == nil {
-		shared, err = startBrowser(profile)
+		code = m.Run()
+		err = chromedp.Cancel(shared)
 	}
+	stop()
 	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	code := m.Run()
-	shared.stop()
-	if err := os.RemoveAll(profile); err != nil {
-		fmt.Fprintln(os.Stderr, err)
+		fmt.Fprintf(os.Stderr, "Chromium: %v (run make browser-test, or name one in $CHROMIUM)\n", err)
 		code = 1
 	}
 	os.Exit(code)
 }
 
-// startBrowser starts Chromium with a pipe for commands and one for answers.
-func startBrowser(profile string) (*browser, error) {
-	path, err := findChromium()
-	if err != nil {
-		return nil, err
-	}
-	toBrowser, commands, err := os.Pipe()
-	if err != nil {
-		return nil, err
-	}
-	answers, fromBrowser, err := os.Pipe()
-	if err != nil {
-		return nil, err
-	}
-	command := exec.Command(path, "--headless=new", "--remote-debugging-pipe", "--no-sandbox", "--disable-gpu",
-		"--hide-scrollbars",
-		"--no-first-run", "--disable-dev-shm-usage", "--disable-background-networking",
-		"--disable-component-update", "--disable-sync",
-		"--force-device-scale-factor=1", "--user-data-dir="+profile, "about:blank")
-	command.ExtraFiles = []*os.File{toBrowser, fromBrowser} // 3 and 4, by the protocol
-	if err := command.Start(); err != nil {
-		return nil, fmt.Errorf("starting %s: %w", path, err)
-	}
-	toBrowser.Close()
-	fromBrowser.Close()
-	b := &browser{
-		command: command, to: commands, from: answers, done: make(chan struct{}), waiting: map[int]chan reply{},
-		tabs: map[string]*chromium{},
-	}
-	go func() {
-		defer close(b.done)
-		b.listen(answers)
-	}()
-	return b, nil
-}
+// chromium is one tab.
+type chromium struct {
+	context.Context
+	t *testing.T
 
-func (b *browser) stop() {
-	_, _ = b.send("", "Browser.close", nil)
-	timer := time.AfterFunc(5*time.Second, func() { _ = b.command.Process.Kill() })
-	defer timer.Stop()
-	_ = b.command.Wait() // its exit code says nothing
-	b.to.Close()
-	b.from.Close()
-	<-b.done
+	mu sync.Mutex // guards what follows
+	// complaints are what the page's scripts and its console had to complain about, and requests what it asked for.
+	complaints, requests []string
 }
 
 // newTab opens a tab of the given size.
-func newTab(t *testing.T, width, height int) *chromium {
+func newTab(t *testing.T, width, height int64) *chromium {
 	t.Helper()
-	c := &chromium{browser: shared, t: t}
-	var target struct{ TargetID, SessionID string }
-	c.call("Target.createTarget", map[string]any{"url": "about:blank"}, &target)
-	c.call("Target.attachToTarget", map[string]any{"targetId": target.TargetID, "flatten": true}, &target)
-	c.mu.Lock()
-	c.session = target.SessionID
-	c.tabs[c.session] = c
-	c.mu.Unlock()
-	for _, domain := range []string{"Page", "Runtime", "Log", "Network", "Accessibility"} {
-		c.call(domain+".enable", nil, nil)
-	}
-	c.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": height, "deviceScaleFactor": 1,
-		"mobile": false}, nil)
-	t.Cleanup(func() { c.call("Page.close", nil, nil) })
+	tab, done := chromedp.NewContext(shared)
+	t.Cleanup(done)
+	c := &chromium{Context: tab, t: t}
+	must.Succeed(t, chromedp.Listen(tab, func(event any) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		switch e := event.(type) {
+		case *runtime.EventExceptionThrown:
+			c.complaints = append(c.complaints, (&chromedp.ExceptionError{ExceptionDetails: e.ExceptionDetails}).Error())
+		case *log.EventEntryAdded:
+			c.complaints = append(c.complaints, e.Entry.Text+" "+e.Entry.URL)
+		case *network.EventRequestWillBeSent:
+			c.requests = append(c.requests, e.Request.URL)
+		}
+	}))
+	call(c, runtime.Enable, cdp.Empty{})
+	call(c, log.Enable, cdp.Empty{})
+	call(c, network.Enable, network.EnableParams{})
+	call(c, accessibility.Enable, cdp.Empty{})
+	run(c, chromedp.EmulateViewport(width, height))
 	return c
 }
 
-// listen takes messages, which end with a zero byte, until the browser is gone.
-func (b *browser) listen(from io.Reader) {
-	in := bufio.NewReader(from)
-	for {
-		text, err := in.ReadBytes(0)
-		if err != nil {
-			b.mu.Lock()
-			b.broken = fmt.Errorf("the browser is gone: %w", err)
-			for _, answer := range b.waiting {
-				close(answer)
-			}
-			b.waiting = nil
-			b.mu.Unlock()
-			return
-		}
-		var r reply
-		if err := json.Unmarshal(text[:len(text)-1], &r); err != nil {
-			continue // not for us
-		}
-		b.take(r)
-	}
-}
-
-func (b *browser) take(r reply) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	switch r.Method {
-	case "":
-		if answer := b.waiting[r.ID]; answer != nil {
-			delete(b.waiting, r.ID)
-			answer <- r
-		}
-	case "Runtime.exceptionThrown", "Log.entryAdded":
-		if tab := b.tabs[r.SessionID]; tab != nil {
-			tab.complaints = append(tab.complaints, string(r.Params))
-		}
-	case "Network.requestWillBeSent":
-		var p struct{ Request struct{ URL string } }
-		_ = json.Unmarshal(r.Params, &p)
-		if tab := b.tabs[r.SessionID]; tab != nil {
-			tab.requests = append(tab.requests, p.Request.URL)
-		}
-	}
-}
-
-// send sends a command without waiting for its answer.
-func (b *browser) send(session, method string, params any) (chan reply, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.broken != nil {
-		return nil, b.broken
-	}
-	b.next++
-	text, err := json.Marshal(map[string]any{"id": b.next, "method": method, "params": orEmpty(params),
-		"sessionId": session})
-	if session == "" {
-		text, err = json.Marshal(map[string]any{"id": b.next, "method": method, "params": orEmpty(params)})
-	}
-	if err != nil {
-		return nil, err
-	}
-	answer := make(chan reply, 1)
-	b.waiting[b.next] = answer
-	_, err = b.to.Write(append(text, 0))
-	return answer, err
-}
-
-func orEmpty(params any) any {
-	if params == nil {
-		return struct{}{}
-	}
-	return params
-}
-
-// call sends a command and takes its answer.
-func (c *chromium) call(method string, params, result any) {
+// call sends a command and returns its answer.
+func call[P, R any](c *chromium, command cdp.Command[P, R], params P) R {
 	c.t.Helper()
-	answer, err := c.send(c.session, method, params)
-	if err != nil {
-		c.t.Fatalf("%s: %v", method, err)
-	}
-	select {
-	case r, ok := <-answer:
-		switch {
-		case !ok:
-			c.t.Fatalf("%s: the browser is gone", method)
-		case r.Error != nil:
-			c.t.Fatalf("%s: %s", method, r.Error.Message)
-		case result != nil:
-			if err := json.Unmarshal(r.Result, result); err != nil {
-				c.t.Fatalf("%s: %v", method, err)
-			}
-		}
-	case <-time.After(answerWithin):
-		c.t.Fatalf("%s: no answer within %v", method, answerWithin)
-	}
+	return run(c, func(ctx context.Context, tab *chromedp.Target) (R, error) {
+		return cdp.Call(ctx, tab, command, params)
+	})
 }
 
-// eval returns the value of an expression, which must be a string.
+func run[R any](c *chromium, action chromedp.Action[R]) R {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c, answerWithin)
+	defer cancel()
+	answer, err := chromedp.Run(ctx, action)
+	must.Succeed(c.t, err)
+	return answer
+}
+
+// eval returns the value of an expression as a string.
 func (c *chromium) eval(expression string) string {
 	c.t.Helper()
-	var out struct {
-		Result           struct{ Value any }
-		ExceptionDetails *struct{ Exception struct{ Description string } }
-	}
-	c.call("Runtime.evaluate", map[string]any{"expression": "String(" + expression + ")", "returnByValue": true}, &out)
-	if out.ExceptionDetails != nil {
-		c.t.Fatalf("%s: %s", expression, out.ExceptionDetails.Exception.Description)
-	}
-	return fmt.Sprint(out.Result.Value)
+	return run(c, chromedp.Evaluate[string]("String("+expression+")"))
 }
 
 // until waits until an expression is true.
@@ -281,19 +124,16 @@ func (c *chromium) until(what, expression string) {
 // key presses a key.
 func (c *chromium) key(name string) {
 	c.t.Helper()
-	code := map[string]int{"Tab": 9, "End": 35, "Home": 36, "ArrowLeft": 37, "ArrowRight": 39}[name]
-	for _, kind := range []string{"rawKeyDown", "keyUp"} {
-		c.call("Input.dispatchKeyEvent", map[string]any{"type": kind, "key": name, "code": name,
-			"windowsVirtualKeyCode": code}, nil)
-	}
+	run(c, chromedp.KeyEvent(map[string]string{"Tab": kb.Tab, "End": kb.End, "Home": kb.Home,
+		"ArrowLeft": kb.ArrowLeft, "ArrowRight": kb.ArrowRight}[name]))
 }
 
 // prefer sets what the reader prefers: light or dark.
 func (c *chromium) prefer(scheme string) {
 	c.t.Helper()
-	c.call("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{
-		{"name": "prefers-color-scheme", "value": scheme}, {"name": "prefers-reduced-motion", "value": "reduce"},
-	}}, nil)
+	call(c, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
+		{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"},
+	}})
 }
 
 // screenshot keeps a picture where $SCREENSHOTS says, for people to look at.
@@ -303,32 +143,23 @@ func (c *chromium) screenshot(name string) {
 	if folder == "" {
 		return
 	}
-	var picture struct{ Data string }
-	c.call("Page.captureScreenshot", map[string]any{"format": "png"}, &picture)
-	data, err := base64.StdEncoding.DecodeString(picture.Data)
-	if err == nil {
-		err = os.MkdirAll(folder, 0o755)
-	}
-	if err == nil {
-		err = os.WriteFile(folder+"/"+name+".png", data, 0o644)
-	}
-	must.Succeed(c.t, err)
+	must.Succeed(c.t, os.MkdirAll(folder, 0o755))
+	must.Succeed(c.t, os.WriteFile(filepath.Join(folder, name+".png"), run(c, chromedp.CaptureScreenshot()), 0o644))
 }
 
 // spoken is what a screen reader gets: role and name of each element, in order.
 func (c *chromium) spoken() string {
 	c.t.Helper()
-	var tree struct {
-		Nodes []struct {
-			Ignored    bool
-			Role, Name struct{ Value any }
+	said := func(v *accessibility.Value) (text any) {
+		if v != nil {
+			must.Succeed(c.t, json.Unmarshal(v.Value, &text))
 		}
+		return text
 	}
-	c.call("Accessibility.getFullAXTree", nil, &tree)
 	var lines []string
-	for _, n := range tree.Nodes {
+	for _, n := range call(c, accessibility.GetFullAXTree, accessibility.GetFullAXTreeParams{}).Nodes {
 		if !n.Ignored {
-			lines = append(lines, fmt.Sprintf("%v: %v", n.Role.Value, n.Name.Value))
+			lines = append(lines, fmt.Sprintf("%v: %v", said(n.Role), said(n.Name)))
 		}
 	}
 	return strings.Join(lines, "\n")

@@ -1,5 +1,3 @@
-//go:build browser
-
 package browser
 
 import (
@@ -14,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/page"
 	"github.com/prometheus/client_golang/prometheus"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -113,7 +112,7 @@ func (f *fleet) read(context.Context) (inspect.Records, error) {
 func (f *fleet) say(replica int, view inspect.ClusterView) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.records.Leases[replica].Annotations[tenurev1alpha1.ClustersAnnotation] = inspect.EncodeViews(
+	f.records.Leases[replica].Annotations[tenurev1alpha1.TroubleAnnotation] = inspect.EncodeViews(
 		[]inspect.ClusterView{view})
 }
 
@@ -176,21 +175,21 @@ func (m mute) Unwrap() http.ResponseWriter { return m.ResponseWriter }
 // serve serves the fleet's page and returns the address of the server.
 func (f *fleet) serve(t *testing.T) (address string, stop func()) {
 	t.Helper()
-	page := statuspage.New(statuspage.Config{Replica: "r1", Namespace: "tenure-system", Records: f.read,
+	served := statuspage.New(statuspage.Config{Replica: "r1", Namespace: "tenure-system", Records: f.read,
 		Metrics: f.registry, Every: 200 * time.Millisecond})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "/events") && f.refuses.Add(-1) >= 0 {
 			http.Error(w, "the token isn't good any more", http.StatusInternalServerError)
 			return
 		}
-		page.ServeHTTP(mute{w, &f.silent}, r)
+		served.ServeHTTP(mute{w, &f.silent}, r)
 	}))
 	ctx, cancel := context.WithCancel(context.Background())
 	var once sync.Once
 	stop = func() {
 		once.Do(func() {
 			cancel()
-			_ = page.Start(ctx) // ends the streams, as the manager does
+			_ = served.Start(ctx) // ends the streams, as the manager does
 			server.Close()
 		})
 	}
@@ -199,12 +198,12 @@ func (f *fleet) serve(t *testing.T) (address string, stop func()) {
 }
 
 // open opens the page of a fleet and waits until it shows something.
-func open(t *testing.T, f *fleet, width, height int) (*chromium, func()) {
+func open(t *testing.T, f *fleet, width, height int64) (*chromium, func()) {
 	t.Helper()
 	address, stop := f.serve(t)
 	c := newTab(t, width, height)
 	c.prefer("light")
-	c.call("Page.navigate", map[string]any{"url": address + statuspage.Path}, nil)
+	call(c, page.Navigate, page.NavigateParams{URL: address + statuspage.Path})
 	c.until("the page is live", `document.getElementById("link")?.textContent.startsWith("Live")`)
 	return c, stop
 }

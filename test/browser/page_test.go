@@ -1,5 +1,3 @@
-//go:build browser
-
 package browser
 
 import (
@@ -8,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chromedp/cdproto/page"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
@@ -249,9 +248,10 @@ func TestAPageOfAReplicaThatFellSilentSaysSoAndFollowsAgain(t *testing.T) {
 	f := newFleet(t)
 	address, _ := f.serve(t)
 	c := newTab(t, 1000, 800)
-	c.call("Page.addScriptToEvaluateOnNewDocument", map[string]any{ // so that the test needn't wait for half a minute
-		"source": `{ const wait = setTimeout; window.setTimeout = (then, ms) => wait(then, ms / 15); }`}, nil)
-	c.call("Page.navigate", map[string]any{"url": address + statuspage.Path}, nil)
+	call(c, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{
+		// So that the test needn't wait for half a minute.
+		Source: `{ const wait = setTimeout; window.setTimeout = (then, ms) => wait(then, ms / 15); }`})
+	call(c, page.Navigate, page.NavigateParams{URL: address + statuspage.Path})
 	const live = `document.getElementById("link")?.textContent.startsWith("Live") && document.title === "Tenure"`
 	c.until("the page is live", live)
 	f.silent.Store(true)

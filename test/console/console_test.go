@@ -199,11 +199,11 @@ func (f *fleet) checkMetrics(t *testing.T) {
 	content, err := os.ReadFile("../../config/monitoring/metrics.txt")
 	must.Succeed(t, err)
 	names := append(strings.Fields(string(content)),
-		"tenure_shard_phase", "tenure_shard_load_seconds", "tenure_clusters_engaged") // which only people ask for
+		"tenure_shard_phase", "tenure_shard_load", "tenure_clusters_known") // which only people ask for
 	// A replica exports these only while they have something to report: keys in a queue, a shard that isn't served,
 	// a Secret that is refused, a token that the fleet renews.
 	passing := []string{
-		"tenure_cluster_keys", "tenure_oldest_key_wait_seconds", "tenure_held_unserved_seconds",
+		"tenure_cluster_keys", "tenure_oldest_key_wait_seconds", "tenure_shard_held_not_served_seconds",
 		"tenure_cluster_kubeconfig_rejected",
 		"tenure_cluster_token_renewed",
 	}

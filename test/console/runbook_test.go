@@ -28,7 +28,7 @@ func TestTheRunbookLeadsOutOfTrouble(t *testing.T) {
 		title  string
 		follow func(n night, title string)
 	}{
-		{"TenureForeignRecords", night.foreignRecord},
+		{"TenureOddRecords", night.foreignRecord},
 		{"Rotating the credentials of a cluster", night.rotate},
 		{"TenureClusterUnreachable", night.unreachable},
 	} {

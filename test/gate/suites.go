@@ -84,7 +84,7 @@ func suites(ctx context.Context) ([][]suite, error) {
 				goTest("config/monitoring/gen", "-count=1", "./..."),
 			}},
 			{name: "browser", budget: 5 * time.Minute, steps: []step{
-				makes("chromium"), goTest("", "-count=1", "-tags=browser", "./test/browser"),
+				makes("chromium"), goTest("test/browser", "-count=1", "./..."),
 			}},
 			{name: "microbench", budget: 4 * time.Minute, steps: []step{
 				goTest("", "-run=^$", "-bench=.", "-benchtime=1x", "./shard/keyspace", "./shard/plan",

@@ -116,7 +116,7 @@ func TestAReplicaBearsManyLargeAts(t *testing.T) {
 		m, err := r.Metrics(t.Context())
 		must.Succeed(t, err)
 		_, needed := m.Count("tenure_memory_needed_ratio", nil)
-		_, held := m.Count("tenure_shards_held", nil)
+		_, held := m.Count("tenure_shards_served", nil)
 		t.Logf("%s needs %.2f of its memory and serves %v shards", r.Name, needed, held)
 		if held == 0 || needed <= 0 || needed > 0.8 != short {
 			t.Errorf("short of memory should be: %v", short)

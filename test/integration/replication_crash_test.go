@@ -1,277 +1,186 @@
 package integration
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io"
-	"maps"
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
+	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-dev/tenure/pkg/replication"
-	"github.com/tenure-dev/tenure/test/lab"
+	"github.com/tenure-dev/tenure/test/lab/labtest"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
-// way is how a process ends, or what it doesn't learn, at a write.
-type way string
-
-const (
-	crashBefore way = "crash before the write"
-	crashAfter  way = "crash after the write"
-	replyLost   way = "reply lost"
-)
-
-// crash hurts one write of a life: the site-th of each act. What was hurt is listed.
-type crash struct {
-	way  way
-	site int
-
-	mu     sync.Mutex // guards all below
-	sent   int        // writes since the act began
-	dead   bool       // the process that sends now
-	killed chan struct{}
-	ready  chan struct{} // closed when that process is connected to all clusters
-	hurt   []string
-}
-
-var errDead = errors.New("the process has ended")
-
-// act begins an act, once there is a process that can play it: the count starts anew.
-func (c *crash) act(ctx context.Context) error {
-	return lab.Eventually(ctx, time.Minute, func() error {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if c.ready == nil || c.dead || !isClosed(c.ready) {
-			return errors.New("no process is ready")
+// crashes has a process crash in each act of a Deployment's life, at one write: before it is sent, or before its reply
+// comes. A new process must bring the act to its end. The unit tests of package replication have crashes at all writes;
+// here the servers are real, and the targets lack the namespace.
+func crashes(t *testing.T, r *rig) {
+	web, undisturbed := deployment("crashes", "web"), deployment(r.probe, "web-0")
+	r.namespaced(t, "home", web.Namespace)
+	edit := func(cluster string, change func(*appsv1.Deployment)) { r.edit(t, cluster, "kubectl-edit", web, change) }
+	start := func(through func(string, http.RoundTripper) http.RoundTripper) (stop func()) {
+		end, err := r.start(process{source: "home", grace: time.Minute, namespace: web.Namespace, creates: true,
+			through: through})
+		must.Succeed(t, err)
+		return func() { must.Succeed(t, end()) }
+	}
+	const before, after = true, false
+	for _, act := range []struct {
+		name string
+		do   func()
+		last lastWrite
+		end  string
+	}{
+		{"created", func() { r.create(t, "home", web.DeepCopy()) }, lastWrite{"east", "POST", "/namespaces", after},
+			"True Replicated 2 of 2 [tenure.dev/replication] east,west; east web:1; west web:1"},
+		{"its image changes", func() { edit("home", imageTo("web:2")) }, lastWrite{"home", "PATCH", "/web/status", before},
+			"True Replicated 2 of 2 [tenure.dev/replication] east,west; east web:2; west web:2"},
+		{"a copy is edited and another deleted", func() {
+			edit("west", imageTo("evil"))
+			must.Succeed(t, r.client["east"].Delete(t.Context(), web.DeepCopy()))
+		}, lastWrite{"west", "PATCH", "/web", after},
+			"True Replicated 2 of 2 [tenure.dev/replication] east,west; east web:2; west web:2"},
+		{"a target is removed", func() { edit("home", with(replication.AnnotationClusters, "west")) },
+			lastWrite{"east", "DELETE", "/web", after},
+			"True Replicated 1 of 1 [tenure.dev/replication] west; west web:2"},
+		{"the label is removed", func() {
+			edit("home", func(d *appsv1.Deployment) { delete(d.Labels, replication.LabelReplicate) })
+		}, lastWrite{"west", "DELETE", "/web", before}, "no condition []"},
+		{"the label is back", func() {
+			edit("home", func(d *appsv1.Deployment) {
+				d.Labels = map[string]string{replication.LabelReplicate: "true"}
+				d.Annotations[replication.AnnotationClusters] = "*"
+			})
+		}, lastWrite{"home", "PATCH", "/web", after},
+			"True Replicated 2 of 2 [tenure.dev/replication] east,west; east web:2; west web:2"},
+		{"deleted", func() { must.Succeed(t, r.client["home"].Delete(t.Context(), web.DeepCopy())) },
+			lastWrite{"home", "PATCH", "/web", before}, "no source"},
+	} {
+		act.do()
+		killed := make(chan struct{})
+		stop := start(act.last.of(killed))
+		select {
+		case <-killed:
+		case <-time.After(labtest.Patience):
+			t.Errorf("%s: there was no %s of %s in %s", act.name, act.last.method, act.last.path, act.last.cluster)
 		}
-		c.sent = 0
-		return nil
-	})
-}
-
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
+		stop()
+		stop = start(nil)
+		labtest.Eventually(t, act.name, func() error {
+			end := r.ending(t, web)
+			for _, name := range []string{"home", "east", "west"} {
+				d, like := r.get(t, name, web), r.get(t, name, undisturbed)
+				if d == nil {
+					continue
+				}
+				want := shapeOf(like)
+				switch {
+				case name != "home":
+					end += "; " + name + " " + imageOf(d)
+				case d.Labels[replication.LabelReplicate] == "":
+					want.Labels, want.Ours = nil, nil
+					delete(want.Annotations, replication.AnnotationCopies)
+				}
+				if diff := cmp.Diff(want, shapeOf(d), cmpopts.EquateEmpty()); diff != "" {
+					return fmt.Errorf("in %s, where nothing was disturbed (-) and here (+):\n%s", name, diff)
+				}
+			}
+			if end != act.end {
+				return fmt.Errorf("it stands at %q, want %q", end, act.end)
+			}
+			return nil
+		})
+		stop()
 	}
 }
 
-// begin makes a new process. killed is closed when the process must die.
-func (c *crash) begin() (killed <-chan struct{}, ready func()) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.dead, c.killed, c.ready = false, make(chan struct{}), make(chan struct{})
-	own := c.ready
-	return c.killed, func() { close(own) }
+// lastWrite is the write at which a process ends. It isn't sent, or it is and its reply is lost. All that would be sent
+// after it is lost, too.
+type lastWrite struct {
+	cluster, method, path string // path is how that ends
+	before                bool   // it isn't sent
 }
 
-// arrives says whether a request may be sent, and whether it is the one that is hurt.
-func (c *crash) arrives(q *http.Request, cluster string) (hurt bool, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.dead {
-		return false, errDead
-	}
-	if q.Method == http.MethodGet || strings.Contains(q.URL.Path, "/events") {
-		return false, nil // events aren't counted: nothing depends on them
-	}
-	if c.sent++; c.sent != c.site {
-		return false, nil
-	}
-	what := "deployment"
-	switch {
-	case strings.HasSuffix(q.URL.Path, "/namespaces"):
-		what = "namespace"
-	case strings.HasSuffix(q.URL.Path, "/status"):
-		what = "status"
-	}
-	c.hurt = append(c.hurt, fmt.Sprintf("%s %s in %s", q.Method, what, cluster))
-	if c.way == crashBefore {
-		c.die()
-		return true, errDead
-	}
-	return true, nil
-}
-
-// die needs mu held.
-func (c *crash) die() {
-	c.dead = true
-	close(c.killed)
-}
-
-func (c *crash) through(cluster string, base http.RoundTripper) http.RoundTripper {
-	return roundTripper(func(q *http.Request) (*http.Response, error) {
-		hurt, err := c.arrives(q, cluster)
-		if err != nil {
-			return nil, err
-		}
-		reply, err := base.RoundTrip(q)
-		if !hurt || err != nil {
+// of is the transport of a process that ends in this way.
+func (w lastWrite) of(killed chan<- struct{}) func(string, http.RoundTripper) http.RoundTripper {
+	var dead atomic.Bool
+	ended := errors.New("the process has ended")
+	return func(cluster string, base http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(q *http.Request) (*http.Response, error) {
+			matches := cluster == w.cluster && q.Method == w.method && strings.HasSuffix(q.URL.Path, w.path)
+			last := matches && dead.CompareAndSwap(false, true)
+			if last {
+				defer close(killed)
+			}
+			if dead.Load() && (w.before || !last) {
+				return nil, ended
+			}
+			reply, err := base.RoundTrip(q)
+			if err == nil && dead.Load() {
+				return nil, errors.Join(ended, reply.Body.Close())
+			}
 			return reply, err
-		}
-		_, _ = io.Copy(io.Discard, reply.Body) // the process never learns the reply
-		_ = reply.Body.Close()
-		if c.way == replyLost {
-			return nil, io.ErrUnexpectedEOF
-		}
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if !c.dead {
-			c.die()
-		}
-		return nil, errDead
-	})
+		})
+	}
 }
 
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(q *http.Request) (*http.Response, error) { return f(q) }
 
-// life is a source with its copies, whose processes are hurt.
-type life struct {
-	*rig
-	namespace string
-	crash     *crash
-}
-
-// crashActs are the acts of a life, and how one sees that an undisturbed one has come to its end.
-var crashActs = []struct {
-	name string
-	do   func(ctx context.Context, l *life) error
-	ends func(s ending) bool
-}{
-	{"created", func(ctx context.Context, l *life) error {
-		source := deployment(l.namespace, "web", func(d *appsv1.Deployment) { d.Spec.Replicas = new(int32(1)) })
-		return l.client["home"].Create(ctx, source)
-	}, replicatedTo("web:1", "east", "west")},
-	{"its image changes", func(ctx context.Context, l *life) error { return l.change(ctx, "home", imageTo("web:2")) },
-		replicatedTo("web:2", "east", "west")},
-	{"a copy is edited and another deleted", func(ctx context.Context, l *life) error {
-		east := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: l.namespace, Name: "web"}}
-		return errors.Join(l.change(ctx, "west", imageTo("evil")), l.client["east"].Delete(ctx, east))
-	}, replicatedTo("web:2", "east", "west")},
-	{"a target is removed", func(ctx context.Context, l *life) error {
-		return l.change(ctx, "home", func(d *appsv1.Deployment) { d.Annotations[replication.AnnotationClusters] = "west" })
-	}, replicatedTo("web:2", "west")},
-	{"the label is removed", func(ctx context.Context, l *life) error {
-		return l.change(ctx, "home", func(d *appsv1.Deployment) { delete(d.Labels, replication.LabelReplicate) })
-	}, func(s ending) bool {
-		return len(s.Copies) == 0 && s.Source != nil && len(s.Source.Finalizers) == 0 && s.Condition == "" &&
-			s.Source.Annotations[replication.AnnotationCopies] == ""
-	}},
-	{"the label is back", func(ctx context.Context, l *life) error {
-		return l.change(ctx, "home", func(d *appsv1.Deployment) {
-			d.Labels = map[string]string{replication.LabelReplicate: "true"}
-			d.Annotations[replication.AnnotationClusters] = "*"
-		})
-	}, replicatedTo("web:2", "east", "west")},
-	{"deleted", func(ctx context.Context, l *life) error {
-		source := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: l.namespace, Name: "web"}}
-		return l.client["home"].Delete(ctx, source)
-	}, func(s ending) bool { return len(s.Copies) == 0 && s.Source == nil }},
-}
-
-func replicatedTo(image string, clusters ...string) func(ending) bool {
-	return func(s ending) bool {
-		for _, c := range s.Copies {
-			if c.Spec.Template.Spec.Containers[0].Image != image {
-				return false
-			}
-		}
-		if s.Source == nil {
-			return false
-		}
-		available := fmt.Sprintf("True Replicated: generation %d: %d of %d clusters", s.Source.Generation,
-			len(clusters), len(clusters))
-		return slices.Equal(slices.Sorted(maps.Keys(s.Copies)), clusters) && strings.HasPrefix(s.Condition, available) &&
-			len(s.Source.Finalizers) == 1 && s.Source.Annotations[replication.AnnotationCopies] == strings.Join(clusters, ",")
+// ending is how a source stands: what its condition says of its present generation, its finalizers, and which clusters
+// have copies.
+func (r *rig) ending(t *testing.T, of *appsv1.Deployment) string {
+	t.Helper()
+	source := r.get(t, "home", of)
+	if source == nil {
+		return "no source"
 	}
+	says := "no condition"
+	if c := labtest.Condition(source, replication.ConditionReplicated); c.Type != "" {
+		message, _ := strings.CutPrefix(c.Message, fmt.Sprintf("generation %d: ", source.Generation))
+		count, _, _ := strings.Cut(message, " clusters")
+		says = fmt.Sprintf("%s %s %s", c.Status, c.Reason, count)
+	}
+	copies := source.Annotations[replication.AnnotationCopies]
+	return strings.TrimSpace(fmt.Sprint(says, " ", source.Finalizers, " ", copies))
 }
 
-func (l *life) change(ctx context.Context, cluster string, how func(*appsv1.Deployment)) error {
-	d := &appsv1.Deployment{}
-	if err := l.client[cluster].Get(ctx, client.ObjectKey{Namespace: l.namespace, Name: "web"}, d); err != nil {
-		return err
-	}
-	old := d.DeepCopy()
-	how(d)
-	return l.client[cluster].Patch(ctx, d, client.MergeFrom(old), client.FieldOwner("kubectl-edit"))
+// shape is what two Deployments have in common if both are as they should be.
+type shape struct {
+	Labels, Annotations map[string]string
+	Spec                appsv1.DeploymentSpec
+	Ours                []string
 }
 
-// live plays all acts and returns how each ended. want, if given, is how each must end.
-func (l *life) live(ctx context.Context, want []ending) (endings []ending, err error) {
-	if err := l.client["home"].Create(ctx, &corev1.Namespace{
-		ObjectMeta: metav1.ObjectMeta{Name: l.namespace},
-	}); err != nil {
-		return nil, err
+// shapeOf leaves out what differs between two sources, or from act to act: images, and the values of annotations.
+func shapeOf(d *appsv1.Deployment) shape {
+	d = d.DeepCopy()
+	imageTo("")(d)
+	delete(d.Spec.Selector.MatchLabels, "app")
+	delete(d.Spec.Template.Labels, "app")
+	for name := range d.Annotations {
+		d.Annotations[name] = ""
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	ended := make(chan error, 1)
-	go func() { ended <- l.processes(ctx) }()
-	defer func() { cancel(); err = errors.Join(err, <-ended) }()
-	for i, act := range crashActs {
-		err := l.crash.act(ctx)
-		if err == nil {
-			err = act.do(ctx, l)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", act.name, err)
-		}
-		ends := act.ends
-		if want != nil {
-			ends = func(s ending) bool { return cmp.Equal(want[i], s) }
-		}
-		last, err := l.await(ctx, ends)
-		if err != nil {
-			diff := ""
-			if want != nil {
-				diff = cmp.Diff(want[i], last)
-			}
-			return nil, fmt.Errorf("%s: %w (-undisturbed +got):\n%s", act.name, err, diff)
-		}
-		endings = append(endings, last)
-	}
-	return endings, nil
+	return shape{d.Labels, d.Annotations, d.Spec, ours(d)}
 }
 
-// processes runs one process after the other until the context ends.
-func (l *life) processes(ctx context.Context) error {
-	for ctx.Err() == nil {
-		killed, ready := l.crash.begin()
-		stop, err := l.start(process{source: "home", grace: time.Minute, namespace: l.namespace, creates: true,
-			through: l.crash.through, oneByOne: true, ready: ready})
-		if err != nil {
-			return err
-		}
-		select {
-		case <-killed:
-		case <-ctx.Done():
-		}
-		if err := stop(); err != nil {
-			return err
+// ours are the fields that belong to our field manager.
+func ours(d *appsv1.Deployment) (fields []string) {
+	for _, entry := range d.ManagedFields {
+		if entry.Manager == replication.FieldManager && entry.Operation == metav1.ManagedFieldsOperationApply {
+			fields = append(fields, entry.Subresource+" "+string(entry.FieldsV1.Raw))
 		}
 	}
-	return nil
-}
-
-func (l *life) await(ctx context.Context, ends func(ending) bool) (last ending, err error) {
-	err = lab.Eventually(ctx, time.Minute, func() (err error) {
-		if last, err = l.ending(ctx); err == nil && !ends(last) {
-			err = errors.New("it doesn't end as it should")
-		}
-		return err
-	})
-	return last, err
+	slices.Sort(fields)
+	return fields
 }

@@ -97,10 +97,6 @@ type process struct {
 	creates bool
 	// through wraps the transport of its requests to a cluster; nil leaves it as it is.
 	through func(cluster string, base http.RoundTripper) http.RoundTripper
-	// oneByOne makes it send one write after the other.
-	oneByOne bool
-	// ready is called once all clusters are connected; it may be nil.
-	ready func()
 }
 
 func (r *rig) start(p process) (stop func() error, err error) {
@@ -111,13 +107,9 @@ func (r *rig) start(p process) (stop func() error, err error) {
 		return nil, err
 	}
 	config := replication.Config{Clusters: manager, Targets: r, Clock: clock.RealClock{}, Grace: p.grace,
-		TargetTimeout:    targetTimeout,
-		CreateNamespaces: p.creates}
+		TargetTimeout: targetTimeout, CreateNamespaces: p.creates}
 	options := mccontroller.Options{MaxConcurrentReconciles: 8, SkipNameValidation: new(true),
 		RateLimiter: replication.NewRateLimiter()}
-	if p.oneByOne {
-		config.FanOut, options.MaxConcurrentReconciles = 1, 1
-	}
 	reconciler, err := replication.NewReconciler(config)
 	if err != nil {
 		return nil, err
@@ -127,7 +119,6 @@ func (r *rig) start(p process) (stop func() error, err error) {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	var connected []cluster.Cluster
 	for name, mapper := range r.mappers {
 		config := rest.CopyConfig(r.configs[name])
 		if p.through != nil {
@@ -146,20 +137,9 @@ func (r *rig) start(p process) (stop func() error, err error) {
 			cancel()
 			return nil, err
 		}
-		connected = append(connected, cl)
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- manager.Start(ctx) }()
-	if p.ready != nil {
-		go func() {
-			for _, cl := range connected {
-				if !cl.GetCache().WaitForCacheSync(ctx) {
-					return
-				}
-			}
-			p.ready()
-		}()
-	}
 	return func() error { cancel(); return <-ended }, nil
 }
 

@@ -49,7 +49,7 @@ func TestReplication(t *testing.T) {
 		})
 	}
 	stop()
-	t.Run("a crash at any write leads to the same end", func(t *testing.T) { crashes(t, r) })
+	t.Run("a crash in any act leads to the same end", func(t *testing.T) { crashes(t, r) })
 	t.Run("rights can be given namespace by namespace", func(t *testing.T) { byNamespace(t, r) })
 	t.Run("a new process finds nothing to do", func(t *testing.T) { newProcess(t, r) })
 	t.Run("beside the Deployment controller", func(t *testing.T) { besideController(t, r) })

@@ -44,10 +44,10 @@ func TestEveryReconcileIsAWholeTraceAndNoSecretComesOut(t *testing.T) {
 	spec.Suspend = true
 	createAts(t, west, tracedNamespace, "suspended", 100, spec) // some of them in each shard
 	labtest.Until(t, "the first replica serves all shards",
-		func() bool { return sum(scrape(t, first), "tenure_shards_held") == 4 })
+		func() bool { return sum(scrape(t, first), "tenure_shards_served") == 4 })
 	second := labtest.Replica(t, f, "second")
 	labtest.Until(t, "the second replica serves its half",
-		func() bool { return sum(scrape(t, second), "tenure_shards_held") == 2 })
+		func() bool { return sum(scrape(t, second), "tenure_shards_served") == 2 })
 	labtest.Done(t, west, tracedAts, time.Minute, client.InNamespace(tracedNamespace))
 
 	// A moment of quiet: what the replicas have counted by then must all be in Jaeger in the end.
@@ -63,7 +63,7 @@ func TestEveryReconcileIsAWholeTraceAndNoSecretComesOut(t *testing.T) {
 	labtest.Leave(t, first)
 	// What is handed to a replica that leaves before it has begun stays a handoff without end, and a trace without root.
 	labtest.Until(t, "the second replica serves all shards",
-		func() bool { return sum(scrape(t, second), "tenure_shards_held") == 4 })
+		func() bool { return sum(scrape(t, second), "tenure_shards_served") == 4 })
 	labtest.Leave(t, second)
 	var traces []jaeger.Trace
 	var raw string
@@ -74,8 +74,9 @@ func TestEveryReconcileIsAWholeTraceAndNoSecretComesOut(t *testing.T) {
 				return fmt.Errorf("the parent of %s (%v) is missing", orphans[0].Name, orphans[0].Tags)
 			}
 		}
-		if spans := spansOfTheServer(traces); spans < 3*tracedAts {
-			return fmt.Errorf("%d of its spans, want %d at least", spans, 3*tracedAts)
+		spans, bare := spansOfTheServer(traces)
+		if spans < 3*tracedAts || len(bare) > 0 {
+			return fmt.Errorf("%d of its spans, want %d at least; none below the calls %q", spans, 3*tracedAts, bare)
 		}
 		return nil
 	})
@@ -187,20 +188,27 @@ func checkRoots(t *testing.T, traces []jaeger.Trace) {
 	}
 }
 
-// spansOfTheServer counts those of the API server that hang directly below a call of ours.
-func spansOfTheServer(traces []jaeger.Trace) (n int) {
+// spansOfTheServer counts those of the API server that hang directly below a call of ours. bare are the calls of
+// reconciles that succeeded and have none.
+func spansOfTheServer(traces []jaeger.Trace) (n int, bare []string) {
 	for _, trace := range traces {
-		calls := map[string]bool{}
+		served := map[string]int{} // by parent
 		for _, s := range trace.Spans {
-			calls[s.ID] = s.Tags["k8s.request.verb"] != ""
+			if s.Service == "apiserver" {
+				served[s.Parent]++
+			}
 		}
 		for _, s := range trace.Spans {
-			if s.Service == "apiserver" && calls[s.Parent] {
-				n++
+			if s.Tags["k8s.request.verb"] == "" {
+				continue
+			}
+			n += served[s.ID]
+			if served[s.ID] == 0 && !s.Failed() && trace.Reconcile() != nil {
+				bare = append(bare, s.Name)
 			}
 		}
 	}
-	return n
+	return n, bare
 }
 
 // checkAPICalls holds the spans of writes against the API server's audit log: the same calls, none missing, none

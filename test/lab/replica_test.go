@@ -178,8 +178,8 @@ func TestMetricsAreSummedOverSeries(t *testing.T) {
 workqueue_depth{controller="at",name="at",priority="-100"} 7
 workqueue_depth{controller="at",name="at",priority="0"} 5
 workqueue_depth{controller="other",name="other",priority="0"} 99
-tenure_watch_discarded_total{cluster="west"} 3
-tenure_watch_discarded_total{cluster="a \"}\" name"} 4
+tenure_watch_objects_discarded_total{cluster="west"} 3
+tenure_watch_objects_discarded_total{cluster="a \"}\" name"} 4
 # TYPE h histogram
 h_bucket{le="+Inf"} 9
 h_sum 1
@@ -203,7 +203,7 @@ h_count 9
 		t.Error("a metric that isn't there was summed up")
 	}
 	expect.Equal(t, "by cluster", map[string]float64{"west": 3, `a "}" name`: 4},
-		m.By("tenure_watch_discarded_total", "cluster"))
+		m.By("tenure_watch_objects_discarded_total", "cluster"))
 	if m.By("missing", "cluster") != nil {
 		t.Error("who doesn't tell is taken for one with none")
 	}

@@ -27,8 +27,8 @@ import (
 
 	"github.com/tenure-dev/tenure/test/lab/labtest"
 	"github.com/tenure-dev/tenure/test/lab/localplane"
-	coordinatedafter "github.com/tenure-dev/tenure/test/library/coordinated/after"
-	electedafter "github.com/tenure-dev/tenure/test/library/elected/after"
+	"github.com/tenure-dev/tenure/test/library/coordinated"
+	"github.com/tenure-dev/tenure/test/library/elected"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
@@ -47,7 +47,7 @@ func TestThePageShowsAllThatIsChangedInAProgram(t *testing.T) {
 		t.Fatalf("%d diffs are on the page, want 2", len(found))
 	}
 	for _, m := range found {
-		before, after := program(t, m[1]+"/before/program.go"), program(t, m[1]+"/after/program.go")
+		before, after := program(t, m[1], "Before"), program(t, m[1], "After")
 		for _, complaint := range compare(before, after, m[2]) {
 			t.Errorf("%s: %s", m[1], complaint)
 		}
@@ -85,12 +85,13 @@ func TestADiffIsRefusedThatIsNotTheProgramsOwn(t *testing.T) {
 	}
 }
 
-// program returns a program's lines from its first function on.
-func program(t *testing.T, file string) []string {
+// program returns a program's lines from its first function on, which the page calls Run.
+func program(t *testing.T, folder, which string) []string {
 	t.Helper()
-	text, err := os.ReadFile(file)
+	text, err := os.ReadFile(folder + "/" + strings.ToLower(which) + ".go")
 	must.Succeed(t, err)
-	return strings.Split(string(text)[strings.Index(string(text), "\nfunc Run"):], "\n")
+	_, body, _ := strings.Cut(string(text), "\nfunc Run"+which+"(")
+	return strings.Split("func Run("+body, "\n")
 }
 
 // compare says what is wrong with a diff of two texts: lines that aren't theirs, too many of them, and what it leaves
@@ -164,7 +165,7 @@ func replica(program string) error {
 	}
 	opts := manager.Options{Scheme: scheme.Scheme, Metrics: metricsserver.Options{BindAddress: "0"}}
 	if program == "elected" {
-		return electedafter.Run(ctx, home, opts, os.Getenv(variablePod))
+		return elected.RunAfter(ctx, home, opts, os.Getenv(variablePod))
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv(variableWest))
 	if err != nil {
@@ -178,7 +179,7 @@ func replica(program string) error {
 	if err := p.Add(ctx, "west", west, nil); err != nil {
 		return err
 	}
-	return coordinatedafter.Run(ctx, home, p, opts, os.Getenv(variablePod))
+	return coordinated.RunAfter(ctx, home, p, opts, os.Getenv(variablePod))
 }
 
 func TestTheProgramsOfThePageAreSharded(t *testing.T) {

@@ -65,7 +65,7 @@ func (r *rig) cachesRight(replicas []*lab.Replica) error {
 		if err != nil {
 			return err
 		}
-		discarded := m.By("tenure_watch_discarded_total", "cluster")
+		discarded := m.By("tenure_watch_objects_discarded_total", "cluster")
 		for name, value := range m.By("tenure_shard_objects", "shard") {
 			if holder := r.holders()[name].replica; holder != replica.Name {
 				return fmt.Errorf("%s caches shard %s, which is %s's", replica.Name, name, holder)

@@ -86,5 +86,5 @@ func (r *rig) odd(a *lab.Replica) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return m.Sum("tenure_foreign_records", nil)
+	return m.Sum("tenure_odd_records", nil)
 }

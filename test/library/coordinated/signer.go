@@ -1,40 +1,17 @@
-// Package after is the program of package before without the coordinator: package shard divides the objects of each
-// cluster among all replicas.
-package after
+// Package coordinated has the example of docs/library.md that works on many clusters. RunBefore uses
+// multicluster-runtime's sharded coordinator: each cluster belongs to one replica as a whole. RunAfter is the same
+// program without it: package shard divides the objects of each cluster among all replicas.
+package coordinated
 
 import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	mcbuilder "sigs.k8s.io/multicluster-runtime/pkg/builder"
 	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
-	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
-
-	"github.com/tenure-dev/tenure/shard"
 )
-
-func Run(ctx context.Context, home *rest.Config, provider multicluster.Provider, opts manager.Options,
-	pod string) error {
-	mgr, err := shard.NewManager(home, provider, opts, shard.Config{
-		Replica: pod,
-		Kinds:   []shard.Kind{shard.Primary(&corev1.ConfigMap{})},
-	})
-	if err != nil {
-		return err
-	}
-	err = mcbuilder.ControllerManagedBy(mgr).Named("signer").
-		WatchesRawSource(mgr.For(&corev1.ConfigMap{}, nil)).
-		Complete(mgr.Guard(&signer{mgr, pod}))
-	if err != nil {
-		return err
-	}
-	return mgr.Start(ctx)
-}
 
 // signer writes a name on ConfigMaps.
 type signer struct {
