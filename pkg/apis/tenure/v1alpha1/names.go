@@ -36,9 +36,9 @@ const (
 	// sign behind it keeps what it has of it and gets nothing more. After an exclamation mark, they are those that it can
 	// serve, and it can't serve any other.
 	UnfitAnnotation = "tenure.dev/unfit"
-	// ClustersAnnotation is what the incarnation says of clusters that don't answer as they should or whose keys wait, as
-	// JSON. It is for people: nothing depends on it.
-	ClustersAnnotation = "tenure.dev/clusters"
+	// TroubleAnnotation is what the incarnation says of clusters that don't answer as they should, that it can't serve, or
+	// whose keys wait, as JSON. It is for people: nothing depends on it.
+	TroubleAnnotation = "tenure.dev/cluster-trouble"
 	// FleetLabel names the fleet that a Lease or a Shard belongs to; the default fleet's have no such label. Leases of a
 	// named fleet have no RoleLabel: replicas of version 1 would take them for theirs.
 	FleetLabel = "tenure.dev/fleet"
