@@ -156,8 +156,8 @@ func (l *ledger) sealedBefore(incarnation string, w recordWrite) bool {
 	return life != nil && life.sealed <= w.start+l.rules.Skew.Microseconds()
 }
 
-// judgeClaim checks that a holder that another replica replaced had been sealed before.
-func (l *ledger) judgeClaim(shard Shard, from string, held, w recordWrite) {
+// judgeTaken checks that a holder had been sealed before another replica replaced it, or cleared it from the record.
+func (l *ledger) judgeTaken(shard Shard, from string, held, w recordWrite) {
 	life := l.leases[from]
 	if life == nil || !life.bodied {
 		return // its Lease ended before the log began, or isn't logged: see NoLeases and HolderWithoutLease

@@ -154,7 +154,11 @@ func (m *model) grant(s *modelShard, kind protocol.MoveKind) {
 func (m *model) split() {
 	for _, s := range m.live() {
 		if s.Prefix == "1" {
-			s.Phase, s.Holder, s.Assignee = "Retired", "", ""
+			if from := s.Holder; from != "" {
+				s.Holder, s.Assignee = "", ""
+				m.record(s, "update", from)
+			}
+			s.Phase = "Retired"
 			m.record(s, "update", "boss")
 			for _, bit := range []string{"0", "1"} {
 				child := m.newShard(Shard{Cluster: s.Cluster, Prefix: s.Prefix + bit}, s.Epoch)

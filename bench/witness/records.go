@@ -184,18 +184,19 @@ func (m *moves) record(shard Shard, ws []recordWrite, begins bool) {
 		if changed {
 			m.end(shard, w.start)
 		}
+		// A record that is made anew takes nothing from the holder of the one before, which sees that its own is gone.
+		taken := changed && was.Holder != "" && was.Holder != l.changedBy(w) && (w.state.Holder != "" || w.verb != "create")
+		if taken {
+			l.judgeTaken(shard, was.Holder, held, w)
+		}
 		// Only a holder that took over in the log has a grant. One that held before the log began has none.
 		if changed && w.state.Holder != "" && (i > 0 || w.verb == "create") {
-			claimed := was.Holder != "" && was.Holder != l.changedBy(w)
-			if claimed {
-				l.judgeClaim(shard, was.Holder, held, w)
-			}
 			began := w
 			if i > 0 {
 				began.start = l.earliest(ws[i-1], w)
 			}
 			m.grants = append(m.grants, grant{shard, began, len(m.handoffs), never})
-			m.handoffs = append(m.handoffs, m.handoff(shard, held.state.Holder, w, claimed))
+			m.handoffs = append(m.handoffs, m.handoff(shard, held.state.Holder, w, taken))
 		}
 		t.add(shard, step, was, w)
 		if w.state.Holder != "" {
