@@ -312,18 +312,21 @@ func (l *loop) end() {
 	l.report.publish(l.driver, l.validity, l.shards, &l.surveyor)
 }
 
-// knownClusters returns the clusters that the driver should know now. A cluster that isn't identified yet is left
-// out, since it may not be the one that its records are about.
+// knownClusters returns the clusters that the driver should know now. One that isn't identified yet counts as unmet,
+// since it may not be the one that its records are about.
 func (l *loop) knownClusters() driver.Clusters {
 	all := l.clusters.all()
 	known := driver.Clusters{
 		Bits:       make(map[keyspace.ClusterName]int, len(all)),
 		ClusterNos: make(map[keyspace.ClusterName]uint64, len(all)),
 		UIDs:       make(map[keyspace.ClusterName]string, len(all)),
+		Unmet:      map[keyspace.ClusterName]bool{},
 	}
 	for name, c := range all {
 		if c.identified && l.roster.sharded(name) {
 			known.Bits[name], known.ClusterNos[name], known.UIDs[name] = l.cfg.ShardBits, c.clusterNo, string(c.uid)
+		} else {
+			known.Unmet[name] = true
 		}
 	}
 	return known

@@ -13,12 +13,15 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 	"github.com/tenure-dev/tenure/shard/internal/driver"
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
+	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/test/expect"
 	"github.com/tenure-dev/tenure/test/must"
 )
 
@@ -84,6 +87,22 @@ func TestTheLoopDoesNotWaitForTheFirstListOfRecords(t *testing.T) {
 	if l.surveyor.there == nil {
 		t.Error("once it could look at the records it doesn't")
 	}
+}
+
+func TestTheDriverIsToldWhichClustersAreUnmet(t *testing.T) {
+	kind := Primary(&corev1.ConfigMap{})
+	kind.In = func(c keyspace.ClusterName) bool { return c != "empty" }
+	l := &loop{
+		roster: newRoster(Config{Kinds: []Kind{kind}}), clusters: newClusterSet(logr.Discard(), 0, kubeconfig.Limits{}),
+	}
+	for name, identified := range map[keyspace.ClusterName]bool{"here": true, "silent": false, "empty": true} {
+		l.clusters.clusters[name] = &entry{realCluster: realCluster{identified: identified}}
+	}
+	known := l.knownClusters()
+	if _, there := known.Bits["here"]; !there || len(known.Bits) != 1 {
+		t.Errorf("it is told of %v, want here alone", known.Bits)
+	}
+	expect.Equal(t, "unmet", map[keyspace.ClusterName]bool{"silent": true, "empty": true}, known.Unmet)
 }
 
 func TestChangesOfClustersWaitAsLongAsTheLastOnesTookManyTimes(t *testing.T) {

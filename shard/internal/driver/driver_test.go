@@ -891,6 +891,36 @@ func TestTheNextIncarnationIsNotToldWhatAClusterWasLikeThatIsGone(t *testing.T) 
 	}
 }
 
+// The records of a cluster that was removed are written.
+func TestAClusterThatWasNotReachedYetIsNotRemoved(t *testing.T) {
+	for _, unmet := range []bool{false, true} {
+		b := joined(t)
+		known := connected(1)
+		known.Unmet = map[keyspace.ClusterName]bool{"east": unmet}
+		b.feed(known)
+		dead := ownership.Lease{ID: "c", Replica: "c", Duration: lease, Protocol: 3, Sealed: true, Version: 3}
+		b.feed(Seen{What: ownership.LeaseSeen{Lease: dead}})
+		b.feed(Seen{What: ownership.LeadSeen{Lead: ownership.Lead{Holder: "a-1", Version: 4}}})
+		b.shows(ownership.Shard{ID: keyspace.ShardID{Cluster: "east"}, Holder: "c", Epoch: 5})
+		cleared := false
+		for range 48 {
+			b.pass(lease / 8)
+			b.v++
+			b.feed(Seen{What: ownership.LeaseSeen{Lease: ownership.Lease{
+				ID: "b", Replica: "b", Duration: lease, Protocol: 3, Unfit: "east", Version: b.v,
+			}}})
+			for _, w := range all[Write](b) {
+				e, _ := w.Effect.(ownership.WriteShard)
+				cleared = cleared || e.Kind == ownership.Clear
+				b.answer(w, ownership.Committed)
+			}
+		}
+		if cleared == unmet {
+			t.Errorf("unmet: %v; cleared: %v", unmet, cleared)
+		}
+	}
+}
+
 // A record may have become one that nobody can read.
 func TestARecordThatCannotBeReadKeepsNoOtherFromBeingRead(t *testing.T) {
 	b := joined(t)

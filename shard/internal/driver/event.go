@@ -17,11 +17,13 @@ type (
 	// Clusters: the workload clusters that exist now and have kinds to divide, a new one into at most 2^Bits shards.
 	// ClusterNos distinguishes each from earlier ones of its name: a number stays while only the cluster's server or
 	// credentials change. A cluster without an entry is never replaced. UIDs distinguishes a cluster from others that had
-	// or have its name; "" if that isn't known. The maps are never changed afterwards.
+	// or have its name; "" if that isn't known. Unmet has others that exist: they aren't identified yet, or have no kinds
+	// to divide. The maps are never changed afterwards.
 	Clusters struct {
 		Bits       map[keyspace.ClusterName]int
 		UIDs       map[keyspace.ClusterName]string
 		ClusterNos map[keyspace.ClusterName]uint64
+		Unmet      map[keyspace.ClusterName]bool
 	}
 	// Seen: a watch, or its first listing, shows a record, or that one was deleted. By is the incarnation that the watch
 	// belongs to. The driver reads most records live before it believes that they were deleted.

@@ -138,5 +138,5 @@ func (d *Driver) feedClusters() {
 			delete(bits, id.Cluster)
 		}
 	}
-	d.step(ownership.Clusters{Bits: bits, UIDs: d.known.UIDs})
+	d.step(ownership.Clusters{Bits: bits, UIDs: d.known.UIDs, Unmet: d.known.Unmet})
 }

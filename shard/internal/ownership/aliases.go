@@ -17,13 +17,11 @@ func (r *Replica) chooseNames() {
 			r.aliases[uid] = append(r.aliases[uid], c)
 		}
 	}
-	for _, l := range r.layoutOrder { // one that was deleted, too, while somebody still serves its cluster by that name
-		counts := l.known || slices.ContainsFunc(l.shards, (*shardState).heldByLiving)
-		if uid := l.rec.UID; counts && uid != "" && !slices.Contains(r.aliases[uid], l.cluster) {
+	for _, l := range r.layoutOrder { // also those that were deleted: somebody may serve by that name, or have done so
+		if uid := l.rec.UID; uid != "" && !slices.Contains(r.aliases[uid], l.cluster) {
 			r.aliases[uid] = append(r.aliases[uid], l.cluster)
 		}
 	}
-	r.touchAliased() // what barred a shard may have been a name that is gone now
 	r.aliased = false
 	for _, names := range r.aliases {
 		r.aliased = r.aliased || len(names) > 1

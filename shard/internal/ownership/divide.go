@@ -235,14 +235,24 @@ func (r *Replica) occupied(c keyspace.ClusterName) *[1 << keyspace.MaxBits]bool 
 	return &slots
 }
 
+// clearsAtOnce bounds the clearings in flight: nothing waits for them, and other writes shouldn't wait behind them.
+const clearsAtOnce = 8
+
 // retire retires, as coordinator, excluded records that no live replica holds. A live holder retires its own. It clears
 // the records of removed clusters, which nobody claims: a sealed lease stays while a record names its incarnation.
 func (r *Replica) retire() {
+	free := clearsAtOnce
+	for _, w := range r.writes {
+		if e, ok := effectOf[WriteShard](w); ok && e.Kind == Clear {
+			free--
+		}
+	}
 	for _, l := range r.layoutOrder {
 		if l.clean {
 			continue
 		}
 		l.clean = true
+		removed := r.removed(l)
 		for _, t := range r.of(l.cluster) {
 			l.clean = l.clean && (!t.excluded || t.rec.Retired)
 			if !t.known || t.rec.Retired || t.w != nil || !t.orphan() {
@@ -254,10 +264,11 @@ func (r *Replica) retire() {
 			case t.excluded:
 				r.writeShard(t, Retire, s)
 			case t.rec.Holder == "" || r.ownNames[l.cluster]:
-			case r.removed(l.cluster):
+			case removed && free > 0:
 				r.writeShard(t, Clear, s)
+				free--
 			default:
-				l.clean = false
+				l.clean = false // something changes first, or an answer makes room
 			}
 		}
 	}

@@ -304,11 +304,25 @@ func (r *Replica) othersTake(c keyspace.ClusterName) bool {
 	return slices.ContainsFunc(r.peerOrder, func(p *peer) bool { return r.takesOf(p.id, c) })
 }
 
-// removed reports whether a cluster that this replica doesn't know counts as removed: by what all replicas have stated
-// for MeetTimeout, none can serve it. If that is only a matter of time, it schedules a plan for then.
-func (r *Replica) removed(c keyspace.ClusterName) bool {
-	return r.fit.statement.Of(c) == plan.Unfit && !r.othersTake(c) &&
-		r.past(r.site(c).statedAt.Add(r.cfg.MeetTimeout))
+// removed reports whether a cluster that has a record with a dead holder counts as removed: for MeetTimeout, this
+// replica has led, its provider hasn't had the cluster, and each replica that may be alive has stated that it can't
+// serve it. If that is only a matter of time, it schedules a plan for then.
+func (r *Replica) removed(l *layout) bool {
+	serves := func(p *peer) bool { return !p.dead() && p.lease.Unfit.Of(l.cluster) != plan.Unfit }
+	if !r.mayClear(l.cluster) || !slices.ContainsFunc(l.shards, (*shardState).heldByDead) ||
+		r.fit.statement.Of(l.cluster) != plan.Unfit || slices.ContainsFunc(r.peerOrder, serves) {
+		l.goneSince = Instant{}
+		return false
+	}
+	if l.goneSince.IsZero() || l.goneSince.Mono < r.lead.since.Mono {
+		l.goneSince = r.now
+	}
+	return r.past(l.goneSince.Add(r.cfg.MeetTimeout))
+}
+
+// mayClear reports whether this replica leads and doesn't have the cluster: neither met nor yet to be met.
+func (r *Replica) mayClear(c keyspace.ClusterName) bool {
+	return r.Leads() && !r.ownNames[c] && !r.given.Unmet[c]
 }
 
 // statementsSteady reports whether the replicas' statements about a cluster have been unchanged for FitGrace. If not,

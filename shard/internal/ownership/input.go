@@ -66,11 +66,12 @@ type (
 	WentBack struct{ Reason string }
 	// Synced: the first listing of all records has been fed. Before it, nothing follows from a record's absence.
 	Synced struct{}
-	// Clusters: the workload clusters that exist now. Bits has all of them, with the most prefix bits by which each may
-	// be divided if it is new. UIDs has their UIDs; "" if one isn't known.
+	// Clusters: the workload clusters that exist now. Bits has those that may be served, with the most prefix bits by
+	// which each may be divided if it is new. UIDs has their UIDs; "" if one isn't known. Unmet has the others' names.
 	Clusters struct {
-		Bits map[keyspace.ClusterName]int
-		UIDs map[keyspace.ClusterName]string
+		Bits  map[keyspace.ClusterName]int
+		UIDs  map[keyspace.ClusterName]string
+		Unmet map[keyspace.ClusterName]bool
 	}
 	// Written answers a write. If the write wasn't committed, the driver reads the record live, if it can, and feeds
 	// that first. Version is that of the committed record.

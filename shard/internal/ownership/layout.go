@@ -45,7 +45,8 @@ type layout struct {
 	complete bool          // it is this cluster's, and each shard that it lists has a record that isn't retired
 	barred   []*shardState // claims that were barred; they are decided again after any change here
 
-	lack lack
+	lack      lack
+	goneSince Instant // since when, without a break, its cluster is on its way to count as removed; see [Replica.removed]
 }
 
 // lack says since when a cluster lacks a layout or records, which only a coordinator can make.
@@ -164,6 +165,9 @@ func (r *Replica) buried(t *shardState) bool { return r.now.AtLeast(t.freeAt) < 
 
 // heldByLiving reports whether an incarnation that may be alive holds the shard.
 func (t *shardState) heldByLiving() bool { return t.known && t.rec.Holder != "" && !t.orphan() }
+
+// heldByDead reports whether the record, which isn't excluded, names a dead incarnation.
+func (t *shardState) heldByDead() bool { return t.plannable() && t.rec.Holder != "" && t.orphan() }
 
 // withLayouts is the first version of the protocol that knows layouts.
 const withLayouts = 3

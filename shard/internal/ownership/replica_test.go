@@ -883,28 +883,31 @@ func TestASealedLeaseIsRemovedSoonAfterTheLastRecordThatNamesItChanges(t *testin
 	find[ForgetLease](b)
 }
 
+var deserted = Shard{ID: eastern, Holder: "c", Assignee: "c", Warm: "b", Epoch: 5, Floor: 3}
+
+// desert returns a coordinator that no longer knows a cluster whose record has a holder.
+func desert(t *testing.T, dead bool) *bench {
+	b := newBench(t)
+	b.leads()
+	b.feed(Clusters{Bits: map[keyspace.ClusterName]int{"west": 0, "east": 0}})
+	b.feed(LeaseSeen{Lease{ID: "c", Replica: "c", Duration: 10 * lease, Protocol: 3, Version: b.next()}})
+	b.seen(deserted)
+	b.live(lease, "")
+	if dead {
+		b.feed(LeaseSeen{Lease{ID: "c", Replica: "c", Duration: lease, Protocol: 3, Sealed: true, Version: b.next()}})
+	}
+	all[WriteShard](b)
+	b.feed(Clusters{Bits: map[keyspace.ClusterName]int{"west": 0}})
+	return b
+}
+
 // A replica that died while its cluster was removed leaves records that nobody claims.
 func TestADeadHolderIsClearedFromTheRecordsOfARemovedCluster(t *testing.T) {
-	left := Shard{ID: eastern, Holder: "c", Assignee: "c", Warm: "b", Epoch: 5, Floor: 3}
-	begin := func(dead bool) *bench {
-		b := newBench(t)
-		b.leads()
-		b.feed(Clusters{Bits: map[keyspace.ClusterName]int{"west": 0, "east": 0}})
-		b.feed(LeaseSeen{Lease{ID: "c", Replica: "c", Duration: 10 * lease, Protocol: 3, Version: b.next()}})
-		b.seen(left)
-		b.live(lease, "")
-		if dead {
-			b.feed(LeaseSeen{Lease{ID: "c", Replica: "c", Duration: lease, Protocol: 3, Sealed: true, Version: b.next()}})
-		}
-		all[WriteShard](b)
-		b.feed(Clusters{Bits: map[keyspace.ClusterName]int{"west": 0}})
-		return b
-	}
-	b := begin(true)
-	b.live(b.r.cfg.MeetTimeout-lease/8, "east")
+	b := desert(t, true)
+	b.live(b.r.cfg.MeetTimeout, "east")
 	none[WriteShard](b)
 	b.live(lease/4, "east")
-	got, want := b.writes(Clear, "east/", "").Shard, left
+	got, want := b.writes(Clear, "east/", "").Shard, deserted
 	want.Holder, want.Warm, want.Version = "", "", got.Version
 	expect.Equal(t, "what it writes", want, got)
 	none[ForgetLease](b)
@@ -920,6 +923,14 @@ func TestADeadHolderIsClearedFromTheRecordsOfARemovedCluster(t *testing.T) {
 	}{
 		"a holder that may be alive": {false, func(b *bench) { b.says("c", "east") }, "east"},
 		"another can serve it":       {true, func(*bench) {}, ""},
+		"another keeps it":           {true, func(*bench) {}, "east+"},
+		"another could serve it, which is late": {true, func(b *bench) {
+			b.feed(LeaseSeen{Lease{ID: "d", Replica: "d", Duration: lease, Protocol: 3, Version: b.next()}})
+		}, "east"},
+		"it is here, and wasn't reached yet": {true, func(b *bench) {
+			b.feed(Clusters{Bits: map[keyspace.ClusterName]int{"west": 0},
+				Unmet: map[keyspace.ClusterName]bool{"east": true}})
+		}, "east"},
 		"another coordinates": {true, func(b *bench) {
 			b.feed(LeadSeen{Lead{Holder: "b", Version: b.next()}})
 		}, "east"},
@@ -930,11 +941,99 @@ func TestADeadHolderIsClearedFromTheRecordsOfARemovedCluster(t *testing.T) {
 		}, "east"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := begin(c.dead)
+			b := desert(t, c.dead)
 			c.does(b)
 			b.live(5*lease, c.says)
 			none[WriteShard](b)
 		})
+	}
+}
+
+// Whoever can serve it may take it over.
+func TestAClusterCountsAsRemovedOnlyAfterNobodyCouldServeItForLongWithoutABreak(t *testing.T) {
+	for name, interrupt := range map[string]func(b *bench){
+		"another could, and died": func(b *bench) {
+			b.feed(LeaseSeen{Lease{ID: "d", Replica: "d", Duration: lease, Protocol: 3, Version: b.next()}})
+			b.live(lease/4, "east")
+			b.feed(LeaseSeen{Lease{ID: "d", Replica: "d", Duration: lease, Protocol: 3, Sealed: true, Version: b.next()}})
+		},
+		"it was here, unreached": func(b *bench) {
+			given := Clusters{Bits: b.r.given.Bits, Unmet: map[keyspace.ClusterName]bool{"east": true}}
+			b.feed(given)
+			b.live(lease/4, "east")
+			given.Unmet = nil
+			b.feed(given)
+		},
+		"another coordinated": func(b *bench) {
+			b.feed(LeadSeen{Lead{Holder: "b", Version: b.next()}})
+			b.live(lease/4, "east")
+			b.leads()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := desert(t, true)
+			b.live(b.r.cfg.MeetTimeout-lease/4, "east")
+			interrupt(b)
+			b.live(b.r.cfg.MeetTimeout-lease/4, "east")
+			none[WriteShard](b)
+			b.live(lease/2, "east")
+			b.writes(Clear, "east/", "")
+		})
+	}
+}
+
+func TestFewRecordsAreClearedAtOnce(t *testing.T) {
+	b := desert(t, true)
+	b.seen(Shard{ID: eastern, Assignee: "c", Epoch: 5})
+	for _, p := range keyspace.Partition(5) {
+		b.seen(Shard{ID: keyspace.ShardID{Cluster: "north", Prefix: p}, Holder: "c", Epoch: 5})
+	}
+	b.live(2*b.r.cfg.MeetTimeout, "east,north")
+	cleared := 0
+	for range 20 {
+		writes := all[WriteShard](b)
+		if len(writes) > clearsAtOnce {
+			t.Fatalf("%d are cleared at once", len(writes))
+		}
+		for _, w := range writes {
+			cleared++
+			b.commit(w.Seq)
+		}
+		b.live(lease/8, "east,north")
+	}
+	expect.Equal(t, "cleared", 1<<5, cleared)
+}
+
+func TestAClearingThatWasNotSentYetIsWithdrawn(t *testing.T) {
+	here := map[keyspace.ClusterName]int{"west": 0, "east": 0}
+	for name, in := range map[string]func(b *bench) Input{
+		"the cluster is back": func(*bench) Input { return Clusters{Bits: here} },
+		"the cluster is back, mute": func(*bench) Input {
+			return Clusters{Unmet: map[keyspace.ClusterName]bool{"east": true}}
+		},
+		"it leaves":           func(*bench) Input { return Leave{} },
+		"another coordinates": func(b *bench) Input { return LeadSeen{Lead{Holder: "b", Version: b.next()}} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := desert(t, true)
+			b.live(2*b.r.cfg.MeetTimeout, "east")
+			w := b.writes(Clear, "east/", "")
+			if _, _, ok := b.r.Current(w.Seq); !ok {
+				t.Fatal("it is withdrawn too soon")
+			}
+			b.feed(in(b))
+			if _, _, ok := b.r.Current(w.Seq); ok {
+				t.Error("it would be sent")
+			}
+		})
+	}
+	b := desert(t, true)
+	b.live(2*b.r.cfg.MeetTimeout, "east")
+	w := b.writes(Clear, "east/", "")
+	b.feed(Written{Seq: w.Seq, Outcome: Unknown})
+	b.feed(Clusters{Bits: here})
+	if _, again, ok := b.r.Current(w.Seq); !ok || !again {
+		t.Error("what may have been committed isn't repeated")
 	}
 }
 

@@ -179,11 +179,13 @@ func (r *Replica) Current(seq uint64) (_ Effect, again, ok bool) {
 	return nil, false, false
 }
 
-// withdraws drops a claim if this replica is no longer fit for the cluster. A claim that was sent before is
-// repeated all the same, since it may have been committed.
+// withdraws drops a claim if this replica is no longer fit for the cluster, and a clearing if it no longer leads or has
+// the cluster again. What was sent before is repeated all the same, since it may have been committed.
 func (r *Replica) withdraws(w *write) bool {
 	e, ok := w.effect.(WriteShard)
-	if !ok || !e.Kind.Claims() || w.tries > 0 || r.fitness(e.Shard.ID.Cluster) == plan.Fit {
+	claim, c := e.Kind.Claims(), e.Shard.ID.Cluster
+	switch {
+	case !ok, w.tries > 0, !claim && e.Kind != Clear, claim && r.fitness(c) == plan.Fit, !claim && r.mayClear(c):
 		return false
 	}
 	r.drop(&w.shard.w)

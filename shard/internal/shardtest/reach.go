@@ -122,6 +122,8 @@ func (n *node) identified(all driver.Clusters) driver.Clusters {
 		delete(all.Bits, name)
 		if bits, was := n.knows.Bits[name]; was {
 			all.Bits[name], all.UIDs[name] = bits, n.knows.UIDs[name]
+		} else {
+			all.Unmet[name] = true
 		}
 		if till := n.reaches[at].awayTill; till < never {
 			n.w.push(event{at: till + n.w.upTo(lookEvery), kind: evCluster, node: int8(n.index), life: n.life})

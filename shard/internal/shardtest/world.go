@@ -252,7 +252,8 @@ func (w *world) request(at int32) *request { return &w.requests[at/256][at%256] 
 
 // knownClusters returns the clusters that exist now, as a copy of the world's.
 func (w *world) knownClusters() driver.Clusters {
-	known := driver.Clusters{Bits: maps.Clone(w.clusters), UIDs: map[keyspace.ClusterName]string{}}
+	known := driver.Clusters{Bits: maps.Clone(w.clusters), UIDs: map[keyspace.ClusterName]string{},
+		Unmet: map[keyspace.ClusterName]bool{}}
 	for name := range known.Bits {
 		known.UIDs[name] = w.uid(name)
 	}
