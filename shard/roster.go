@@ -52,7 +52,7 @@ func (r *roster) all() []*engagement {
 	return slices.Collect(maps.Values(r.engaged))
 }
 
-// interrupt ends what runs in all shards, since the lease has run out.
+// interrupt ends what runs in all shards whose lease has run out.
 func (r *roster) interrupt() {
 	for _, e := range r.all() {
 		e.gate.Interrupt()

@@ -12,7 +12,7 @@ import (
 // but set is safe for concurrent use.
 type validity struct {
 	clock clock
-	over  func()                            // called by the timer if no later instant has been set
+	over  func()                            // called by the timer, perhaps just as a later instant was set
 	until atomic.Pointer[ownership.Instant] // nil while not a member
 	timer *time.Timer                       // nil before the first instant; for the loop
 }
@@ -35,16 +35,12 @@ func (v *validity) set(until ownership.Instant) {
 	if until.IsZero() {
 		next = nil
 	}
-	v.until.Store(next) // before the timer is stopped, which may have begun to call
+	v.until.Store(next) // before the timer is stopped, which may have begun to fire
 	if v.timer != nil {
 		v.timer.Stop()
 	}
 	if next == nil {
 		return
 	}
-	v.timer = time.AfterFunc(until.Mono-v.clock.now().Mono, func() {
-		if !v.holds() {
-			v.over()
-		}
-	})
+	v.timer = time.AfterFunc(until.Mono-v.clock.now().Mono, v.over)
 }

@@ -123,7 +123,13 @@ func complaints(ctx context.Context, home client.Client, namespace string, secre
 
 func reports(ctx context.Context, home client.Client, namespace, kind string,
 	of func(corev1.Event) bool) ([]Answer, error) {
-	last := map[string]corev1.Event{} // of each cluster
+	// A cluster that was removed and added again has another UID. Its trouble must not end with what is said late of the
+	// one before.
+	type about struct {
+		name string
+		uid  types.UID
+	}
+	last := map[about]corev1.Event{}
 	for next := ""; ; {
 		page := &corev1.EventList{}
 		if err := home.List(ctx, page, client.InNamespace(namespace), client.MatchingFields{"involvedObject.kind": kind},
@@ -139,24 +145,32 @@ func reports(ctx context.Context, home client.Client, namespace, kind string,
 			if kind == ofShards { // that is the layout of the name under which the cluster is served
 				name, _, _ = strings.Cut(strings.TrimPrefix(e.Message, "cluster "), " ")
 			}
-			if l, known := last[name]; !known ||
-				cmp.Or(saidAt(l).Compare(saidAt(e)), l.EventTime.Compare(e.EventTime.Time)) <= 0 {
-				last[name] = e
-			}
+			keepLast(last, about{name, e.InvolvedObject.UID}, e)
 		}
 		if next = page.Continue; next == "" {
 			break
 		}
 	}
-	all := make([]Answer, 0, len(last))
-	for name, e := range last {
-		if e.Reason == clusterhealth.ReasonRemoved {
-			continue
+	byName := map[string]corev1.Event{}
+	for a, e := range last {
+		if e.Reason != clusterhealth.ReasonRemoved {
+			keepLast(byName, a.name, e)
 		}
+	}
+	all := make([]Answer, 0, len(byName))
+	for name, e := range byName {
 		note := fmt.Sprintf("%s (said at %s)", strings.TrimPrefix(e.Message, "cluster "+name+": "),
 			saidAt(e).Format(time.TimeOnly))
 		all = append(all, Answer{Cluster: keyspace.ClusterName(name), Since: saidAt(e), Reason: e.Reason, Note: note,
 			Reported: true})
 	}
 	return all, nil
+}
+
+// keepLast keeps an event unless what is there was said later.
+func keepLast[K comparable](last map[K]corev1.Event, of K, e corev1.Event) {
+	l, known := last[of]
+	if !known || cmp.Or(saidAt(l).Compare(saidAt(e)), l.EventTime.Compare(e.EventTime.Time)) <= 0 {
+		last[of] = e
+	}
 }

@@ -126,3 +126,19 @@ func TestTroubleOfAFileEndsWhenTheFileIsRemoved(t *testing.T) {
 		expect.Equal(t, "reasons of Reports and complaints after "+c.said, []string{c.want, c.want}, got)
 	}
 }
+
+// Replicas may be late to say that a cluster was removed.
+func TestTroubleOfAClusterThatWasAddedAgainDoesNotEndWithTheOneBefore(t *testing.T) {
+	now := time.Now().Truncate(time.Second)
+	bad, worse, removed := clusterhealth.ReasonBadConfig, clusterhealth.ReasonUnreachable, clusterhealth.ReasonRemoved
+	home := homeWith(event("west", "before", bad, now.Add(-4*time.Minute)),
+		event("west", "now", worse, now.Add(-3*time.Minute)), event("west", "before", removed, now.Add(-time.Minute)),
+		event("east", "before", bad, now.Add(-2*time.Minute)), event("east", "before", removed, now.Add(-time.Minute)))
+	all, err := Reports(t.Context(), home, "ns")
+	must.Succeed(t, err)
+	got := map[string]string{}
+	for _, a := range all {
+		got[string(a.Cluster)] = a.Reason
+	}
+	expect.Equal(t, "trouble", map[string]string{"west": worse}, got)
+}

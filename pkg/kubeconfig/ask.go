@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// mostRead bounds what is read of an answer; a version takes half a kilobyte.
-const mostRead = 4 << 10
+// mostRead bounds what is read of an answer. A version takes half a kilobyte, and something between may add to it.
+const mostRead = 64 << 10
 
 // Ask makes one small request that every API server answers to every client, and returns the HTTP status. An error
 // means that there was no answer, or one that is no API server's: a page to log in at comes with status 200, too. It
@@ -57,8 +57,8 @@ func AskOver(ctx context.Context, httpClient *http.Client, host string) (status 
 		}
 		return 0, fmt.Errorf("asking for the version: %w", err)
 	}
-	var says struct{ GitVersion string }
-	if err := json.Unmarshal(body, &says); err != nil || says.GitVersion == "" {
+	var says struct{ GitVersion, Major, Minor string }
+	if err := json.Unmarshal(body, &says); err != nil || says.GitVersion == "" && (says.Major == "" || says.Minor == "") {
 		form, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
 		if form != "text/html" && form != runtime.ContentTypeJSON { // no text of the server's own: it was shown the token
 			form = "something"

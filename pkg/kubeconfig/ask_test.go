@@ -24,6 +24,9 @@ func TestOnlyAnAPIServersAnswerIsTakenForOne(t *testing.T) {
 		want       int // 0: an error
 	}{
 		"an API server's":                  {http.StatusOK, "application/json", version, http.StatusOK},
+		"a long one":                       {http.StatusOK, "", strings.Repeat(" ", 32<<10) + version, http.StatusOK},
+		"one that hides the patch":         {http.StatusOK, "", `{"major": "1", "minor": "37"}`, http.StatusOK},
+		"half a version":                   {http.StatusOK, "application/json", `{"major": "1", "error": "log in"}`, 0},
 		"it says no type":                  {http.StatusOK, "", version, http.StatusOK},
 		"a refusal":                        {http.StatusForbidden, "text/html", page, http.StatusForbidden},
 		"a redirect":                       {http.StatusFound, "text/html", page, http.StatusFound},

@@ -79,10 +79,15 @@ func (g *Gate) Shut() {
 	g.end()
 }
 
-// Interrupt cancels what runs, since the lease seems to have run out: a write may be waiting for its connection. The
-// gate stays open. If the lease goes on after all (see [Gate.Missed]), what begins then isn't cancelled.
+// Interrupt cancels what runs if the lease seems to have run out: a write may be waiting for its connection. The gate
+// stays open. If the lease goes on after all (see [Gate.Missed]), what begins then isn't cancelled. The lease may have
+// been renewed as Interrupt was called, or the gate be the next incarnation's: then it does nothing.
 func (g *Gate) Interrupt() {
 	g.mu.Lock()
+	if g.valid() {
+		g.mu.Unlock()
+		return
+	}
 	cancel := g.cancel
 	if g.state == gateOpen {
 		g.ctx, g.cancel = context.WithCancel(g.parent)

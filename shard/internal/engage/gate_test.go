@@ -107,13 +107,20 @@ func TestShutCancelsWhatRuns(t *testing.T) {
 }
 
 func TestInterruptCancelsWhatRunsAndLeavesTheGateOpen(t *testing.T) {
-	g := openGate(t)
+	g, valid := newTestGate(t)
+	g.Open(1)
 	reconcile, end, _ := g.Begin(t.Context())
 	write, done, release, err := g.beginWrite(context.Background())
 	must.Succeed(t, err)
 	g.Interrupt()
+	if outlived(reconcile) || g.Missed() {
+		t.Error("a lease that holds is interrupted")
+	}
+	valid.Store(false)
+	g.Interrupt()
 	<-reconcile.Done()
 	<-write.Done()
+	valid.Store(true)
 	if _, _, _, err := g.beginWrite(reconcile); !errors.Is(err, ErrFenced) {
 		t.Errorf("a write of a reconcile that was cancelled: got %v, want ErrFenced", err)
 	}

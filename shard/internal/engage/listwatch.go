@@ -137,10 +137,10 @@ func LiveInformer(pause time.Duration, tell func(error)) func(toolscache.ListerW
 	}
 }
 
-// watchServer begins a watch, after a pause if the last one was short. If the last one was lost, it returns errAway:
-// the server may have gone, and its cluster been restored, behind something that answers for it. If an attempt got no
-// answer, it waits until the server answers, and returns errAway. If the server has too many requests (429), it tells
-// so and tries again: a reflector would pause for up to half a minute.
+// watchServer begins a watch, after a pause if several in a row were short. If the last one was lost, it returns
+// errAway: the server may have gone, and its cluster been restored, behind something that answers for it. If an attempt
+// got no answer, it waits until the server answers, and returns errAway. If the server has too many requests (429), it
+// tells so and tries again: a reflector would pause for up to half a minute.
 func watchServer(ctx context.Context, lw toolscache.WatcherWithContext, opts metav1.ListOptions, watched *streamHistory,
 	most time.Duration, tell func(error)) (watch.Interface, error) {
 	if watched.takeLost() {
@@ -218,16 +218,19 @@ type streamHistory struct {
 	lost bool
 	// owed says that a stream was cut soon after another one. The watch is resumed, and the list is due cutsApart after
 	// the last that followed a cut.
-	owed bool
-	cut  time.Time
-	// began is when the last watch did. between is the backoff while watches end at once.
-	began   time.Time
-	between wait.Backoff
+	owed  bool
+	cut   time.Time
+	began time.Time // when the last watch did
+	short int       // how many watches in a row were short, since the last list
 }
 
-// shortWatch is how long a watch lasts at least that is followed by another one without a pause. A reflector makes no
-// pause after one that brought something, however soon it ended.
+// A watch that lasts less than shortWatch is short. A reflector makes no pause after one that brought something,
+// however soon it ended.
 const shortWatch = time.Second
+
+// freeWatches is how many short watches in a row are followed by another one without a pause: a server that shuts down
+// may end several, and so may changes of a CRD. firstWatchPause is the least pause after that; the pause doubles.
+const freeWatches, firstWatchPause = 3, 25 * time.Millisecond
 
 // begins is called when a watch begins.
 func (h *streamHistory) begins() {
@@ -241,17 +244,20 @@ func (h *streamHistory) pause(most time.Duration) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if time.Since(h.began) >= shortWatch {
-		h.between = apart(most)
+		h.short = 0
 		return 0
 	}
-	return h.between.Step()
+	if h.short++; h.short <= freeWatches {
+		return 0
+	}
+	return wait.Jitter(min(firstWatchPause<<min(h.short-freeWatches-1, 10), most), 1)
 }
 
 // forget is called before each list, which shows what there is now.
 func (h *streamHistory) forget() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.heard, h.lost, h.owed = false, false, false
+	h.heard, h.lost, h.owed, h.short = false, false, false, 0
 }
 
 // hears is called when something comes by a stream.

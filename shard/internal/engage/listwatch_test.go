@@ -656,14 +656,49 @@ func TestAClusterIsServedThatRefusesASelector(t *testing.T) {
 					w.Stop()
 					time.Sleep(shortWatch)
 				}
-				last := asked[len(asked)-1]
-				expect.Equal(t, "asked for", strings.Replace(want, "|", " | ", 1)+" "+last, strings.Join(asked, " "))
+				_, again, _ := strings.Cut(want, "|")
+				expect.Equal(t, "asked for", strings.Replace(want, "|", " | ", 1)+" "+again, strings.Join(asked, " "))
 			}
 			if f.failing.Load() != nil {
 				t.Error("it counts as failing")
 			}
 		})
 	}
+}
+
+// Planned moves wait for the watches of home: a few that end soon must not cost a pause.
+func TestAFewShortWatchesAreFollowedByAnotherOneAtOnce(t *testing.T) {
+	bubble.Run(t, "", func(t *testing.T) {
+		const most = time.Second
+		h := &streamHistory{}
+		short := func() time.Duration {
+			h.begins()
+			time.Sleep(shortWatch / 10)
+			return h.pause(most)
+		}
+		for _, since := range []string{"the beginning", "a list", "a longer watch"} {
+			for range freeWatches {
+				expect.Equal(t, "pause after a short watch since "+since, time.Duration(0), short())
+			}
+			for least := firstWatchPause; least < most; least *= 2 {
+				if pause := short(); pause < least || pause > 2*least {
+					t.Errorf("since %s: a pause of %v, want %v to twice that", since, pause, least)
+				}
+			}
+			for range 100 {
+				if pause := short(); pause < most || pause > 2*most {
+					t.Errorf("since %s: a pause of %v in the end, want %v to twice that", since, pause, most)
+				}
+			}
+			if since == "the beginning" {
+				h.forget()
+				continue
+			}
+			h.begins()
+			time.Sleep(shortWatch)
+			expect.Equal(t, "pause after a longer watch", time.Duration(0), h.pause(most))
+		}
+	})
 }
 
 // A reflector makes no pause after a watch that ended in order, if anything came by it.

@@ -132,6 +132,8 @@ func (f *filter) again(err error, p *page, opts *metav1.ListOptions, expired *bo
 	case p.isLarge() && opts.Limit > 1:
 		opts.Limit = max(1, opts.Limit/pageGrowth)
 	case opts.Continue == "" && f.leavesOut(err, opts):
+		f.shards.unknown.Store(opts.ShardSelector == "")
+		f.fields.unknown.Store(opts.FieldSelector == "")
 	case next != "" && opts.Continue != "" && !*expired:
 		opts.Continue, *expired = next, true
 	default:
@@ -141,8 +143,9 @@ func (f *filter) again(err error, p *page, opts *metav1.ListOptions, expired *bo
 }
 
 // leavesOut reports whether a request failed perhaps because the API server doesn't know a selector. If so, it leaves
-// one out of the options, and of those of later requests until the next list: first the shardSelector, which few API
-// servers know, then that of fields instead, and then both. What arrives is checked anyway.
+// one out of the options: first the shardSelector, which few API servers know, then that of fields instead, and then
+// both. What arrives is checked anyway. Only a list decides for later requests, too: the next one may not come for days
+// after a watch was refused by the last old server of an upgrade.
 func (f *filter) leavesOut(err error, opts *metav1.ListOptions) bool {
 	switch {
 	case !apierrors.IsBadRequest(err) || cas.ByProxy(err):
@@ -154,8 +157,6 @@ func (f *filter) leavesOut(err error, opts *metav1.ListOptions) bool {
 	default:
 		return false
 	}
-	f.shards.unknown.Store(opts.ShardSelector == "")
-	f.fields.unknown.Store(opts.FieldSelector == "")
 	return true
 }
 

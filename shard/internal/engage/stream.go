@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"mime"
 	"net/http"
 	"reflect"
 	goruntime "runtime"
 	"slices"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -271,9 +271,11 @@ type boundedEvents struct{ http.RoundTripper }
 
 func (b boundedEvents) RoundTrip(req *http.Request) (*http.Response, error) {
 	res, err := b.RoundTripper.RoundTrip(req)
-	if err == nil && watches(req) && res.StatusCode == http.StatusOK &&
-		!strings.HasPrefix(res.Header.Get("Content-Type"), runtime.ContentTypeProtobuf) { // client-go bounds those
-		res.Body = &eventBody{ReadCloser: res.Body}
+	if err == nil && watches(req) && res.StatusCode == http.StatusOK {
+		form, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
+		if form == "" || form == runtime.ContentTypeJSON { // client-go reads these as JSON
+			res.Body = &eventBody{ReadCloser: res.Body}
+		}
 	}
 	return res, err
 }

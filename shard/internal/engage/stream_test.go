@@ -485,6 +485,26 @@ func TestAnEventWithoutEndIsGivenUpInAnyForm(t *testing.T) {
 	}
 }
 
+// What isn't JSON may hold any bytes: it would be cut where they look like a large object.
+func TestOnlyStreamsOfJSONAreReadAsSuch(t *testing.T) {
+	for contentType, want := range map[string]bool{
+		"": true, "application/json": true, "application/json; charset=utf-8": true, "Application/JSON;stream=watch": true,
+		runtime.ContentTypeProtobuf + ";stream=watch": false, "application/cbor-seq": false, "text/html": false,
+	} {
+		to := boundedEvents{servers(func(*http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {contentType}},
+				Body: http.NoBody}, nil
+		})}
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://west/api/v1/pods?watch=true", nil)
+		must.Succeed(t, err)
+		res, err := to.RoundTrip(req)
+		must.Succeed(t, err)
+		_, bounded := res.Body.(*eventBody)
+		must.Succeed(t, res.Body.Close())
+		expect.Equal(t, contentType+" is read as JSON", want, bounded)
+	}
+}
+
 // A stream may send far more than an event may have.
 func TestManyEventsAreNotTakenForALargeOne(t *testing.T) {
 	one := `{"a":"}` + strings.Repeat("x", 1<<20) + `"}`
