@@ -63,8 +63,8 @@
 // # Considerations
 //
 // In calm one replica makes at most five writes per [Config].LeaseDuration, whatever it holds: four renewals and one
-// report of its shards' sizes and loads. A shard costs one watch per kind at its holder. A move
-// costs at most four writes, whatever the shard holds (I5).
+// report of its shards' sizes and loads. A shard costs one watch per kind at its holder. A move costs at most four
+// writes, whatever the shard holds (I5).
 //
 // A program that keeps mcbuilder's For and Owns works too, with [Manager.Guard], if its kinds are declared and it adds
 // its controllers before Start: one that comes later is engaged with a shard only when that opens next. It pays for

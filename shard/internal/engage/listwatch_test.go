@@ -701,6 +701,21 @@ func TestAFewShortWatchesAreFollowedByAnotherOneAtOnce(t *testing.T) {
 	})
 }
 
+// onePod is a server with one Pod. The function makes the streams of its watches, from the requests' contexts.
+func onePod(events func(context.Context) io.ReadCloser) servers {
+	return func(req *http.Request) (*http.Response, error) {
+		res := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}}
+		if watches(req) {
+			res.Body = events(req.Context())
+			return res, nil
+		}
+		list := podList("9", "there@9")
+		body, err := json.Marshal(&list)
+		res.Body = io.NopCloser(bytes.NewReader(body))
+		return res, err
+	}
+}
+
 // A reflector makes no pause after a watch that ended in order, if anything came by it.
 func TestWatchesThatEndAtOnceAreNotBegunAgainAtOnce(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -713,14 +728,7 @@ func TestWatchesThatEndAtOnceAreNotBegunAgainAtOnce(t *testing.T) {
 	} {
 		bubble.Run(t, name, func(t *testing.T) {
 			var begun atomic.Int32
-			watched(t, servers(func(req *http.Request) (*http.Response, error) {
-				res := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}}
-				if !watches(req) {
-					list := podList("9", "there@9")
-					body, err := json.Marshal(&list)
-					res.Body = io.NopCloser(bytes.NewReader(body))
-					return res, err
-				}
+			watched(t, onePod(func(context.Context) io.ReadCloser {
 				stream, end := io.Pipe()
 				go func() {
 					_, _ = io.WriteString(end, bookmark(int(10+begun.Add(1))))
@@ -728,8 +736,7 @@ func TestWatchesThatEndAtOnceAreNotBegunAgainAtOnce(t *testing.T) {
 						time.AfterFunc(c.lasts, func() { _ = end.Close() })
 					}
 				}()
-				res.Body = stream
-				return res, nil
+				return stream
 			}))
 			time.Sleep(5 * time.Minute)
 			if n := int(begun.Load()); n < c.least || n > c.most {
@@ -745,22 +752,15 @@ func TestAWatchThatNobodyEndsIsGivenUp(t *testing.T) {
 		const event = `{"type":"ADDED","object":{"kind":"Pod","apiVersion":"v1","metadata":{"name":"new",` +
 			`"namespace":"n","uid":"new","resourceVersion":"10"}}}` + "\n"
 		var begun atomic.Int32
-		store := watched(t, servers(func(req *http.Request) (*http.Response, error) {
-			res := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}}
-			if !watches(req) {
-				list := podList("9", "there@9")
-				body, err := json.Marshal(&list)
-				res.Body = io.NopCloser(bytes.NewReader(body))
-				return res, err
+		store := watched(t, onePod(func(ctx context.Context) io.ReadCloser {
+			hold := &drip{dripping{24 * time.Hour, 1}, ctx}
+			if begun.Add(1) == 1 {
+				return hold
 			}
-			hold := &drip{dripping{24 * time.Hour, 1}, req.Context()}
-			if res.Body = hold; begun.Add(1) > 1 {
-				res.Body = struct {
-					io.Reader
-					io.Closer
-				}{io.MultiReader(strings.NewReader(event), hold), hold}
-			}
-			return res, nil
+			return struct {
+				io.Reader
+				io.Closer
+			}{io.MultiReader(strings.NewReader(event), hold), hold}
 		}))
 		time.Sleep(15 * time.Minute) // a reflector asks for ten at most
 		if _, there, _ := store.GetByKey("n/new"); !there || begun.Load() < 2 {
