@@ -18,6 +18,7 @@ type Mutant struct {
 	Name   string
 	Breaks string // what it breaks, in a few words
 	File   string // from the module's root
+	Test   string // FOLDER.TEST that caught it last, to be tried first; "" if none is known
 	Old    string // must occur exactly once
 	New    string
 }
@@ -27,6 +28,7 @@ type Mutant struct {
 //	== NAME
 //	breaks: WHAT
 //	file: PATH
+//	test: FOLDER.TEST, if known
 //	--- old
 //	LINES
 //	--- new
@@ -39,6 +41,10 @@ func read(data string) ([]Mutant, error) {
 		head, body, ok1 := strings.Cut(text, "\n--- old\n")
 		old, replacement, ok2 := strings.Cut(body, "\n--- new\n")
 		lines := strings.Split(head, "\n")
+		test := ""
+		if last, ok := strings.CutPrefix(lines[len(lines)-1], "test: "); ok {
+			test, lines = last, lines[:len(lines)-1]
+		}
 		another := strings.Contains(body, "\n--- old\n") || strings.Contains(replacement, "\n--- new\n")
 		if !ok1 || !ok2 || another || len(lines) != 3 {
 			return nil, fmt.Errorf("reading mutant %d (%s): want a name, breaks, file, old and new, each once", i+1, lines[0])
@@ -47,6 +53,7 @@ func read(data string) ([]Mutant, error) {
 			Name:   lines[0],
 			Breaks: strings.TrimPrefix(lines[1], "breaks: "),
 			File:   strings.TrimPrefix(lines[2], "file: "),
+			Test:   test,
 			Old:    old,
 			New:    strings.TrimRight(replacement, "\n"),
 		})
@@ -63,4 +70,18 @@ func (m Mutant) Apply(source string) (string, error) {
 		return "", fmt.Errorf("stale mutant %q: its old snippet occurs %d times in %s, want once", m.Name, n, m.File)
 	}
 	return strings.Replace(source, m.Old, m.New, 1), nil
+}
+
+// Remember writes into the text of mutants.txt which test caught which mutant.
+func Remember(text string, caught map[string]string) string {
+	parts := strings.Split(text, "\n== ")
+	for i, part := range parts[1:] {
+		head, body, _ := strings.Cut(part, "\n--- old\n")
+		name, _, _ := strings.Cut(head, "\n")
+		if test := caught[name]; test != "" {
+			head, _, _ = strings.Cut(head, "\ntest: ")
+			parts[i+1] = head + "\ntest: " + test + "\n--- old\n" + body
+		}
+	}
+	return strings.Join(parts, "\n== ")
 }

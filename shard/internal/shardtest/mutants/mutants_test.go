@@ -6,6 +6,7 @@ import (
 	"go/token"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -28,6 +29,19 @@ func TestAMutantThatSwallowedAnotherIsRefused(t *testing.T) {
 		if all, err := read(broken); err == nil {
 			t.Errorf("%s: got %d mutants", name, len(all))
 		}
+	}
+}
+
+func TestTheTestThatCaughtAMutantIsWrittenBesideIt(t *testing.T) {
+	const before = "head\n== a\nbreaks: x\nfile: f\n--- old\n1\n--- new\n2\n" +
+		"\n== b\nbreaks: y\nfile: f\ntest: f.TestB\n--- old\n3\n--- new\n4\n"
+	after := Remember(before, map[string]string{"a": "f.TestA", "b": "f.TestC"})
+	all, err := read(after)
+	if err != nil || len(all) != 2 || all[0].Test != "f.TestA" || all[1].Test != "f.TestC" || all[1].File != "f" {
+		t.Errorf("got %v, %v; want the two with their tests", all, err)
+	}
+	if same := Remember(after, nil); same != after {
+		t.Errorf("what isn't caught again is forgotten: %s", same)
 	}
 }
 
@@ -62,5 +76,23 @@ func TestNoMutantIsStaleOrNamedTwice(t *testing.T) {
 		if _, err := parser.ParseFile(token.NewFileSet(), m.File, mutated, 0); err != nil {
 			t.Errorf("mutant %q isn't Go: %v", m.Name, err)
 		}
+		folder, test, known := strings.Cut(m.Test, ".")
+		folders := map[string]string{
+			filepath.Base(filepath.Dir(m.File)): filepath.Join("../../../..", filepath.Dir(m.File)), "shardtest": "..",
+		}
+		if known && !isIn(t, folders[folder], test) {
+			t.Errorf("mutant %q: %s isn't there: correct the line, or leave it out", m.Name, m.Test)
+		}
 	}
+}
+
+func isIn(t *testing.T, folder, test string) bool {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(folder, "*_test.go"))
+	must.Succeed(t, err)
+	return slices.ContainsFunc(files, func(file string) bool {
+		source, err := os.ReadFile(file)
+		must.Succeed(t, err)
+		return strings.Contains(string(source), "\nfunc "+test+"(")
+	})
 }

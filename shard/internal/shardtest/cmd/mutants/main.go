@@ -1,5 +1,6 @@
 // Mutants seeds one bug after another into the source and expects the tests to fail. It prints which test caught
-// which bug, and fails if a bug got away. Run it from the module's root.
+// which bug, and fails if a bug got away. The test that caught a bug last is tried first; if it passes now, all others
+// are, too. Run it from the module's root.
 package main
 
 import (
@@ -34,18 +35,19 @@ type verdict struct {
 
 func main() {
 	var by judge
-	var only string
+	var only, list string
 	var parallel int
 	cmd := &cobra.Command{
 		Use: "mutants", Short: "Seeds bugs into protocol and queue, one at a time, and expects their tests to fail",
 		Args: cobra.NoArgs, SilenceUsage: true,
-		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), only, by, parallel) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), only, by, parallel, list) },
 	}
 	fs := cmd.Flags()
 	fs.StringVar(&only, "run", "", "only the mutants whose names match this regular `expression`")
 	fs.IntVar(&by.seeds, "seeds", 20_000, "how many schedules of the simulator each mutant must survive to get away")
 	fs.BoolVar(&by.simOnly, "sim", false, "judge by the simulator alone")
 	fs.IntVar(&parallel, "parallel", 2, "how many to judge at once")
+	fs.StringVar(&list, "remember", "", "the `path` of mutants.txt, to write there which test caught which")
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if cmd.ExecuteContext(ctx) != nil {
@@ -53,7 +55,7 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, only string, by judge, parallel int) error {
+func run(ctx context.Context, only string, by judge, parallel int, list string) error {
 	if parallel < 1 {
 		return fmt.Errorf("--parallel is %d, want at least 1", parallel)
 	}
@@ -73,7 +75,7 @@ func run(ctx context.Context, only string, by judge, parallel int) error {
 	start := time.Now()
 	chosen := slices.DeleteFunc(all, func(m mutants.Mutant) bool { return !match.MatchString(m.Name) })
 	for i, sound := range onePerPackage(chosen) {
-		sound.New = sound.Old
+		sound.New, sound.Test = sound.Old, ""
 		if caught, err := (judge{seeds: 1000}).verdict(ctx, sound, filepath.Join(dir, fmt.Sprint("sound", i))); err != nil {
 			return fmt.Errorf("the tests of %s without any seeded bug: %w", path.Dir(sound.File), err)
 		} else if caught != "" {
@@ -99,7 +101,22 @@ func run(ctx context.Context, only string, by judge, parallel int) error {
 		group.Wait()
 		close(verdicts)
 	}()
-	return report(len(chosen), verdicts, start)
+	caught, err := report(len(chosen), verdicts, start)
+	if list != "" {
+		err = errors.Join(err, remember(list, caught))
+	}
+	return err
+}
+
+func remember(list string, caught map[string]string) error {
+	text, err := os.ReadFile(list)
+	if err != nil {
+		return fmt.Errorf("reading --remember: %w", err)
+	}
+	if err := os.WriteFile(list, []byte(mutants.Remember(string(text), caught)), 0o644); err != nil {
+		return fmt.Errorf("writing --remember: %w", err)
+	}
+	return nil
 }
 
 // onePerPackage returns the first mutant of each package.
@@ -113,9 +130,10 @@ func onePerPackage(all []mutants.Mutant) (found []mutants.Mutant) {
 	return found
 }
 
-// report prints the verdicts as they come. Those that weren't caught are named again at the end.
-func report(of int, verdicts <-chan verdict, start time.Time) error {
-	judged, away := 0, []string{}
+// report prints the verdicts as they come, and returns the tests that caught the mutants, by the mutants' names. Those
+// that weren't caught are named again at the end.
+func report(of int, verdicts <-chan verdict, start time.Time) (map[string]string, error) {
+	judged, away, tests := 0, []string{}, map[string]string{}
 	for v := range verdicts {
 		judged++
 		caught := v.caught
@@ -127,6 +145,8 @@ func report(of int, verdicts <-chan verdict, start time.Time) error {
 		}
 		if v.err != nil || v.caught == "" {
 			away = append(away, v.name)
+		} else {
+			tests[v.name] = topmost(v.caught)
 		}
 		fmt.Printf("%3d of %d  %-60s %6.1fs  %s\n", judged, of, v.name, v.took.Seconds(), caught)
 	}
@@ -141,7 +161,12 @@ func report(of int, verdicts <-chan verdict, start time.Time) error {
 	if judged < of {
 		errs = append(errs, fmt.Errorf("interrupted: %d seeded bugs weren't judged", of-judged))
 	}
-	return errors.Join(errs...)
+	return tests, errors.Join(errs...)
+}
+
+// topmost returns the test without its part and what it said.
+func topmost(caught string) string {
+	return caught[:min(len(caught), strings.IndexAny(caught+"/", "/,"))]
 }
 
 // judge holds the settings by which mutants are judged.
@@ -161,51 +186,70 @@ func (j judge) verdict(ctx context.Context, m mutants.Mutant, dir string) (caugh
 		return "", err
 	}
 	// The tests of the bug's package come first. Bugs below shard also have the simulator.
-	var packages []string
+	var folders []string
 	if !j.simOnly {
-		packages = append(packages, path.Dir(m.File))
+		folders = append(folders, path.Dir(m.File))
 	}
 	if strings.HasPrefix(m.File, "shard/") {
-		packages = append(packages, "shard/internal/shardtest")
+		folders = append(folders, "shard/internal/shardtest")
 	}
-	for _, folder := range packages {
-		name := path.Base(folder)
-		binary := filepath.Join(dir, name+".test")
-		build := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-overlay", overlay, "-o", binary,
-			"./"+folder)
-		if out, err := build.CombinedOutput(); err != nil {
-			return "", fmt.Errorf("doesn't build: %w\n%s", err, out)
-		}
-		args := []string{"-test.failfast", "-test.timeout=3m"}
-		switch name {
-		case "shardtest":
-			args = append(args, fmt.Sprintf("-seeds=%d", j.seeds), "-fresh=0")
-			if j.simOnly {
-				args = append(args, "-test.run=TestSim")
-			}
-		case "at", "keyspace", "plan": // which check properties
-			// Skip the timing tests, which fail on a busy machine without any bug. Draw the same inputs each time, so that
-			// what fails, fails again. Don't store failing ones in the checkout, where later runs of the tests would use
-			// them.
-			args = append(args, "-test.skip=Linear", "-rapid.seed=1", "-rapid.nofailfile")
-		}
-		run := func(more ...string) (string, error) {
-			test := exec.CommandContext(ctx, binary, append(args, more...)...)
-			test.Dir = folder
-			out, err := test.CombinedOutput()
-			return string(out), err
-		}
-		out, err := run()
-		if err == nil {
+	for _, folder := range folders {
+		test, ok := strings.CutPrefix(m.Test, path.Base(folder)+".")
+		if !ok || j.simOnly {
 			continue
 		}
-		caught, err := firstFailure(out, err)
-		if err == nil && name != "shardtest" { // whose seeds fail each time
-			err = again(run, caught)
+		if caught, err := j.try(ctx, folder, test, overlay, dir); err != nil || caught != "" {
+			return caught, err
 		}
-		return name + ": " + caught, err
+	}
+	for _, folder := range folders {
+		if caught, err := j.try(ctx, folder, "", overlay, dir); err != nil || caught != "" {
+			return caught, err
+		}
 	}
 	return "", nil
+}
+
+// try builds the tests of a folder with the mutant and runs the one that is named, or else all until one fails.
+func (j judge) try(ctx context.Context, folder, test, overlay, dir string) (caught string, err error) {
+	name := path.Base(folder)
+	binary := filepath.Join(dir, name+".test")
+	build := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", overlay, "-o", binary,
+		"./"+folder)
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("doesn't build: %w\n%s", err, out)
+	}
+	args := []string{"-test.failfast", "-test.timeout=3m"}
+	if test != "" {
+		args = append(args, "-test.run=^"+regexp.QuoteMeta(test)+"$")
+	}
+	switch name {
+	case "shardtest":
+		args = append(args, fmt.Sprintf("-seeds=%d", j.seeds), "-fresh=0")
+		if j.simOnly {
+			args = append(args, "-test.run=TestSim")
+		}
+	case "at", "keyspace", "plan": // which check properties
+		// Skip the timing tests, which fail on a busy machine without any bug. Draw the same inputs each time, so that
+		// what fails, fails again. Don't store failing ones in the checkout, where later runs of the tests would use
+		// them.
+		args = append(args, "-test.skip=Linear", "-rapid.seed=1", "-rapid.nofailfile")
+	}
+	run := func(more ...string) (string, error) {
+		test := exec.CommandContext(ctx, binary, append(args, more...)...)
+		test.Dir = folder
+		out, err := test.CombinedOutput()
+		return string(out), err
+	}
+	out, err := run()
+	if err == nil {
+		return "", nil
+	}
+	failed, err := firstFailure(out, err)
+	if err == nil && name != "shardtest" { // whose seeds fail each time
+		err = again(run, failed)
+	}
+	return name + "." + failed, err
 }
 
 // again runs a test that failed once more, by itself: one that fails now and then catches nothing.

@@ -51,14 +51,18 @@ func TestATestThatPassesWhenItRunsOnceMoreHasCaughtNothing(t *testing.T) {
 
 func TestOnlyWhatWasJudgedCanGetAway(t *testing.T) {
 	for name, c := range map[string]struct {
-		of    int
-		given []verdict
-		want  string
+		of     int
+		given  []verdict
+		want   string
+		caught int
 	}{
-		"all are caught":      {2, []verdict{{name: "a", caught: "by x"}, {name: "b", caught: "by y"}}, ""},
-		"one gets away":       {2, []verdict{{name: "a"}, {name: "b", caught: "by y"}}, "1 seeded bugs weren't caught: a"},
-		"interrupted":         {3, []verdict{{name: "b", caught: "by y"}}, "interrupted: 2 seeded bugs weren't judged"},
-		"the list names none": {0, nil, "no seeded bug was judged: --run names none"},
+		"all are caught": {2, []verdict{{name: "a", caught: "x.TestA/b"}, {name: "b", caught: "x.TestB, I1: two"}},
+			"", 2},
+		"one gets away": {2, []verdict{{name: "a"}, {name: "b", caught: "x.TestB"}},
+			"1 seeded bugs weren't caught: a", 1},
+		"interrupted": {3, []verdict{{name: "b", caught: "x.TestB"}},
+			"interrupted: 2 seeded bugs weren't judged", 1},
+		"the list names none": {0, nil, "no seeded bug was judged: --run names none", 0},
 	} {
 		verdicts := make(chan verdict, len(c.given))
 		for _, v := range c.given {
@@ -66,11 +70,25 @@ func TestOnlyWhatWasJudgedCanGetAway(t *testing.T) {
 		}
 		close(verdicts)
 		got := ""
-		if err := report(c.of, verdicts, time.Now()); err != nil {
+		tests, err := report(c.of, verdicts, time.Now())
+		if err != nil {
 			got = err.Error()
 		}
 		if got != c.want {
 			t.Errorf("%s: got %q, want %q", name, got, c.want)
+		}
+		if len(tests) != c.caught {
+			t.Errorf("%s: %v are remembered, want %d", name, tests, c.caught)
+		}
+	}
+}
+
+func TestATestIsRememberedWithoutItsPartAndWhatItSaid(t *testing.T) {
+	for caught, want := range map[string]string{
+		"at.TestA": "at.TestA", "at.TestA/b": "at.TestA", "shardtest.TestSim, I1: a/b": "shardtest.TestSim",
+	} {
+		if got := topmost(caught); got != want {
+			t.Errorf("%q of %q, want %q", got, caught, want)
 		}
 	}
 }
