@@ -64,6 +64,19 @@ func TestTheStatusOfADeploymentTellsWhoseItIs(t *testing.T) {
 	}
 }
 
+func TestAMissedAtHadADeadline(t *testing.T) {
+	for spec, want := range map[string]Body{
+		`{}`: {}, `{"startingDeadlineSeconds":7}`: {Missed: true, Deadline: 7},
+		`{"startingDeadlineSeconds":0}`: {Missed: true},
+	} {
+		e, err := decode([]byte(strings.NewReplacer("dryRun=", "", `"requestObject"`,
+			`"responseObject":{"kind":"At","spec":`+spec+`,"status":{"result":"Missed"}},"requestObject"`).Replace(text)))
+		if err != nil || e.Body == nil || *e.Body != want {
+			t.Errorf("%s: got %+v, %v", spec, e.Body, err)
+		}
+	}
+}
+
 func TestALogThatIsWrittenToIsReadToTheEndOfItsLine(t *testing.T) {
 	for _, late := range []time.Duration{tailPatience / 2, 2 * tailPatience} {
 		synctest.Test(t, func(t *testing.T) {

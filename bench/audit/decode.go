@@ -2,6 +2,7 @@ package audit
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -144,7 +145,7 @@ func newBody(e *Event, o object, status objectStatus, requested bool) *Body {
 		Requested: requested, Name: m.Name, UID: m.UID, Phase: status.Phase, Pod: status.PodName,
 		Missed: status.Result == "Missed" && o.Spec.StartingDeadlineSeconds != nil,
 		CopyOf: m.Annotations["tenure.dev/owner-uid"], Slot: m.Labels["tenure.dev/slot"],
-		Replicated: m.Labels["tenure.dev/replicate"] == "true",
+		Replicated: m.Labels["tenure.dev/replicate"] == "true", Deadline: *cmp.Or(o.Spec.StartingDeadlineSeconds, new(int64)),
 	}
 	if !requested { // in a request it is the version that the client read, not the one that it makes
 		b.ResourceVersion = number(m.ResourceVersion)

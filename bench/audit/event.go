@@ -77,8 +77,10 @@ type Body struct {
 	Phase    string
 	// Pod is the Pod name in an At's status.
 	Pod string
-	// Missed says that an At is done without a Pod, since its deadline for starting had passed.
-	Missed bool
+	// Missed says that an At is done without a Pod, since its deadline for starting had passed. Deadline is how many
+	// seconds after its due time that is.
+	Missed   bool
+	Deadline int64
 	// Holder is a Lease's. Leaving is its mark of a clean exit. Unfit says which clusters it can't serve, in the form of
 	// the annotation. SealedBy is the incarnation that sealed it.
 	Holder   string

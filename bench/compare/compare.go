@@ -76,7 +76,8 @@ func Compare(a, b *report.Report) (*Comparison, error) {
 	if !a.Environment.SameMachine(b.Environment) {
 		c.Notices = append(c.Notices, "they were taken on different machines")
 	}
-	c.Notices = append(c.Notices, "they were not taken in turns: what the machine did meanwhile is in the ratios")
+	c.Notices = append(c.Notices, "they were not taken in turns: what the machine did meanwhile is in the ratios, "+
+		"and brackets cover the spread within each run: API servers differ by percents between runs")
 	for _, figure := range figured(a, b) {
 		x, y := report.Column(a.Results.Rounds, figure), report.Column(b.Results.Rounds, figure)
 		if ratio, ok := stats.CompareUnpaired(y, x); ok {

@@ -60,7 +60,8 @@ func TestWhatCanNotBeComparedIsRefused(t *testing.T) {
 }
 
 func TestWhatStandsAgainstAComparisonIsSaid(t *testing.T) {
-	const always = "they were not taken in turns: what the machine did meanwhile is in the ratios"
+	const always = "they were not taken in turns: what the machine did meanwhile is in the ratios, " +
+		"and brackets cover the spread within each run: API servers differ by percents between runs"
 	for name, c := range map[string]struct {
 		change func(*report.Report)
 		want   []string // in order

@@ -12,8 +12,8 @@ const fewest = 4
 // Confidence is that of the intervals.
 const Confidence = 0.95
 
-// degenerate: a resample is left out if its standard error is this many times smaller than the sample's.
-const degenerate = 100
+// steadiest: a resample's standard error counts as at least the sample's divided by this.
+const steadiest = 10
 
 // resamples of the bootstrap: enough for two digits of a 95 % interval.
 const resamples = 4000
@@ -110,6 +110,10 @@ func ratioOf(clusters [][]float64, back func(float64) float64, rng *rand.Rand) R
 }
 
 // studentised returns the bootstrap-t interval of a mean. Clusters are resampled whole.
+//
+// If one round stalled and the others lie close together, the resamples without that round tell how far the mean may
+// be off, so they count. Their standard errors are small, or zero if the others are equal. The usual interval would
+// then be infinite (Owen 2025, arXiv 2508.10083), so a resample's error has a lower bound: see [steadiest].
 func studentised(clusters [][]float64, mean, err float64, rng *rand.Rand) (low, high float64) {
 	if err == 0 {
 		return mean, mean
@@ -121,9 +125,7 @@ func studentised(clusters [][]float64, mean, err float64, rng *rand.Rand) (low, 
 			sample[i] = clusters[rng.IntN(len(clusters))]
 		}
 		m, e := meanAndError(sample)
-		if e > err/degenerate { // (nearly) all values are equal: this says nothing about the spread, and would divide by zero
-			scores = append(scores, (m-mean)/e)
-		}
+		scores = append(scores, (m-mean)/max(e, err/steadiest))
 	}
 	slices.Sort(scores)
 	at := func(q float64) float64 { return scores[int(q*float64(len(scores)-1))] }

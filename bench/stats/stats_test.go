@@ -189,6 +189,31 @@ func TestAnIntervalIsFiniteWhateverTheRounds(t *testing.T) {
 	}
 }
 
+// A threshold is held against the interval's end, so one stalled round must move that at least as far as Student's
+// interval would.
+func TestOneStalledRoundWidensTheInterval(t *testing.T) {
+	for _, c := range []struct {
+		values  []float64
+		student float64 // quantile 0.975 of Student's t
+	}{
+		{[]float64{20, 20, 20, 20, 20, 20, 20, 3000}, 2.365},
+		{[]float64{20, 21, 19, 23, 22, 20, 18, 3000}, 2.365},
+		{[]float64{20, 21, 19, 3000}, 3.182},
+		{[]float64{-20, -21, -19, -3000}, 3.182},
+	} {
+		mean, err := meanAndError(each(c.values))
+		r, _ := Mean(c.values, rand.New(rand.NewPCG(1, 2)))
+		off := *r.High - mean
+		if mean < 0 {
+			off = mean - *r.Low
+		}
+		if off < c.student*err {
+			t.Errorf("%v: %v [%v, %v], want %v more at the side of the stall", c.values, r.Value, *r.Low, *r.High,
+				c.student*err)
+		}
+	}
+}
+
 func TestFewRoundsGiveARatioWithoutAnInterval(t *testing.T) {
 	r, ok := Compare([]float64{2, 2, 2}, []float64{1, 1, 1}, rand.New(rand.NewPCG(1, 1)))
 	if !ok || math.Abs(r.Value-2) > 1e-9 || r.Low != nil {

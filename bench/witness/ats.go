@@ -21,6 +21,7 @@ type atFact struct {
 	done     bool
 	pod      string
 	missed   bool
+	deadline int64  // in seconds after its due time
 	ours     bool   // a replica wrote it
 	under    string // the shard that it was sent under
 	rv       uint64
@@ -42,16 +43,24 @@ type atLife struct {
 	uid     string
 	created bool // the log has the creation
 	begin   span
-	deleted int64 // when the first request to delete it arrived
-	swept   bool  // that request was a deletecollection, which may not have matched the At
+	deleted int64   // when the first request to delete it arrived
+	swept   bool    // that request was a deletecollection, which may not have matched the At
+	dropped *atFact // the first request to delete it, if it was a replica's
 	// first and latest are the earliest and the latest due time that the At is ever known to have had.
 	known, edited bool
 	invalid       bool
 	first, latest int64
+	dues          []dueTime // all that the log shows
 	done          *atFact
 	doneBefore    bool // done according to the given facts, at an unknown time
 	pods          []podLife
 	maybePod      bool
+}
+
+// dueTime is a due time that a request shows.
+type dueTime struct {
+	span
+	us int64
 }
 
 const never = math.MaxInt64
@@ -68,7 +77,8 @@ func (l *ledger) addAt(e *Event, a agent, at place) {
 	f := atFact{span: span{e.Received, e.Completed}, object: l.objects.id(l.objectOf(e)), place: at, uid: e.UID,
 		ours: a.Tenure, under: a.under}
 	if b := e.Body; b != nil {
-		f.missed, f.rv, f.schedule, f.done, f.pod = b.Missed, b.ResourceVersion, b.Schedule, b.Phase == "DONE", b.Pod
+		f.missed, f.deadline, f.rv, f.schedule, f.done, f.pod = b.Missed, b.Deadline, b.ResourceVersion, b.Schedule,
+			b.Phase == "DONE", b.Pod
 		if b.UID != "" {
 			f.uid = b.UID
 		}
@@ -139,11 +149,15 @@ func (f *atFact) addTo(lives []*atLife) []*atLife {
 	}
 	switch {
 	case f.verb == factDelete:
+		// One that overlaps the creation may have met an earlier At of that name.
+		if f.ours && f.start < life.deleted && f.start > life.begin.end {
+			life.dropped = f
+		}
 		life.deleted = min(life.deleted, f.start)
 	case f.verb == factEdit:
 		life.edited = true
 	case f.schedule != "":
-		life.due(f.schedule)
+		life.due(f.schedule, f.span)
 	}
 	if f.done && (life.done == nil || f.end < life.done.end) {
 		life.done = f
@@ -151,7 +165,8 @@ func (f *atFact) addTo(lives []*atLife) []*atLife {
 	return lives
 }
 
-func (a *atLife) due(text string) {
+// due notes a due time, and the request that shows it.
+func (a *atLife) due(text string, shown span) {
 	us, ok := schedule(text)
 	if !ok {
 		a.invalid = true
@@ -161,7 +176,28 @@ func (a *atLife) due(text string) {
 		a.first = us
 	}
 	a.known, a.invalid = true, false
+	if len(a.dues) == 0 || us != a.latest || shown.end < never { // given facts don't say when
+		a.dues = append(a.dues, dueTime{shown, us})
+	}
 	a.first, a.latest = min(a.first, us), us
+}
+
+// earliest returns the earliest due time that the At may have had when its Pod was asked for. A claim replaces the
+// version by which it was decided, and a claimed At keeps its schedule. So all count that had arrived by then, but for
+// those that were certainly replaced by then.
+func (a *atLife) earliest(asked int64) int64 {
+	least, answered := int64(never), false
+	for _, d := range a.dues {
+		answered = answered || d.end < asked
+		replaced := slices.ContainsFunc(a.dues, func(next dueTime) bool { return d.end < next.start && next.end < asked })
+		if d.start <= asked && !replaced {
+			least = min(least, d.us)
+		}
+	}
+	if !answered {
+		return a.first
+	}
+	return least
 }
 
 func addKnown(lives []*atLife, id int32, at At) []*atLife {
@@ -178,7 +214,7 @@ func addKnown(lives []*atLife, id int32, at At) []*atLife {
 	if life.uid == "" {
 		life.uid = at.UID
 	}
-	life.due(at.Schedule)
+	life.due(at.Schedule, span{math.MinInt64, never})
 	life.doneBefore = life.doneBefore || at.Phase == "DONE"
 	return lives
 }
@@ -243,35 +279,54 @@ func (l *ledger) judgePodSeen(life *atLife) {
 	if len(life.pods) > 0 || life.maybePod || !life.created || life.done == nil || life.done.pod == "" {
 		return
 	}
-	o := l.objects.list[life.object]
-	if slices.ContainsFunc(l.clusters[o.cluster].restarts, func(r restart) bool {
-		return r.first >= life.begin.start && r.first <= life.done.end
-	}) {
-		l.stats.Lost++
+	if l.maybeCut(life, life.done) {
 		return
 	}
+	o := l.objects.list[life.object]
 	l.found.add(Violation{
 		Kind: NoPods, Object: o.String(), First: l.lineAt(life.done.place, life.done.start, "DONE"),
 		Detail: fmt.Sprintf("DONE by Pod %s, and no line tells who made that", life.done.pod),
 	})
 }
 
+// maybeCut reports, and counts, whether lines from an At's creation to one of its facts may be missing, because an API
+// server ended.
+func (l *ledger) maybeCut(life *atLife, until *atFact) bool {
+	cut := slices.ContainsFunc(l.clusters[l.objects.list[life.object].cluster].restarts, func(r restart) bool {
+		return r.first >= life.begin.start && r.first <= until.end
+	})
+	if cut {
+		l.stats.Lost++
+	}
+	return cut
+}
+
 // judgeServed looks for Ats that should have been served and weren't.
 func (l *ledger) judgeServed(life *atLife, st *AtStats) {
 	l.judgePodSeen(life)
-	if d := life.done; d != nil && d.ours && d.pod == "" && !d.missed && len(life.pods) == 0 && !life.maybePod {
-		l.found.add(Violation{
-			Kind: LostAt, Object: l.objects.list[life.object].String(), First: l.lineAt(d.place, d.start, "DONE"),
-			Detail: "DONE without a Pod, and no deadline for its start had passed",
-		})
+	o := l.objects.list[life.object]
+	lost := func(f *atFact, verb, detail string) {
+		l.found.add(Violation{Kind: LostAt, Object: o.String(), First: l.lineAt(f.place, f.start, verb), Detail: detail})
+	}
+	if d := life.done; d != nil && d.ours && d.pod == "" && !l.tooLate(d) && len(life.pods) == 0 && !life.maybePod {
+		lost(d, "DONE", "DONE without a Pod, and no deadline for its start had passed")
 		return
 	}
-	if len(life.pods) > 0 || life.done != nil || life.doneBefore || life.invalid {
+	if len(life.pods) > 0 || life.done != nil || life.doneBefore {
+		return
+	}
+	// It may have become DONE before the log began, or by a write of unknown outcome.
+	if d := life.dropped; d != nil && life.created && !life.swept && !life.maybePod && !l.unsure[life.object] {
+		if !l.maybeCut(life, d) {
+			lost(d, "delete", "a replica deleted it before it had a Pod or was DONE")
+		}
+		return
+	}
+	if life.invalid {
 		return
 	}
 	due, ok := life.dueAt()
 	end := min(l.to, life.deleted)
-	o := l.objects.list[life.object]
 	unknown := func(why string) {
 		l.found.add(Violation{Kind: UnknownAt, Object: o.String(), Detail: "no Pod and not DONE, and " + why})
 	}
@@ -296,6 +351,14 @@ func (l *ledger) judgeServed(life *atLife, st *AtStats) {
 	}
 }
 
+// tooLate reports whether an At's deadline for starting may have passed before a write was answered that says so. The
+// write replaces the version by which that was decided, so its schedule and deadline are the ones that count.
+func (l *ledger) tooLate(f *atFact) bool {
+	due, ok := schedule(f.schedule)
+	late := f.end + l.rules.Skew.Microseconds() - due
+	return f.missed && (!ok || late >= 0 && late/1e6 >= f.deadline)
+}
+
 // served returns when the first Pod of the At was made and under which shard, or if that isn't known when it was DONE.
 func (a *atLife) served() (end int64, under string, ok bool) {
 	end = never
@@ -308,6 +371,19 @@ func (a *atLife) served() (end int64, under string, ok bool) {
 		}
 	}
 	return end, under, end < never
+}
+
+// waited returns until when the At had to be served: until it was, or until it was DONE without that, or deleted. known
+// is false if the log doesn't show whether it was served.
+func (a *atLife) waited() (end int64, known bool) {
+	end, _, served := a.served()
+	switch {
+	case served:
+		return end, true
+	case a.done != nil:
+		return a.done.end, true
+	}
+	return a.deleted, !a.maybePod && !a.doneBefore
 }
 
 // lifeAt finds the life that a request at that time belongs to.

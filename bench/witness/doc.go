@@ -17,8 +17,9 @@
 // a run in which there is nothing to judge; its report can't be published.
 //
 // [Facts].Restores declares that a cluster's history was replaced by a backup. From then on its objects count as
-// others, and only what was granted after the restore must be above all earlier epochs. [Facts].Names declares a
-// second name of a cluster: its shards share slots, and their epochs are compared, under both.
+// others, and only what was granted after the restore must be above all earlier epochs. The first write to a record
+// since then is judged by the version that it replaces, if earlier lines show that one. [Facts].Names declares a second
+// name of a cluster: its shards share slots, and their epochs are compared, under both.
 //
 // # What counts
 //
@@ -37,12 +38,13 @@
 //
 // Epochs are compared only within a slot, also between shards that share one after splits and merges. Two Pods ran at
 // the same time if both certainly existed at one moment: each was created before the first deletion of either arrived.
-// A write is also checked against its shard's record: it fails if it came after a later grant's answer, before its own
-// grant's arrival, from a replica that isn't the record's holder, or under an epoch that no version of the record
-// grants. It is checked against the Lease of its incarnation: it fails if it came after the answer to the seal. So does
-// a renewal of that Lease. A claim must have arrived after the seal that it rests on. Who is given a shard must have a
-// Lease by then, if the log goes back so far. Writes that were in flight while a record changed its holder can't be
-// ordered by the record: they are counted, and their number is bounded.
+// A write is also checked against its shard's record: it fails if it came after the answer to a later grant or to its
+// holder's release, before its own grant's arrival, from a replica that isn't the record's holder, or under an epoch
+// that no version of the record grants. It is checked against the Lease of its incarnation: it fails if it came after
+// the answer to the seal. So does a renewal of that Lease. A claim must have arrived after the seal that it rests on.
+// If that seal got no answer, the Lease must not be renewed after the claim's. Who is given a shard must have a Lease
+// by then, if the log goes back so far. Writes that were in flight while a record changed its holder can't be ordered
+// by the record: they are counted, and their number is bounded.
 //
 // # What it can't see
 //
@@ -63,6 +65,7 @@
 //   - Names that a server generates. A Pod of ours with such a name is reported as that.
 //   - Whether a Pod that was made again had finished before it was deleted.
 //   - Reconciles that wrote nothing.
+//   - Whether a seal from before a restore is in the backup, unless its version is too high for that. In doubt it is.
 //   - Clock differences: times of different API servers are compared as they are, within [Rules].Skew. Several API
 //     servers of one cluster count as one clock.
 //
@@ -72,7 +75,9 @@
 // the last write of the old tenure to the first of the new one: if no key was due, it only shows the load. What the
 // report calls unserved is the part of the gap in which a key waited: an At that was due, or a Deployment that
 // somebody changed and whose copies had to follow. The writes of a move are those to the record from the plan on,
-// including reports of load. A plan that was changed before the handoff, or after its assignee had left or had said
-// that it can't serve the cluster, is a move of its own, called off. Steady state is every second of a replica's life
-// that is more than two seconds away from such a write, and from the creation or deletion of a Lease.
+// including reports of load, and replicas' writes that no move needs, until the next move. Such writes don't count
+// before the record's first move since the log began or home was restored, nor while the record has no holder, and
+// reports only count during a move. A plan that was changed before the handoff, or after its assignee had left or had
+// said that it can't serve the cluster, is a move of its own, called off. Steady state is every second of a replica's
+// life that is more than two seconds away from such a write, and from the creation or deletion of a Lease.
 package witness

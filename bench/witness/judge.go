@@ -22,12 +22,11 @@ func (l *ledger) judge() *Report {
 	l.judgeSeals()
 	l.judgeJoined(history)
 	l.judgeKeyless()
-	served := l.served(keyOf)
 	ats, lives, services := l.judgeAts(all)
 	l.judgeEvidence(ats)
 
 	r := &Report{Schema: Schema, From: instant(l.from), To: instant(l.to), Unwitnessed: l.rules.Unwitnessed}
-	r.Moves = history.sum(tenures, l.demands(lives, served))
+	r.Moves = history.sum(tenures, l.demands(lives))
 	slices.SortStableFunc(history.handoffs, func(a, b Handoff) int { return a.Time.Compare(b.Time) })
 	r.Handoffs = append([]Handoff{}, history.handoffs...)
 	r.Coordination = l.coordination()
@@ -65,22 +64,4 @@ func (r *Report) conclude(f *findings) {
 		r.Notices = append(r.Notices,
 			"no At is seen to become DONE (ats/status, level RequestResponse): Pods after DONE can't be told")
 	}
-}
-
-// served lists, for each key, when writes for it were answered, sorted.
-func (l *ledger) served(keyOf []int32) map[int32][]int64 {
-	ends := make(map[int32][]int64)
-	for _, w := range l.writes {
-		ends[keyOf[w.object]] = append(ends[keyOf[w.object]], w.end)
-	}
-	// Without shards (plain leader election) no write carries an epoch, but the agent still identifies Pods.
-	for _, p := range l.podFacts {
-		if p.created && !p.maybe {
-			ends[keyOf[p.object]] = append(ends[keyOf[p.object]], p.end)
-		}
-	}
-	for _, e := range ends {
-		slices.Sort(e)
-	}
-	return ends
 }

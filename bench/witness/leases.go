@@ -20,20 +20,27 @@ type leaseLife struct {
 	unfit   []unfitness
 	// over is the request that ended the incarnation: the seal, or its own deletion of the Lease.
 	over  *span
-	place place
-	verb  string
-	// sealed is when the first request that may have sealed the Lease arrived, whatever its outcome; never if there was
-	// none.
-	sealed int64
-	// renewed is the last change that the incarnation made to its Lease itself.
-	renewed leaseWrite
+	ended leaseWrite // the same request
+	// seals are the requests that may have sealed the Lease, whatever their outcome.
+	seals []leaseWrite
+	// renewed is the last change that the incarnation made to its Lease itself, and unsealed the last after which the
+	// Lease wasn't sealed.
+	renewed, unsealed leaseWrite
 }
 
-// leaseWrite is a committed write to a Lease.
+// leaseWrite is a write to a Lease.
 type leaseWrite struct {
 	start int64
+	rv    uint64 // the version that it made, or at least one below; 0 if no line shows either
+	era   int
 	place place
 	verb  string
+}
+
+// before reports whether the write may have been there before a write to a record. A restore of home undoes what isn't
+// in the backup. That has no version above those after the restore.
+func (s leaseWrite) before(w recordWrite, skew int64) bool {
+	return s.start <= w.start+skew && (s.era == w.era || w.rv == 0 || s.rv < w.rv)
 }
 
 // unfitness is a renewal that says of which clusters the incarnation takes no shard, in the form of the annotation.
@@ -69,7 +76,7 @@ func (l *ledger) addLease(e *Event, a agent) {
 	}
 	life := l.leases[e.Name]
 	if life == nil {
-		life = &leaseLife{since: never, sealed: never}
+		life = &leaseLife{since: never}
 		l.leases[e.Name] = life
 	}
 	if e.Received < life.since {
@@ -79,9 +86,12 @@ func (l *ledger) addLease(e *Event, a agent) {
 	if who == "" {
 		who = e.Name
 	}
-	seals := false
+	seals, told := false, false
+	w := leaseWrite{e.Received, 0, l.era(e.Cluster, e.Received), l.place(e), e.Verb}
 	if b := e.Body; b != nil {
-		life.bodied = life.bodied || !b.Requested
+		w.rv = b.ResourceVersion
+		told = !b.Requested
+		life.bodied = life.bodied || told
 		life.leaving = life.leaving || b.Leaving
 		seals = b.SealedBy != ""
 		if b.Unfit != "" {
@@ -89,15 +99,19 @@ func (l *ledger) addLease(e *Event, a agent) {
 		}
 	}
 	if seals {
-		life.sealed = min(life.sealed, e.Received)
+		life.seals = append(life.seals, w)
 	}
-	if out == audit.Committed && (e.Verb == "update" || e.Verb == "patch") && a.Incarnation == e.Name &&
-		e.Received > life.renewed.start {
-		life.renewed = leaseWrite{e.Received, l.place(e), e.Verb}
+	if out == audit.Committed && (e.Verb == "update" || e.Verb == "patch") && a.Incarnation == e.Name {
+		if w.start > life.renewed.start {
+			life.renewed = w
+		}
+		if told && !seals && w.start > life.unsealed.start {
+			life.unsealed = w
+		}
 	}
 	dropped := e.Verb == "delete" && who == e.Name
 	if out == audit.Committed && (seals || dropped) && (life.over == nil || e.Received < life.over.start) {
-		life.over, life.place, life.verb = &span{e.Received, e.Completed}, l.place(e), e.Verb
+		life.over, life.ended = &span{e.Received, e.Completed}, w
 	}
 	if out == audit.Committed && a.Tenure {
 		l.coords = append(l.coords, coordWrite{replica: who, at: e.Completed, stir: e.Verb == "create" || e.Verb == "delete"})
@@ -116,7 +130,7 @@ func (l *ledger) judgeSeals() {
 	report := func(life *leaseLife, replica, object, shard string, second *Line) {
 		l.found.add(Violation{
 			Kind: WriteAfterSeal, Object: object, Shard: shard, Detail: replica + " wrote after its Lease had ended",
-			First: l.lineAt(life.place, life.over.start, life.verb), Second: second,
+			First: l.lineAt(life.ended.place, life.ended.start, life.ended.verb), Second: second,
 		})
 	}
 	for _, w := range l.writes {
@@ -153,7 +167,9 @@ func (l *ledger) givesUp(incarnation, cluster string, since int64, w recordWrite
 // may be the one that was committed.
 func (l *ledger) sealedBefore(incarnation string, w recordWrite) bool {
 	life := l.leases[incarnation]
-	return life != nil && life.sealed <= w.start+l.rules.Skew.Microseconds()
+	return life != nil && slices.ContainsFunc(life.seals, func(s leaseWrite) bool {
+		return s.before(w, l.rules.Skew.Microseconds())
+	})
 }
 
 // judgeTaken checks that a holder had been sealed before another replica replaced it, or cleared it from the record.
@@ -162,12 +178,19 @@ func (l *ledger) judgeTaken(shard Shard, from string, held, w recordWrite) {
 	if life == nil || !life.bodied {
 		return // its Lease ended before the log began, or isn't logged: see NoLeases and HolderWithoutLease
 	}
-	if l.sealedBefore(from, w) {
+	skew, alive := l.rules.Skew.Microseconds(), life.unsealed
+	sealed := life.over != nil && life.ended.before(w, skew)
+	// A restore of home undoes a seal.
+	renewed := !sealed && alive.start > w.end+skew && alive.era == w.era
+	if l.sealedBefore(from, w) && !renewed {
 		return
 	}
 	detail, second := "no seal of its Lease is in the logs", l.recordLine(held)
-	if life.over != nil {
-		detail, second = "its Lease was not sealed yet", l.lineAt(life.place, life.over.start, life.verb)
+	switch {
+	case renewed: // so a seal without an answer, if there was one, wasn't committed
+		detail, second = from+" renewed its Lease afterwards", l.lineAt(alive.place, alive.start, alive.verb)
+	case life.over != nil:
+		detail, second = "its Lease was not sealed then", l.lineAt(life.ended.place, life.ended.start, life.ended.verb)
 	}
 	l.found.add(Violation{
 		Kind: ClaimBeforeSeal, Shard: shard.String(), First: l.recordLine(w), Second: second,

@@ -65,7 +65,8 @@ type tally struct {
 	open, done *attempt
 }
 
-func (t *tally) add(shard Shard, step Step, was ShardState, w recordWrite) {
+// add adds a write. next says that it certainly replaced the version before in the log.
+func (t *tally) add(shard Shard, step Step, was ShardState, w recordWrite, next bool) {
 	back := w.state.Assignee == w.state.Holder || w.state.Assignee == ""
 	if t.open != nil {
 		released := t.open.steps[StepRelease] > 0
@@ -74,10 +75,14 @@ func (t *tally) add(shard Shard, step Step, was ShardState, w recordWrite) {
 			t.finish(shard, -1)
 		}
 	}
+	// A replica's write that no move needs counts for the move that it comes in or after. Users' writes, such as pins,
+	// don't. Nor do those to a record without a holder: that is how one is retired. One may be needed to take back what
+	// no line shows.
+	needless := step == StepOther && w.replica && w.state.Holder != "" && next
 	switch {
-	case step == StepOther || step == StepReport && t.open == nil:
+	case step == StepOther && !needless, step == StepReport && t.open == nil, needless && t.open == nil && t.done == nil:
 		return
-	case t.open == nil && t.done != nil && (step == StepWithdraw || step == StepPlan && back):
+	case t.open == nil && t.done != nil && (needless || step == StepWithdraw || step == StepPlan && back):
 		t.done.add(step, w)
 		return
 	case t.open == nil:
@@ -146,13 +151,9 @@ func (t *tally) settle(shard Shard) {
 type demand struct{ due, served int64 }
 
 // demands lists them by cluster and slot, sorted by when they were served.
-func (l *ledger) demands(lives []*atLife, served map[int32][]int64) map[string]*[256][]demand {
+func (l *ledger) demands(lives []*atLife) map[string]*[256][]demand {
 	all := make(map[string]*[256][]demand)
-	add := func(cluster string, slot int, due int64, ends []int64) {
-		d := demand{due, never}
-		if i, _ := slices.BinarySearch(ends, due); i < len(ends) {
-			d.served = ends[i]
-		}
+	add := func(cluster string, slot int, d demand) {
 		if all[cluster] == nil {
 			all[cluster] = new([256][]demand)
 		}
@@ -161,14 +162,20 @@ func (l *ledger) demands(lives []*atLife, served map[int32][]int64) map[string]*
 	for _, life := range lives {
 		due, ok := life.dueAt()
 		if ok && life.uid != "" && due <= min(l.to, life.deleted) {
-			add(l.objects.list[life.object].cluster, audit.SlotOf(life.uid), due, served[life.object])
+			if end, known := life.waited(); known {
+				add(l.objects.list[life.object].cluster, audit.SlotOf(life.uid), demand{due, end})
+			}
 		}
 	}
 	for _, ends := range l.copyWrites {
 		slices.Sort(ends)
 	}
 	for _, c := range l.changes {
-		add(c.cluster, audit.SlotOf(c.uid), c.at, l.copyWrites[c.uid])
+		d, ends := demand{c.at, never}, l.copyWrites[c.uid]
+		if i, _ := slices.BinarySearch(ends, c.at); i < len(ends) {
+			d.served = ends[i]
+		}
+		add(c.cluster, audit.SlotOf(c.uid), d)
 	}
 	for _, slots := range all {
 		for _, ds := range slots {

@@ -108,6 +108,10 @@ func (l *ledger) judgePods(life *atLife, st *AtStats) {
 	at := l.objects.list[life.object].String()
 	lasting := -1
 	for i, p := range life.pods {
+		due := life.first
+		if !l.unsure[life.object] { // otherwise a write of unknown outcome may have changed it
+			due = life.earliest(p.start)
+		}
 		if lasting >= 0 && life.pods[lasting].gone > p.end && p.gone > p.end {
 			l.found.add(Violation{
 				Kind: DuplicatePod, Object: at,
@@ -126,9 +130,9 @@ func (l *ledger) judgePods(life *atLife, st *AtStats) {
 					" may be early: when its At was due isn't in the logs: have Ats logged at level RequestResponse",
 				Second: l.podLine(p),
 			})
-		case p.start+l.rules.Skew.Microseconds() < life.first:
+		case p.start+l.rules.Skew.Microseconds() < due:
 			l.found.add(Violation{
-				Kind: EarlyPod, Object: at, Detail: l.podName(p) + " was asked for before the At was due at " + stamp(life.first),
+				Kind: EarlyPod, Object: at, Detail: l.podName(p) + " was asked for before the At was due at " + stamp(due),
 				Second: l.podLine(p),
 			})
 		}

@@ -80,8 +80,8 @@ func set(t testing.TB, e *Event, field string) {
 		"nobody": func(string) { e.Body = nil },
 		"rv":     func(string) { e.Body.ResourceVersion = uint64(n) }, "due": func(string) { e.Body.Schedule = stamp(ms(n)) },
 		"by":     func(s string) { e.Body.Pod = s },
-		"missed": func(string) { e.Body.Missed = true },
-		"phase":  func(s string) { e.Body.Phase = s }, "uid": func(s string) { e.Body.UID = s },
+		"missed": func(string) { e.Body.Missed = true }, "deadline": func(string) { e.Body.Deadline = n },
+		"phase": func(s string) { e.Body.Phase = s }, "uid": func(s string) { e.Body.UID = s },
 		"of":   func(s string) { e.Body.CopyOf = s },
 		"slot": func(s string) { e.Body.Slot = s }, "sealed": func(s string) { e.Body.SealedBy = s },
 		"unfit":     func(s string) { e.Body.Unfit = s },
@@ -169,11 +169,49 @@ func TestWhatIsProofAndWhatIsNot(t *testing.T) {
 			all(PodAfterDone)},
 		{"a Pod one millisecond before its time", "0-1 - create at:a due=5\n4-9 west/@1:a create pod:a-pod", all(EarlyPod)},
 		{"a Pod in its millisecond", "0-1 - create at:a due=5\n5-9 west/@1:a create pod:a-pod", nil},
+		{"a Pod at the time that its At had before it was put off",
+			"0-1 - create at:a due=50\n12-13 - update at:a due=500\n52-53 west/@1:a create pod:a-pod", all(EarlyPod)},
+		{"… while that was in flight",
+			"0-1 - create at:a due=50\n12-52 - update at:a due=500\n52-53 west/@1:a create pod:a-pod", nil},
+		{"a Pod while an edit to an earlier time was in flight",
+			"0-1 - create at:a due=500\n12-53 - update at:a due=50\n52-53 west/@1:a create pod:a-pod", nil},
+		{"a Pod after two edits, the second of which got no answer",
+			"0-1 - create at:a due=50\n12-13 - update at:a due=500\n" +
+				"14-15 - update at:a due=50 code=504\n52-53 west/@1:a create pod:a-pod", nil},
+		{"… both in flight together", "0-1 - create at:a due=500\n12-20 - update at:a due=50\n" +
+			"13-14 - update at:a due=500\n52-53 west/@1:a create pod:a-pod", nil},
+		{"… and a later line shows which one holds", "0-1 - create at:a due=500\n12-20 - update at:a due=50\n" +
+			"13-14 - update at:a due=500\n30-31 west/@1:a update at:a due=500\n52-53 west/@1:a create pod:a-pod",
+			all(EarlyPod)},
+		{"a Pod in a log that begins later", "52-53 west/@1:a create pod:a-pod\n54-55 - update at:a due=50", nil},
+		{"a Pod at a time that its At has had since", "0-1 - create at:a due=500\n12-13 - update at:a due=50\n" +
+			"52-53 west/@1:a create pod:a-pod\n60-61 west/@1:a update at:a due=50 phase=DONE by=a-pod", nil},
 		{"an At that is due and has nothing", "0-1 - create at:a due=5\n5-9 west/@1:a patch web:x", all(LostAt)},
 		{"an At that is deleted long after it was due", "0-1 - create at:a due=5\n50-51 - delete at:a", all(LostAt)},
 		{"an At that is done without ever having run",
 			"0-1 - create at:a due=0\n5-9 west/@1:a update at:a phase=DONE", all(LostAt)},
 		{"an At that missed its deadline", "0-1 - create at:a due=0\n5-9 west/@1:a update at:a phase=DONE missed=1", nil},
+		{"an At that is called missed before its time",
+			"0-1 - create at:a due=9\n5-8 west/@1:a update at:a due=9 phase=DONE missed=1", all(LostAt)},
+		{"an At that is called missed a millisecond before its deadline",
+			"0-1 - create at:a due=5\n900-1004 west/@1:a update at:a due=5 phase=DONE missed=1 deadline=1", all(LostAt)},
+		{"… and at its deadline",
+			"0-1 - create at:a due=5\n900-1005 west/@1:a update at:a due=5 phase=DONE missed=1 deadline=1", nil},
+		{"… and at the deadline that it had by then", "0-1 - create at:a due=900000\n2-3 - update at:a due=5 deadline=1\n" +
+			"900-1005 west/@1:a update at:a due=5 phase=DONE missed=1 deadline=1", nil},
+		{"an At that waits and is deleted by a replica", "0-1 - create at:a due=50\n5-6 west/@1:a delete at:a", all(LostAt)},
+		{"… after its end",
+			"0-1 - create at:a due=0\n5-6 west/@1:a update at:a phase=DONE missed=1\n8-9 west/@1:a delete at:a", nil},
+		{"… after its end, which may have got no answer", "0-1 - create at:a due=50\n" +
+			"5-6 west/@1:a update at:a phase=DONE missed=1 code=504\n8-9 west/@1:a delete at:a", nil},
+		{"… after its end, perhaps, which the log is too short for", "8-9 west/@1:a delete at:a", nil},
+		{"… after a user did", "0-1 - create at:a due=50\n3-4 - delete at:a\n5-6 west/@1:a delete at:a", nil},
+		{"… while it was made anew, which may be the one before", "0-1 - create at:a due=0 uid=u1\n" +
+			"2-3 west/@1:a update at:a phase=DONE missed=1 uid=u1\n9-21 - create at:a due=500 uid=u2\n" +
+			"10-20 west/@1:a delete at:a", nil},
+		{"… after an API server ended, and with it perhaps a line", "0-1 - create at:a due=50\n" +
+			"0-1 s create api:apiserver-x server=1 in=west\n3-4 s update api:apiserver-x server=2 in=west\n" +
+			"5-6 west/@1:a delete at:a", nil},
 		{"an At that somebody else called done", "0-1 - create at:a due=0\n5-9 - update at:a phase=DONE", nil},
 		{"an At that is not due yet", "0-1 - create at:a due=50\n5-9 west/@1:a patch web:x", nil},
 		{"an At that is made again under its name has a Pod of its own",
@@ -210,7 +248,7 @@ func TestWhatIsProofAndWhatIsNot(t *testing.T) {
 		{"the deletion of somebody's Deployment in another cluster",
 			"1-2 - create web:x uid=u1 in=east\n3-4 " + others + " delete web:x in=east", nil},
 		{"the deletion of another shard's At",
-			"1-2 - create at:a due=50 uid=u1\n3-4 " + others + " delete at:a", all(WrongShard)},
+			"1-2 - create at:a due=50 uid=u1\n3-4 " + others + " delete at:a", all(WrongShard, LostAt)},
 		{"the deletion of another shard's Pod",
 			"1-2 " + mine + " create pod:a-pod owner=u1\n3-4 " + others + " delete pod:a-pod", all(WrongShard)},
 
@@ -219,6 +257,15 @@ func TestWhatIsProofAndWhatIsNot(t *testing.T) {
 		{"a write under a shard without a record", held + "2-3 west/0@1:a patch web:x", all(WriteWithoutGrant)},
 		{"a write after a handoff", held + "9-10 ~a patch rec:west/ h=b e=2 rv=11\n12-13 west/@1:a patch web:x",
 			all(WriteAfterHandoff)},
+		{"a write in flight when its holder released the shard",
+			held + "9-12 ~a patch rec:west/ e=1 rv=11\n12-13 west/@1:a patch web:x", nil},
+		{"a write after that", held + "9-12 ~a patch rec:west/ e=1 rv=11\n13-14 west/@1:a patch web:x",
+			all(WriteAfterHandoff)},
+		{"a write after the record was made anew, which releases nothing", held +
+			"11-12 - create rec:west/ rv=20\n13-14 west/@1:a patch web:x", nil},
+		{"a write under the next epoch",
+			held + "9-12 ~a patch rec:west/ e=1 rv=11\n14-15 ~b patch rec:west/ h=b e=2 rv=12\n16-17 west/@2:b patch web:x",
+			nil},
 		{"a record that gives an epoch twice", held + "9-10 ~b patch rec:west/ h=b e=1 rv=11", all(TwoHolders)},
 		{"a record whose epoch falls", held + "9-10 ~a patch rec:west/ h=a e=0 rv=11", all(RecordEpochFell)},
 		{"sixteen writes in flight at a handoff", held + strings.Repeat("2-50 west/@1:a patch web:x\n", 16) +
@@ -253,11 +300,26 @@ func TestWhatIsProofAndWhatIsNot(t *testing.T) {
 		{"a claim without a seal", held + joined + crash, all(ClaimBeforeSeal)},
 		{"a claim after a seal whose answer was lost",
 			held + joined + "10-11 ~b patch lease:a sealed=b code=504\n" + crash, nil},
+		{"… which wasn't committed, since the holder renews its Lease after the claim", held + joined +
+			"10-11 ~b patch lease:a sealed=b code=504\n" + crash + "22-23 ~a patch lease:a", all(ClaimBeforeSeal)},
+		{"… and the holder's next one may be from before the claim", held + joined +
+			"10-11 ~b patch lease:a sealed=b code=504\n" + crash + "21-23 ~a patch lease:a", nil},
+		{"… and the holder, which has ended, seals its Lease, too", held + joined +
+			"10-11 ~b patch lease:a sealed=b code=504\n" + crash + "22-23 ~a patch lease:a sealed=a", nil},
+		{"… after which somebody edits the Lease", held + joined +
+			"10-11 ~b patch lease:a sealed=b code=504\n" + crash + "22-23 - patch lease:a", nil},
+		{"a claim after a seal that the holder takes off", held + joined +
+			"10-11 ~b patch lease:a sealed=b\n" + crash + "22-23 ~a patch lease:a", all(WriteAfterSeal)},
 		{"a dead holder that is cleared",
 			held + joined + "10-11 ~b patch lease:a sealed=b\n20-21 ~b patch rec:west/ e=1 rv=12", nil},
 		{"a holder that is cleared without a seal", held + joined + "20-21 ~b patch rec:west/ e=1 rv=12",
 			all(ClaimBeforeSeal)},
 		{"a holder that releases its shard", held + joined + "20-21 ~a patch rec:west/ e=1 rv=12", nil},
+		{"a claim after a release without an answer", held + joined + "9-10 ~a patch rec:west/ e=1 code=504 rv=0\n" +
+			"20-21 ~b patch rec:west/ h=b e=2 rv=12 move=Planned", nil},
+		{"… which wasn't committed, since the claim replaces the version before", held + joined +
+			"9-10 ~a patch rec:west/ e=1 code=504 rv=0\n20-21 ~b patch rec:west/ h=b e=2 base=10 rv=12 move=Planned",
+			all(ClaimBeforeSeal)},
 		{"a holder that never had a Lease", "0-1 ~b create lease:b\n" + held, all(HolderWithoutLease)},
 		{"… from which a shard is claimed", "0-1 ~b create lease:b\n" + held + crash, all(HolderWithoutLease)},
 		{"a claim by an incarnation that never had a Lease",
@@ -313,6 +375,23 @@ func TestWhatIsProofAndWhatIsNot(t *testing.T) {
 		{"west/000 after west/0 was released",
 			"0-1 ~a create rec:west/0 h=a e=1 rv=10\n3-4 ~a patch rec:west/0 e=1 rv=11\n" +
 				"5-6 ~b create rec:west/000 h=b e=2 rv=12", nil},
+		{"west/000 after a release of west/0 that got no answer",
+			"0-1 ~a create rec:west/0 h=a e=1 rv=10\n3-4 ~a patch rec:west/0 e=1 rv=0 code=504\n" +
+				"5-6 ~b create rec:west/000 h=b e=2 rv=12", nil},
+		{"… which a later line shows",
+			"0-1 ~a create rec:west/0 h=a e=1 rv=10\n3-4 ~a patch rec:west/0 e=1 rv=0 code=504\n" +
+				"5-6 ~b create rec:west/000 h=b e=2 rv=12\n8-9 ~c patch rec:west/0 e=1 n=1 rv=13", nil},
+		{"… which a later line refutes",
+			"0-1 ~a create rec:west/0 h=a e=1 rv=10\n3-4 ~a patch rec:west/0 e=1 rv=0 code=504\n" +
+				"5-6 ~b create rec:west/000 h=b e=2 rv=12\n8-9 ~a patch rec:west/0 h=a e=1 n=1 rv=13",
+			all(OverlappingRecords)},
+		{"west/000 after a request about west/0 that got no answer and isn't shown",
+			"0-1 ~a create rec:west/0 h=a e=1 rv=10\n3-4 ~a patch rec:west/0 nobody code=504\n" +
+				"5-6 ~b create rec:west/000 h=b e=2 rv=12", nil},
+		{"west/000 after a plan and a report of west/0 that got no answer",
+			"0-1 ~a create rec:west/0 h=a e=1 rv=10\n2-3 ~c patch rec:west/0 to=b rv=0 code=504\n" +
+				"3-4 ~a patch rec:west/0 h=a e=1 n=1 rv=0 code=504\n5-6 ~b create rec:west/000 h=b e=2 rv=12",
+			all(OverlappingRecords)},
 		{"west/000 after the record west/0 was deleted",
 			"0-1 ~a create rec:west/0 h=a e=1 rv=10\n5-6 ~b create rec:west/000 h=b e=2 rv=12\n" +
 				"9-9 - patch rec:west/0 nobody code=409\n" +
@@ -348,6 +427,32 @@ func TestWhatIsProofAndWhatIsNot(t *testing.T) {
 			held + "2-3 ~c patch rec:west/ h=a e=1 to=b rv=11\n4-5 ~b patch rec:west/ h=a e=1 to=b w=b rv=12\n" +
 				"5-6 ~a patch rec:west/ h=a e=1 to=b w=b n=2 rv=13\n6-7 ~a patch rec:west/ h=a e=1 to=b w=b n=1 rv=14\n" +
 				"8-9 ~a patch rec:west/ h=b e=2 to=b n=1 rv=15", all(CostlyMove)},
+		{"a handoff that is written four more times",
+			held + "2-3 ~c patch rec:west/ h=a e=1 to=b rv=11\n4-5 ~b patch rec:west/ h=a e=1 to=b w=b rv=12\n" +
+				"8-9 ~a patch rec:west/ h=b e=2 to=b rv=14\n9-10 ~a patch rec:west/ h=b e=2 to=b rv=15\n" +
+				"10-11 ~a patch rec:west/ h=b e=2 to=b rv=16\n11-12 ~a patch rec:west/ h=b e=2 to=b rv=17\n" +
+				"12-13 ~a patch rec:west/ h=b e=2 to=b rv=18", all(CostlyMove)},
+		{"a move of four, and a report without an answer that is taken back",
+			held + "2-3 ~c patch rec:west/ h=a e=1 to=b rv=11\n4-5 ~b patch rec:west/ h=a e=1 to=b w=b rv=12\n" +
+				"6-7 ~a patch rec:west/ h=a e=1 to=b w=b n=1 rv=13\n8-9 ~a patch rec:west/ h=b e=2 to=b n=1 rv=14\n" +
+				"10-11 ~b patch rec:west/ h=b e=2 n=5 code=504 rv=0\n" +
+				"12-13 ~b patch rec:west/ h=b e=2 to=b n=1 base=15 rv=16", nil},
+		{"… which wasn't committed",
+			held + "2-3 ~c patch rec:west/ h=a e=1 to=b rv=11\n4-5 ~b patch rec:west/ h=a e=1 to=b w=b rv=12\n" +
+				"6-7 ~a patch rec:west/ h=a e=1 to=b w=b n=1 rv=13\n8-9 ~a patch rec:west/ h=b e=2 to=b n=1 rv=14\n" +
+				"10-11 ~b patch rec:west/ h=b e=2 n=5 code=504 rv=0\n" +
+				"12-13 ~b patch rec:west/ h=b e=2 to=b n=1 base=14 rv=16", all(CostlyMove)},
+		{"needless writes before a handoff", held + "2-3 ~c patch rec:west/ h=a e=1 to=b rv=11\n" +
+			"4-5 ~b patch rec:west/ h=a e=1 to=b rv=12\n5-6 ~b patch rec:west/ h=a e=1 to=b rv=13\n" +
+			"6-7 ~b patch rec:west/ h=a e=1 to=b rv=14\n8-9 ~a patch rec:west/ h=b e=2 to=b rv=15", all(CostlyMove)},
+		{"a user's pins before and after a handoff", held + "2-3 ~c patch rec:west/ h=a e=1 to=b rv=11\n" +
+			"4-5 tenure/v1 patch rec:west/ h=a e=1 to=b rv=12\n5-6 - patch rec:west/ h=a e=1 to=b rv=13\n" +
+			"6-7 - patch rec:west/ h=a e=1 to=b rv=14\n8-9 ~a patch rec:west/ h=b e=2 to=b rv=15\n" +
+			"9-10 - patch rec:west/ h=b e=2 to=b rv=16", nil},
+		{"a shard that is released and retired after a move of four writes", held +
+			"2-3 ~c patch rec:west/ h=a e=1 to=b rv=11\n4-5 ~b patch rec:west/ h=a e=1 to=b w=b rv=12\n" +
+			"6-7 ~a patch rec:west/ e=1 to=b n=1 rv=13\n7-8 ~c patch rec:west/ e=1 to=b n=1 rv=14\n" +
+			"8-9 ~b patch rec:west/ h=b e=2 to=b n=1 rv=15", nil},
 		{"a plan that is called off and one that isn't are two moves of four at most", held +
 			"2-3 ~c patch rec:west/ h=a e=1 to=b rv=11\n4-5 ~b patch rec:west/ h=a e=1 to=b w=b rv=12\n" +
 			"5-6 ~c patch rec:west/ h=a e=1 to=a w=b rv=13\n6-7 ~a patch rec:west/ h=a e=1 to=a rv=14\n" +
@@ -623,6 +728,69 @@ func TestARestoreIsAnotherHistory(t *testing.T) {
 	}
 }
 
+// The first write to a record after a restore is judged by the version that it replaces.
+func TestTheFirstWriteAfterARestoreIsJudged(t *testing.T) {
+	const seal = "50-51 ~b patch lease:a sealed=b rv=4\n"
+	const claim = "56-57 ~b patch rec:west/ h=b e=70 base=2 rv=5 move=Crash\n"
+	lease := func(name string) string { return fmt.Sprintf("0-1 ~%[1]s create lease:%[1]s rv=1\n", name) }
+	log := lease("a") + "0-1 ~a create rec:west/ h=a e=1 rv=2\n" +
+		"20-21 ~a patch rec:west/ h=c e=2 base=2 rv=3 move=Planned\n" +
+		"22-23 west/@2:c patch web:x\n" + lease("c")
+	for name, c := range map[string]struct {
+		more string
+		want []Kind
+	}{
+		"a claim after the seal": {lease("b") + seal + claim + "58-59 west/@70:b patch web:x\n", nil},
+		"a claim without a seal": {lease("b") + claim, []Kind{ClaimBeforeSeal}},
+		"a claim whose seal is lost": {
+			lease("b") + "30-31 ~b patch lease:a sealed=b rv=9\n" + claim, []Kind{ClaimBeforeSeal}},
+		"a claim whose seal may be in the backup": {
+			lease("b") + "20-21 ~b patch lease:a sealed=b rv=2\n" + claim, nil},
+		"by one without a Lease":   {seal + claim, []Kind{HolderWithoutLease}},
+		"a handoff by the holder":  {lease("b") + strings.Replace(claim, "~b", "~a", 1), nil},
+		"an epoch that falls":      {lease("b") + seal + strings.Replace(claim, "70", "0", 1), []Kind{RecordEpochFell}},
+		"an epoch of its holder's": {lease("b") + seal + strings.Replace(claim, "70", "1", 1), []Kind{TwoHolders}},
+		"a write of the old holder's after it": {
+			lease("b") + seal + claim + "58-59 west/@2:c patch web:x\n", []Kind{WriteAfterHandoff}},
+		"a third replica's write under its epoch": {
+			lease("b") + seal + claim + "58-59 west/@70:d patch web:x\n", []Kind{TwoHolders}},
+		"a claim that the lost history has as a handoff without an answer": {
+			lease("b") + "30-31 ~a patch rec:west/ h=b e=70 move=Crash code=504\n" + claim, []Kind{ClaimBeforeSeal}},
+		"a claim of what no line shows": {lease("b") + strings.Replace(claim, "base=2", "base=7", 1), nil},
+		"a claim of what a request without an answer may have made": {
+			lease("b") + "52-53 ~a patch rec:west/ h=d e=2 base=2 code=504\n" + claim, nil},
+		"a claim of what two lost histories made": {
+			lease("b") + "42-43 ~a patch rec:west/ h=a e=1 to=b rv=2\n" + claim, nil},
+		"a holder that renews a Lease whose seal is lost": {
+			"30-31 ~b patch lease:c sealed=b code=504\n32-33 ~b patch rec:west/ h=b e=3 base=3 rv=6 move=Crash\n" +
+				"52-53 ~c patch lease:c\n" + lease("b") + seal + claim, nil},
+		"a write under an epoch whose release is lost": {"30-31 ~c patch rec:west/ e=2 base=3 rv=6\n" +
+			"52-53 west/@2:c patch web:x\n", nil},
+		"a record that overlaps the holder's": {lease("b") + "52-53 ~b create rec:west/00 h=b e=70 rv=4\n" +
+			"56-57 ~a patch rec:west/ h=a e=1 n=1 base=2 rv=5\n", []Kind{OverlappingRecords}},
+		"one that overlaps what the holder may have released": {lease("b") +
+			"50-51 ~a patch rec:west/ h=a e=1 n=1 base=2 rv=4\n52-53 ~a patch rec:west/ e=1 base=4 code=504\n" +
+			"54-55 ~b create rec:west/00 h=b e=70 rv=6\n", nil},
+		"one that overlaps what the holder has released": {lease("b") + "52-53 ~a patch rec:west/ e=1 base=2 rv=4\n" +
+			"54-55 ~b create rec:west/00 h=b e=70 rv=5\n", nil},
+		"one that overlaps what the lost history had released": {lease("b") +
+			"24-25 ~c patch rec:west/ e=2 rv=4\n26-27 ~b create rec:west/00 h=b e=3 rv=5\n" + seal + claim, nil},
+	} {
+		restores := []Restore{{"home", instant(ms(40))}}
+		if strings.Contains(name, "two lost") {
+			restores = append(restores, Restore{"home", instant(ms(45))})
+		}
+		events := parse(t, log+c.more)
+		for order, events := range map[string][]Event{"in order": events, "backwards": backwards(events)} {
+			want := map[Kind]int{}
+			for _, k := range c.want {
+				want[k] = 1
+			}
+			expect.Equal(t, name+", "+order, want, broken(Judge(slices.Values(events), Facts{Restores: restores}, few)))
+		}
+	}
+}
+
 func TestAWriteThatChangesNothingTellsOfAVersionFromBeforeTheBackup(t *testing.T) {
 	const log = whole + `
 		10-11 ~a patch lease:a base=1 rv=15
@@ -785,6 +953,33 @@ func TestAStatusIsNoDemandAndServesNone(t *testing.T) {
 		if last := r.Handoffs[len(r.Handoffs)-1]; last.Due != due || !r.OK {
 			t.Errorf("change%s: %d keys due, want %d; %v", changed, last.Due, due, r.Err())
 		}
+	}
+}
+
+// To mark an At as begun doesn't serve it.
+func TestAnAtWaitsUntilItIsServed(t *testing.T) {
+	for name, c := range map[string]struct {
+		more     string
+		due      int
+		unserved *float64
+	}{
+		"until its Pod is made":            {"60-61 west/@2:b create pod:a-pod owner=u1", 1, new(46.0)},
+		"until it is DONE without one":     {"40-41 - update at:a uid=u1 due=12 phase=DONE", 0, nil},
+		"until it is deleted":              {"40-41 - delete at:a", 0, nil},
+		"as long as nobody serves it":      {"", 1, new(46.0)},
+		"or nobody knows: a lost answer":   {"15-16 west/@1:a create pod:a-pod owner=u1 code=504", 0, nil},
+		"not once its Pod is made by then": {"13-14 west/@1:a create pod:a-pod owner=u1", 0, nil},
+	} {
+		r := Judge(slices.Values(parse(t, `
+			0-1 ~a create rec:west/ h=a e=1 rv=10
+			1-2 - create at:a due=12 uid=u1
+			13-14 west/@1:a update at:a uid=u1 due=12 phase=RUNNING
+			20-21 ~a patch rec:west/ h=b e=2 rv=12 move=Planned
+			60-61 west/@2:b patch web:x
+			`+c.more)), Facts{}, few)
+		last := r.Handoffs[len(r.Handoffs)-1]
+		expect.Equal(t, name+": keys due", c.due, last.Due)
+		expect.Equal(t, name+": unserved", c.unserved, last.UnservedMs)
 	}
 }
 

@@ -14,22 +14,28 @@ import (
 // recordWrite is one committed write to a shard's record.
 type recordWrite struct {
 	span
-	rv     uint64
-	name   string // the record's
-	home   string
-	era    int
-	place  place
-	state  ShardState
-	writer string
-	verb   string
-	blind  bool // the log doesn't have what was asked for
+	rv, base uint64
+	name     string // the record's
+	home     string
+	era      int
+	place    place
+	state    ShardState
+	writer   string
+	replica  bool // the writer is a replica
+	verb     string
+	blind    bool // the log doesn't have what was asked for
 }
+
+// mayRelease reports whether a request may leave the record without a holder. A plan, which names none, has no epoch
+// either.
+func (w recordWrite) mayRelease() bool { return w.blind || w.state.Holder == "" && w.state.Epoch != 0 }
 
 func (l *ledger) addRecord(e *Event, a agent) {
 	who := cmp.Or(a.Incarnation, e.User)
 	w := recordWrite{
-		span: span{e.Received, e.Completed}, name: e.Name, home: e.Cluster, era: l.era(e.Cluster, e.Received),
-		place: l.place(e), writer: who, verb: e.Verb, blind: e.Body == nil || e.Body.Shard == nil,
+		span: span{e.Received, e.Completed}, base: e.Base, name: e.Name, home: e.Cluster,
+		era: l.era(e.Cluster, e.Received), place: l.place(e), writer: who, replica: a.Incarnation != "", verb: e.Verb,
+		blind: e.Body == nil || e.Body.Shard == nil,
 	}
 	if e.Body != nil && e.Body.Shard != nil {
 		w.rv, w.state = e.Body.ResourceVersion, *e.Body.Shard
@@ -61,7 +67,18 @@ type grant struct {
 	shard Shard
 	recordWrite
 	handoff int   // index of the handoff
+	since   int64 // when a restore of home brought the tenure back, 0 if none did
 	until   int64 // when the first request arrived that may have ended the tenure
+}
+
+// begun is when the tenure had certainly begun.
+func (g grant) begun() int64 { return max(g.end, g.since) }
+
+// release is the write that ended a shard's epoch without beginning another.
+type release struct {
+	shard Shard
+	recordWrite
+	epoch uint64
 }
 
 // moves walks each record's history: who held it, since which write, and how many writes the changes took.
@@ -69,6 +86,9 @@ type moves struct {
 	l        *ledger
 	handoffs []Handoff
 	grants   []grant
+	// restored are the tenures that restores of home brought back, each since then. They have no handoff.
+	restored []grant
+	releases []release
 	// granted are all pairs of shard and epoch that a version of a record granted. known is the epoch of the first
 	// version in the log, if the log doesn't have the record's creation.
 	granted map[tenure]bool
@@ -87,10 +107,10 @@ func (l *ledger) history() *moves {
 	for _, shard := range sortedShards(l.records) {
 		ws := l.records[shard]
 		slices.SortStableFunc(ws, func(a, b recordWrite) int { return cmp.Compare(a.era, b.era) })
-		begins := true
+		var lost []recordWrite
 		for era := range runs(ws, func(a, b recordWrite) bool { return a.era == b.era }) {
-			m.record(shard, m.ordered(shard, era), begins)
-			begins = false
+			m.record(shard, m.ordered(shard, era), lost)
+			lost = ws[:len(lost)+len(era)]
 		}
 	}
 	m.overlaps()
@@ -139,17 +159,45 @@ func (l *ledger) judgeGiven(shard Shard, holders map[uint64]recordWrite, w recor
 	}
 }
 
-// record walks the history of one record within an era. begins says whether the era is the first in the log.
-func (m *moves) record(shard Shard, ws []recordWrite, begins bool) {
+// broughtBack returns the version of a record that a restore of home brought back: the one that the first write after
+// the restore replaces. lost are the writes before. ok is false if the log doesn't show that version, or not which of
+// two: a history that was lost may have used its number again, and so may a request without an answer since then.
+func (l *ledger) broughtBack(lost []recordWrite, first recordWrite) (base recordWrite, ok bool) {
+	for _, w := range lost {
+		if w.rv != 0 && w.rv == first.base && w.name == first.name {
+			if ok && w.state != base.state {
+				return base, false
+			}
+			base, ok = w, true
+		}
+	}
+	return base, ok && !slices.ContainsFunc(l.recordUnknown[first.name], func(u recordWrite) bool {
+		return u.era == first.era && u.start < first.start
+	})
+}
+
+// restoredAt returns when home was restored for the last time before a write.
+func (l *ledger) restoredAt(w recordWrite) (us int64) {
+	for _, r := range l.facts.Restores {
+		if r.Cluster == w.home && r.Time.UnixMicro() <= w.start {
+			us = max(us, r.Time.UnixMicro())
+		}
+	}
+	return us
+}
+
+// record walks the history of one record within an era. lost are its writes in earlier eras.
+func (m *moves) record(shard Shard, ws, lost []recordWrite) {
 	l, id := m.l, m.l.shards.id(shard)
 	var was ShardState
 	var held recordWrite // the grant of the present tenure
 	holders := make(map[uint64]recordWrite)
 	t := tally{m: m}
-	if begins && ws[0].verb != "create" {
+	if len(lost) == 0 && ws[0].verb != "create" {
 		m.known[id] = ws[0].state.Epoch
 	}
-	if s := ws[0].state; ws[0].verb != "create" {
+	base, based := l.broughtBack(lost, ws[0])
+	if s := ws[0].state; ws[0].verb != "create" && !based {
 		m.before[s.Holder], m.before[s.Assignee], m.before[s.Warm] = true, true, true
 	}
 	for _, w := range l.recordUnknown[ws[0].name] {
@@ -157,7 +205,19 @@ func (m *moves) record(shard Shard, ws []recordWrite, begins bool) {
 	}
 	ws = l.withUnanswered(ws)
 	highest := ws[0]
+	if based {
+		was, highest = base.state, base
+	}
+	if was.Holder != "" {
+		held, holders[was.Epoch] = base, base
+		m.restored = append(m.restored, grant{shard: shard, recordWrite: base, since: l.restoredAt(ws[0]), until: never})
+	}
 	for i, w := range ws {
+		before := base
+		if i > 0 {
+			before = ws[i-1]
+		}
+		between := l.between(before, w)
 		if i > 0 && w.rv != 0 && w.rv == ws[i-1].rv {
 			continue // a write that changed nothing
 		}
@@ -183,31 +243,44 @@ func (m *moves) record(shard Shard, ws []recordWrite, begins bool) {
 		changed := w.state.Holder != was.Holder || w.state.Epoch != was.Epoch
 		if changed {
 			m.end(shard, w.start)
+			for _, u := range between {
+				if u.mayRelease() {
+					m.end(shard, u.start)
+				}
+			}
 		}
 		// A record that is made anew takes nothing from the holder of the one before, which sees that its own is gone.
 		taken := changed && was.Holder != "" && was.Holder != l.changedBy(w) && (w.state.Holder != "" || w.verb != "create")
+		// Nor is anything taken from one that may have released it.
+		taken = taken && !slices.ContainsFunc(between, func(u recordWrite) bool {
+			return u.writer == was.Holder && u.state.Holder == "" && u.state.Epoch == was.Epoch
+		})
 		if taken {
 			l.judgeTaken(shard, was.Holder, held, w)
 		}
+		if was.Holder != "" && w.state.Holder == "" && w.verb != "create" {
+			m.releases = append(m.releases, release{shard, w, was.Epoch})
+		}
 		// Only a holder that took over in the log has a grant. One that held before the log began has none.
-		if changed && w.state.Holder != "" && (i > 0 || w.verb == "create") {
+		if changed && w.state.Holder != "" && (i > 0 || based || w.verb == "create") {
 			began := w
 			if i > 0 {
 				began.start = l.earliest(ws[i-1], w)
 			}
-			m.grants = append(m.grants, grant{shard, began, len(m.handoffs), never})
+			m.grants = append(m.grants, grant{shard, began, len(m.handoffs), 0, never})
 			m.handoffs = append(m.handoffs, m.handoff(shard, held.state.Holder, w, taken))
 		}
-		t.add(shard, step, was, w)
+		t.add(shard, step, was, w, len(between) == 0)
 		if w.state.Holder != "" {
 			held = w
 		}
 		was = w.state
 	}
 	t.close(shard)
-	for _, w := range l.recordUnknown[ws[0].name] {
-		if w.verb == "delete" {
-			m.end(shard, w.start)
+	last := ws[len(ws)-1]
+	for _, u := range l.recordUnknown[last.name] {
+		if u.verb == "delete" || u.end > last.start && u.mayRelease() {
+			m.end(shard, u.start)
 		}
 	}
 	for _, r := range l.facts.Restores {
@@ -219,9 +292,11 @@ func (m *moves) record(shard Shard, ws []recordWrite, begins bool) {
 
 // end records that a shard's tenures may have ended with a request that arrived then.
 func (m *moves) end(shard Shard, us int64) {
-	for i := len(m.grants) - 1; i >= 0 && m.grants[i].shard == shard; i-- {
-		if m.grants[i].end < us {
-			m.grants[i].until = min(m.grants[i].until, us)
+	for _, grants := range [][]grant{m.grants, m.restored} {
+		for i := len(grants) - 1; i >= 0 && grants[i].shard == shard; i-- {
+			if grants[i].begun() < us {
+				grants[i].until = min(grants[i].until, us)
+			}
 		}
 	}
 }
@@ -245,12 +320,12 @@ func (m *moves) overlaps() {
 		}
 	}
 	told := make(map[[2]Shard]bool)
-	for _, g := range m.grants {
+	for _, g := range slices.Concat(m.grants, m.restored) {
 		for _, h := range m.grants {
 			if !crossed[g.shard] { // nearly always
 				break
 			}
-			if g.shard == h.shard || !m.l.overlap(g.shard, h.shard) || g.end >= h.start || told[[2]Shard{g.shard, h.shard}] {
+			if g.shard == h.shard || !m.l.overlap(g.shard, h.shard) || g.begun() >= h.start || told[[2]Shard{g.shard, h.shard}] {
 				continue
 			}
 			v := Violation{Shard: h.shard.String(), First: m.l.recordLine(g.recordWrite), Second: m.l.recordLine(h.recordWrite)}
@@ -289,6 +364,20 @@ func (l *ledger) withUnanswered(ws []recordWrite) []recordWrite {
 	return all
 }
 
+// between returns the requests without an answer that may have been committed between two versions of a record that
+// are neighbours in the log.
+func (l *ledger) between(before, w recordWrite) (between []recordWrite) {
+	if w.base != 0 && w.base == before.rv {
+		return nil
+	}
+	for _, u := range l.recordUnknown[w.name] {
+		if u.era == w.era && u.end > before.start && u.start < w.end {
+			between = append(between, u)
+		}
+	}
+	return between
+}
+
 // earliest returns the earliest time at which the change that w is the first to show can have been committed. An
 // earlier request that was answered with a timeout may have made the change, and w then only repeats it. A request
 // for another epoch, or for none, such as a plan's, can't have made it.
@@ -307,7 +396,7 @@ func (l *ledger) earliest(before, w recordWrite) int64 {
 // the change.
 func (l *ledger) changedBy(w recordWrite) string {
 	for _, u := range l.recordUnknown[w.name] {
-		if u.start < w.start && u.state.Epoch == w.state.Epoch && u.state.Holder == w.state.Holder &&
+		if u.era == w.era && u.start < w.start && u.state.Epoch == w.state.Epoch && u.state.Holder == w.state.Holder &&
 			u.state.Move == w.state.Move {
 			return u.writer
 		}
@@ -349,7 +438,11 @@ func (l *ledger) judgeGrants(m *moves) {
 	if len(l.records) == 0 {
 		return // see NoRecords
 	}
-	byShard := make([][]int, len(l.shards.list))
+	byShard, released := make([][]int, len(l.shards.list)), make([][]release, len(l.shards.list))
+	for _, r := range m.releases {
+		id := l.shards.ids[r.shard]
+		released[id] = append(released[id], r)
+	}
 	for i, shard := range l.shards.list {
 		for n, g := range m.grants {
 			if l.overlap(shard, g.shard) {
@@ -359,7 +452,9 @@ func (l *ledger) judgeGrants(m *moves) {
 	}
 	told := make(map[tenure]bool)
 	for _, w := range l.writes {
-		l.judgeGranted(m, w, byShard[w.shard], told)
+		if !l.judgeGranted(m, w, byShard[w.shard], told) {
+			l.judgeReleased(w, released[w.shard])
+		}
 	}
 	for _, g := range m.grants {
 		h := &m.handoffs[g.handoff]
@@ -373,7 +468,23 @@ func (l *ledger) judgeGrants(m *moves) {
 	}
 }
 
-func (l *ledger) judgeGranted(m *moves, w write, grants []int, told map[tenure]bool) {
+// judgeReleased checks that a write didn't come after the shard was left without a holder.
+func (l *ledger) judgeReleased(w write, releases []release) {
+	for _, r := range releases {
+		// A restore of home may bring back what was released.
+		if w.epoch <= r.epoch && w.start > r.end+l.rules.Skew.Microseconds() && r.era == l.era(r.home, w.start) {
+			l.found.add(Violation{
+				Kind: WriteAfterHandoff, Object: l.objects.list[w.object].String(), Shard: r.shard.String(),
+				Detail: fmt.Sprintf("epoch %d wrote after the shard's record was left without a holder", w.epoch),
+				First:  l.recordLine(r.recordWrite), Second: l.line(w),
+			})
+			return
+		}
+	}
+}
+
+// judgeGranted reports whether it found a write to be wrong.
+func (l *ledger) judgeGranted(m *moves, w write, grants []int, told map[tenure]bool) bool {
 	shard, skew := l.shards.list[w.shard], l.rules.Skew.Microseconds()
 	key := tenure{w.shard, w.epoch}
 	v := Violation{Object: l.objects.list[w.object].String(), Shard: shard.String(), Second: l.line(w)}
@@ -409,6 +520,7 @@ func (l *ledger) judgeGranted(m *moves, w write, grants []int, told map[tenure]b
 		}
 		v.First = l.recordLine(g.recordWrite)
 		l.found.add(v)
-		return
+		return true
 	}
+	return false
 }

@@ -28,7 +28,8 @@ const (
 	InterleavedKey Kind = "interleaved-key"
 	// InterleavedShard (I1): a write for a shard came after a write of a higher epoch for a shard that shares a slot.
 	InterleavedShard Kind = "interleaved-shard"
-	// WriteAfterHandoff (I1): a write began after the shard's record had been granted to a higher epoch.
+	// WriteAfterHandoff (I1): a write began after the shard's record had been granted to a higher epoch, or left without
+	// a holder.
 	WriteAfterHandoff Kind = "write-after-handoff"
 	// WriteBeforeTenure (I1): a write was answered before the request that began its tenure arrived.
 	WriteBeforeTenure Kind = "write-before-tenure"

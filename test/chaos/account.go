@@ -30,6 +30,7 @@ type account struct {
 	ordeals   []ordeal
 	refused   []refusal
 	never     []madeAt // Ats for which no API server logged a write of ours
+	remade    int      // Pods that were made for an At that had had one
 }
 
 // quota is how often something should be done, and how often it was.
@@ -61,7 +62,7 @@ func (a *account) calm(t time.Time) bool {
 // complaints returns everything that fails the run, except missed targets.
 func (a *account) complaints() error {
 	_, unexplained := a.errors()
-	errs := []error{a.unmet(), a.idle(), a.untold(), a.lapsed(), a.waited(), unexplained}
+	errs := []error{a.unmet(), a.idle(), a.untold(), a.lapsed(), a.waited(), a.reran(), unexplained}
 	for _, kind := range []string{"SIGKILL", "SIGTERM"} {
 		for _, calm := range []bool{true, false} {
 			_, never := a.unserved(kind, calm)
@@ -172,6 +173,15 @@ func (a *account) waited() error {
 		return fmt.Errorf("wait: %d keys waited too long, the longest %s, which may take %v", n, worst, a.bound(worst.due))
 	}
 	return nil
+}
+
+// reran reports Pods that were made again. No fault of chaos gives a reason: nobody deletes the Pod of an At that isn't
+// DONE, and only home is restored.
+func (a *account) reran() error {
+	if a.remade == 0 {
+		return nil
+	}
+	return fmt.Errorf("run twice: %d Pods were made for Ats that had had one", a.remade)
 }
 
 // excuse is a kind of error line that a fault explains.

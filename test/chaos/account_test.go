@@ -10,6 +10,7 @@ import (
 	"github.com/tenure-dev/tenure/shard/protocol"
 	"github.com/tenure-dev/tenure/test/lab"
 	"github.com/tenure-dev/tenure/test/lab/faultproxy"
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 var day = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -188,6 +189,17 @@ func TestEachMissIsFoundAndASoundAccountHasNone(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
 			t.Errorf("%s: got %v, want %q", name, err, c.want)
+		}
+	}
+}
+
+func TestAPodThatWasMadeAgainFailsTheRun(t *testing.T) {
+	for remade, want := range []string{"", "run twice: 1 Pods"} {
+		r := &run{fleet: &lab.Fleet{}, load: &load{}}
+		a, err := r.account(&witness.Report{Ats: witness.AtStats{PodsRemade: remade}})
+		must.Succeed(t, err)
+		if err := a.complaints(); (err != nil) != (want != "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%d: got %v, want %q", remade, err, want)
 		}
 	}
 }

@@ -180,6 +180,7 @@ func (r *run) account(report *witness.Report) (*account, error) {
 	}
 	if report != nil {
 		a.ats, a.never = lateness(r.load.all(), report.Served)
+		a.remade = report.Ats.PodsRemade
 		a.quotas = append(slices.Clip(a.quotas), quota{"Ats served", r.load.least(), len(a.ats)})
 	}
 	if slices.Contains(r.scenarios, untidy) {
