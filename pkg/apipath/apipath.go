@@ -17,26 +17,45 @@ func Parts(path string) []string {
 	return parts[version:]
 }
 
-// Cut cuts a path at the first "/api/" or "/apis/": a namespace may have that name, too. If the path leads through
-// another API server's proxy, as to a member of Karmada, it is cut behind that. version is how many parts of below make
-// up the group and version; 0 if the path has neither.
+// Cut cuts a path at the first "/api/" or "/apis/" that begins an API server's API: a namespace may have that name,
+// too, and a proxy may have an API of its own before it. If the path leads through another API server's proxy, as to a
+// member of Karmada, it is cut behind that. version is how many parts of below make up the group and version; 0 if the
+// path has neither. A proxy's own API that looks like an API server's is taken for that: what follows "/api/" in
+// /api/v2/clusters/x/kubernetes/api/v1/pods.
 func Cut(path string) (prefix, below string, version int) {
 	const proxy = "/proxy"
-	if i := strings.LastIndex(path, proxy+"/"); i > 0 {
+	// A namespace behind a proxy may be called proxy, and Pods there have proxies.
+	for i := strings.LastIndex(path, proxy+"/"); i > 0; i = strings.LastIndex(path[:i], proxy+"/") {
 		behind := i + len(proxy)
-		if prefix, below, version = Cut(path[behind:]); version > 0 {
+		if prefix, below, version = cut(path[behind:]); version > 0 {
 			return path[:behind] + prefix, below, version
 		}
 	}
+	return cut(path)
+}
+
+// cut cuts a path at the first "/api/" before a version, or "/apis/" before a group and a version. Without any, it is
+// cut at the first "/apis/": a group may name its versions as it likes.
+func cut(path string) (prefix, below string, version int) {
 	for i := range len(path) {
-		if below, found := strings.CutPrefix(path[i:], "/api/"); found {
+		if below, found := strings.CutPrefix(path[i:], "/api/"); found && isVersion(below) {
 			return path[:i], below, 1
 		}
 		if below, found := strings.CutPrefix(path[i:], "/apis/"); found {
-			return path[:i], below, 2
+			if _, behind, _ := strings.Cut(below, "/"); isVersion(behind) {
+				return path[:i], below, 2
+			}
 		}
 	}
+	if prefix, below, found := strings.Cut(path, "/apis/"); found {
+		return prefix, below, 2
+	}
 	return path, "", 0
+}
+
+// isVersion reports whether what follows in a path is a version such as v1 or v1beta1.
+func isVersion(path string) bool {
+	return len(path) > 1 && path[0] == 'v' && '0' <= path[1] && path[1] <= '9'
 }
 
 // Request returns what an API server calls a request: the verb as in RBAC, the resource with its subresource, and the

@@ -17,6 +17,14 @@ func TestAPathIsReadBelowWhatProxiesPutBeforeIt(t *testing.T) {
 		"/api/v1/namespaces/proxy/pods":                 {"", "namespaces proxy pods"},
 		"/api/v1/namespaces/shop/pods/a/proxy/metrics":  {"", "namespaces shop pods a proxy metrics"},
 		"/api/v1/namespaces/shop/services/a/proxy/apis": {"", "namespaces shop services a proxy apis"},
+		"/api/endpoints/1/kubernetes/api/v1/pods":       {"/api/endpoints/1/kubernetes", "pods"},
+		"/apis/of/p/apis/apps/v1/deployments":           {"/apis/of/p", "deployments"},
+		"/api/endpoints/1/kubernetes/version":           {"/api/endpoints/1/kubernetes/version", ""},
+		"/p/apis/g/stable/ats/one":                      {"/p", "ats one"},
+		"/apis/m/v1/clusters/m1/proxy/api/v1/namespaces/proxy/pods": {"/apis/m/v1/clusters/m1/proxy",
+			"namespaces proxy pods"},
+		"/apis/m/v1/clusters/proxy/proxy/api/v1/namespaces/shop/pods/a/proxy/metrics": {
+			"/apis/m/v1/clusters/proxy/proxy", "namespaces shop pods a proxy metrics"},
 		"/api/v1": {"", ""}, "/version": {"/version", ""}, "": {"", ""},
 	} {
 		prefix, _, _ := Cut(path)

@@ -29,7 +29,7 @@ func TestAClusterOfTwoNamesIsOneTarget(t *testing.T) {
 	}{
 		"all":               {divided(annotated(AnnotationClusters, "*")), "east,west", 5, true},
 		"by its own name":   {divided(annotated(AnnotationClusters, "west")), "west", 10, false},
-		"by its other name": {divided(annotated(AnnotationClusters, "also")), "west", 10, false},
+		"by its other name": {divided(annotated(AnnotationClusters, "also")), "also", 10, false},
 		"by both":           {divided(annotated(AnnotationClusters, "also,west")), "west", 10, false},
 		"weight by its other name": {divided(annotated(AnnotationClusters, "*"), annotated(AnnotationWeights, "also=4")),
 			"east,west", 8, true},
@@ -73,8 +73,8 @@ func TestACopyStaysWhenItsClusterGetsAnotherName(t *testing.T) {
 			if west := b.get("west"); west == nil || west.UID != uid || slices.Contains(b.written[written:], "delete west") {
 				t.Errorf("the copy is %v; written %v", west, b.written[written:])
 			}
-			if got := recordOf(b.get("home")).Copies; !slices.Contains(got, "west") || slices.Contains(got, "also") {
-				t.Errorf("the record has %v", got)
+			if want := strings.Replace(wish, "*", "east,west", 1); b.recorded() != want {
+				t.Errorf("the record has %s, want %s", b.recorded(), want)
 			}
 		})
 	}
@@ -82,12 +82,22 @@ func TestACopyStaysWhenItsClusterGetsAnotherName(t *testing.T) {
 
 // As before the second name is identified, for a cluster that doesn't say which it is, and without sharding.
 func TestACopyIsNotDeletedByANameThatNobodyKnowsToBeItsClusters(t *testing.T) {
+	for name, lost := range map[string]func(*appsv1.Deployment){"": func(*appsv1.Deployment) {}, "no list": forgotten} {
+		t.Run(name, func(t *testing.T) { testCopyOfTwoNames(t, lost) })
+	}
+}
+
+// testCopyOfTwoNames changes the source meanwhile, in a reconcile that leaves the second name out.
+func testCopyOfTwoNames(t *testing.T, meanwhile func(source *appsv1.Deployment)) {
 	for what, first := range map[string]func(*bench){ // what becomes of the first name, at which it is wanted
 		"nothing":     func(*bench) {},
 		"its cache":   func(b *bench) { b.clusters["west"].freeze() },
 		"its Secret":  func(b *bench) { b.down["west"] = b.clock.Now() },
 		"it is awful": func(b *bench) { b.clusters["west"].frozen.Store(true) },
 		"its name":    func(b *bench) { delete(b.clusters, "west") },
+		"another target can't be read": func(b *bench) {
+			b.edit("home", "kubectl", annotated(AnnotationClusters, "future,west"))
+		},
 	} {
 		b := newBench(t, aSource(annotated(AnnotationClusters, "west")))
 		west := b.clusters["west"]
@@ -99,13 +109,41 @@ func TestACopyIsNotDeletedByANameThatNobodyKnowsToBeItsClusters(t *testing.T) {
 		}
 		b.clusters["also"] = b.newCluster("also")
 		b.clusters["also"].client = west.client
-		for range 10 {
+		for i := range 10 {
+			b.putOff = nil
+			if i == 4 { // after connectGrace
+				b.edit("home", "kubectl", meanwhile)
+				b.putOff = func(name multicluster.ClusterName) (time.Duration, bool) {
+					return map[multicluster.ClusterName]time.Duration{"also": time.Second}[name], false
+				}
+			}
 			_, _ = b.reconcile()
 			b.clock.Step(3 * time.Second)
 		}
 		if b.get("also") == nil || slices.Contains(b.written, "delete west") {
 			t.Errorf("%s: the copy is gone; written %v", what, b.written)
 		}
+		if got := b.recorded(); strings.Contains(got, string(guess)) != (what == "its name") { // then west can't be read
+			t.Errorf("%s: the list is %s", what, got)
+		}
+	}
+}
+
+// Two Secrets lead to one cluster, and somebody removes one of them.
+func TestACopyIsNotDeletedWhenOneOfItsClustersNamesGoes(t *testing.T) {
+	b := newBench(t, aSource(annotated(AnnotationClusters, "west")))
+	b.clusters["also"] = b.clusters["west"]
+	b.aliases = map[multicluster.ClusterName]multicluster.ClusterName{"west": "also"}
+	b.live()
+	b.aliases = nil
+	delete(b.clusters, "west")
+	b.live()
+	if b.get("also") == nil || slices.Contains(b.written, "delete west") {
+		t.Errorf("the copy is gone; written %v", b.written)
+	}
+	b.change(unlabelled)
+	if b.get("also") != nil || b.recorded() != "?,west" {
+		t.Errorf("not wanted any more: copies in %s, recorded in %s", b.copies(), b.recorded())
 	}
 }
 

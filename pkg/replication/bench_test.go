@@ -167,6 +167,8 @@ type cached struct {
 func (c cached) Get(ctx context.Context, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
 	if c.cluster.unfilled {
 		<-ctx.Done()
+	}
+	if ctx.Err() != nil { // so a cache may answer even if it is filled
 		return ctx.Err()
 	}
 	if !c.cluster.stale {

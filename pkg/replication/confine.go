@@ -233,6 +233,11 @@ func (c *copyActor) readSpace(ctx context.Context) (seenSpace, error) {
 	if there, known := c.r.spaces.recall(c.spaceID(), c.r.now()); known {
 		return there, nil
 	}
+	return c.readSpaceAgain(ctx)
+}
+
+// readSpaceAgain returns the copy's namespace, read from the API server.
+func (c *copyActor) readSpaceAgain(ctx context.Context) (seenSpace, error) {
 	namespace := &corev1.Namespace{}
 	err := c.cluster.GetAPIReader().Get(ctx, client.ObjectKey{Name: c.key.Namespace}, namespace)
 	if client.IgnoreNotFound(err) != nil {
@@ -270,7 +275,8 @@ func (c *copyActor) makeSpace(ctx context.Context) error {
 	case !apierrors.IsAlreadyExists(err):
 		return fmt.Errorf("creating namespace %s: %w", c.key.Namespace, err)
 	}
-	there, failure := c.readSpace(ctx) // somebody else may have created it
+	// Somebody else may have created it. If that was a reconcile of another source, what was read before may be cached.
+	there, failure := c.readSpaceAgain(ctx)
 	if failure == nil && there.Missing {
 		failure = fmt.Errorf("creating namespace %s, which isn't there, was refused, perhaps by an admission webhook: %w",
 			c.key.Namespace, err)

@@ -31,7 +31,7 @@ type copyActor struct {
 	target  multicluster.ClusterName
 	want    *forms // nil: there should be no copy
 	givenUp bool   // its share was divided among the others
-	stray   bool   // it is neither wanted nor in the record
+	stray   bool   // no list written before a copy was made names the cluster, so in doubt the copy stays
 	cluster cluster.Cluster
 	// making reports whether the present step is to make the copy.
 	making bool
@@ -95,8 +95,7 @@ func (c *copyActor) unchanged(ctx context.Context, view *copyView, answer error)
 	case !apierrors.IsNotFound(answer):
 		return true, nil
 	}
-	c.r.spaces.forget(c.spaceID())
-	there, err := c.readSpace(ctx)
+	there, err := c.readSpaceAgain(ctx)
 	return !there.Missing, err
 }
 

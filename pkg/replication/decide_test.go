@@ -325,18 +325,21 @@ func TestRecordBefore(t *testing.T) {
 		want   record
 		after  time.Duration
 	}{
-		"at first": {record{}, wish{}, ok, record{true, true, names{"east", "west"}, nil}, 0},
-		"a cluster that is left stays listed": {record{true, true, names{"north"}, nil}, wish{}, ok,
-			record{true, true, names{"east", "north", "west"}, nil}, 0},
+		"at first": {record{}, wish{}, ok, record{true, true, names{"east", "west"}, nil, false}, 0},
+		"a cluster that is left stays listed": {record{true, true, names{"north"}, nil, false}, wish{}, ok,
+			record{true, true, names{"east", "north", "west"}, nil, false}, 0},
 		"duplicate gives nobody up": {record{}, wish{}, awayFor(time.Hour),
-			record{true, true, names{"east", "west"}, nil}, 0},
+			record{true, true, names{"east", "west"}, nil, false}, 0},
 		"within the grace": {record{}, divide, awayFor(time.Minute),
-			record{true, true, names{"east", "west"}, nil}, 4 * time.Minute},
+			record{true, true, names{"east", "west"}, nil, false}, 4 * time.Minute},
 		"after the grace": {record{}, divide, awayFor(grace),
-			record{true, true, names{"east", "west"}, names{"west"}}, 0},
+			record{true, true, names{"east", "west"}, names{"west"}, false}, 0},
 		"given up by another process": {
-			record{GivenUp: names{"west"}}, divide, awayFor(0), record{true, true, names{"east", "west"}, names{"west"}}, 0},
-		"it is back": {record{GivenUp: names{"west"}}, divide, ok, record{true, true, names{"east", "west"}, nil}, 0},
+			record{GivenUp: names{"west"}}, divide, awayFor(0),
+			record{true, true, names{"east", "west"}, names{"west"}, false}, 0},
+		"it was guessed": {record{true, true, names{"north"}, nil, true}, wish{}, ok,
+			record{true, true, names{"east", "north", "west"}, nil, true}, 0},
+		"it is back": {record{GivenUp: names{"west"}}, divide, ok, record{true, true, names{"east", "west"}, nil, false}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, after := c.record.before(c.wish, names{"east", "west"}, names{"west", "east", "north"},

@@ -115,8 +115,13 @@
 //
 // A cluster leaves the list when its API server has said that it has no copy. A cluster that can't be read stays on it,
 // and keeps the finalizer, whether the source was deleted, lost its label, or lost just this target. If a cluster is
-// gone for good, take its name off the list: kubectl annotate --overwrite deployment/x tenure.dev/copies=west. If the
-// list is removed altogether, as by kubectl replace, every cluster that keeps copies is asked.
+// gone for good, take its name off the list: kubectl annotate --overwrite deployment/x tenure.dev/copies=west.
+//
+// If the list is removed altogether, as by kubectl replace, every cluster that keeps copies is asked. The new list has
+// a ? among its names: it may be incomplete or name too many. So has one that got a cluster added whose cache shows a
+// copy. The ? goes when no copy is left to delete. Until then, a copy in a cluster that [AnnotationClusters] doesn't
+// name is only deleted if every cluster that it names can be read: the copy may be wanted there, under another name of
+// its cluster.
 //
 // A cluster for which * doesn't stand ([Targets].KeepsCopies) isn't put on the list, unless a source names it. If it
 // was on the list before, nothing is done there while * is asked for: to delete copies because of a mistaken role would

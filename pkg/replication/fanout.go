@@ -45,7 +45,7 @@ func (a *actor) fanOut(ctx context.Context, wish wish, known, keepers, targets [
 	for i, name := range clusters {
 		c, wanted := &copyActor{actor: a, target: name}, slices.Contains(targets, name)
 		c.givenUp = wanted && slices.Contains(record.GivenUp, name)
-		c.stray = slices.Contains(strays, name)
+		c.stray = record.Guessed || slices.Contains(strays, name)
 		outcomes[i].Cluster, outcomes[i].Wanted = name, wanted
 		switch {
 		case !slices.Contains(known, name):
@@ -115,26 +115,35 @@ func (a *actor) strays(ctx context.Context,
 }
 
 // glance returns what a cluster's cache shows, without waiting for long until it is filled; nil if it shows nothing.
+// After the context's deadline, only a cache that is filled shows anything.
 func (a *actor) glance(ctx context.Context, cl cluster.Cluster) (*appsv1.Deployment, error) {
-	ctx, cancel := context.WithTimeout(ctx, strayLook)
+	within := strayLook
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		ctx, within = context.WithoutCancel(ctx), time.Millisecond
+	}
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	return read(ctx, cl.GetClient(), a.key)
 }
 
-// hasAsTarget reports whether the cluster that has a Deployment is a target under another name, so that the copy is
-// wanted there. Which names are of one cluster may not be known yet, or never. What targets answer is waited for as
-// long as one target may take. Those that don't answer hold up no deletion, except that of a stray: nobody has asked to
-// delete that, and it may be the copy of a target that was taken away, or has never answered.
-func (c *copyActor) hasAsTarget(ctx context.Context, d *appsv1.Deployment) bool {
+// spared returns the outcome for a copy that must not be deleted, since its cluster is a target under another name, or
+// may be; nil if it isn't. Which names are of one cluster may not be known yet, or never. What targets answer is waited
+// for as long as one target may take. Those that don't answer hold up no deletion, except that of a stray: it may be
+// the copy of such a target.
+func (c *copyActor) spared(ctx context.Context, d *appsv1.Deployment) (doubt *outcome) {
 	ctx, cancel := context.WithTimeout(ctx, c.r.config.TargetTimeout)
 	defer cancel()
 	for _, name := range c.targets {
 		its, err := c.lookUp(ctx, name)
-		if err != nil && c.stray || err == nil && its != nil && its.UID == d.UID {
-			return true
+		switch {
+		case err == nil && its != nil && its.UID == d.UID:
+			return &outcome{State: stateGone}
+		case err != nil && c.stray && doubt == nil:
+			o := c.away(fmt.Sprintf("isn't wanted, but %s can't be read, and may be the same cluster", name), unknownAgain)
+			doubt = &o
 		}
 	}
-	return false
+	return doubt
 }
 
 // lookUp returns the Deployment that a target has, nil if there is none.

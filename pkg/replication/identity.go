@@ -61,7 +61,9 @@ func (a *actor) identify(ctx context.Context) (types.UID, error) {
 	system := &corev1.Namespace{}
 	err := a.home.GetAPIReader().Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, system)
 	switch {
-	case err == nil, apierrors.IsNotFound(err):
+	case err == nil,
+		// An ingress that reloads says 404 of everything, but not as an API server does.
+		apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse):
 		known = identity{system.UID, now}
 	case !found:
 		return "", fmt.Errorf("%w: reading namespace %s of cluster %s, by whose UID its copies are known: %w", errHome,

@@ -2,11 +2,14 @@ package replication
 
 import (
 	"errors"
+	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
 	"github.com/tenure-dev/tenure/test/expect"
@@ -162,6 +165,26 @@ func TestAClusterOfSourcesThatWasAwayIsAskedSoonWhichItIs(t *testing.T) {
 	b.wantReason("", ReasonForeign)
 	if image := b.image("west"); image != "web:1" {
 		t.Errorf("the copy of the old one has %s", image)
+	}
+}
+
+// An ingress that reloads says 404 of everything.
+func TestAClusterOfSourcesIsIdentifiedByNo404OfAnIngress(t *testing.T) {
+	for when, begin := range map[string]func() *bench{
+		"at first": func() *bench { return newBench(t, aSource()) },
+		"later":    func() *bench { return settled(t) },
+	} {
+		b := begin()
+		b.clusters["home"].refuses = apierrors.NewGenericServerResponse(http.StatusNotFound, "get",
+			corev1.Resource("namespaces"), "kube-system", "404 page not found", 0, true)
+		b.clock.Step(identityLife)
+		_, _ = b.reconcile()
+		b.clusters["home"].refuses = nil
+		b.change(image("web:2"))
+		b.wantReason(when, ReasonReplicated)
+		if got := b.get("west").Annotations[AnnotationSourceCluster]; got != string(homeUID) {
+			t.Errorf("%s: the copy is of cluster %q", when, got)
+		}
 	}
 }
 

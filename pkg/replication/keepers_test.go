@@ -36,19 +36,12 @@ func TestAllClustersAreThoseThatKeepCopies(t *testing.T) {
 	if west := b.get("west"); b.copies() != "west" || b.recorded() != "west" || *west.Spec.Replicas != 10 {
 		t.Errorf("copies in %s, recorded in %s; west has %d replicas", b.copies(), b.recorded(), *west.Spec.Replicas)
 	}
-	b.edit("home", "kubectl", func(d *appsv1.Deployment) { // as kubectl replace does
-		delete(d.Annotations, AnnotationCopies)
-		d.Finalizers = nil
-	})
+	b.edit("home", "kubectl", forgotten)
 	b.live()
 	if b.recorded() != "west" {
 		t.Errorf("after the list was lost, copies are recorded in %s", b.recorded())
 	}
-	b.change(func(d *appsv1.Deployment) { // all at once
-		delete(d.Annotations, AnnotationCopies)
-		d.Finalizers = nil
-		unlabelled(d)
-	})
+	b.change(func(d *appsv1.Deployment) { forgotten(d); unlabelled(d) })
 	if source := b.get("home"); b.copies() != "" || len(source.Finalizers) > 0 {
 		t.Errorf("copies in %s; the source is kept by %v: %s", b.copies(), source.Finalizers, b.message())
 	}
@@ -86,6 +79,57 @@ func TestAClusterThatWasNotLookedAtYetIsATargetOnlyIfItMayHaveACopy(t *testing.T
 	b.wantReason("", ReasonReplicated)
 	if b.copies() != "east,west" || b.get("east").Spec.Template.Spec.Containers[0].Image != "web:2" {
 		t.Errorf("copies in %s: %s", b.copies(), b.message())
+	}
+}
+
+func unlooked(b *bench) { b.unlooked = "east" }
+
+// As one that was just added, when the list of copies is lost.
+func TestAClusterThatWasNotLookedAtYetIsAskedForItsCopyOnceItWas(t *testing.T) {
+	for name, c := range map[string]struct {
+		before func(*bench)
+		change func(*appsv1.Deployment)
+		never  bool
+		copies string
+	}{
+		"the label is lost too": {unlooked, unlabelled, false, ""},
+		"a target less":         {unlooked, annotated(AnnotationClusters, "west"), false, "west"},
+		"it never is":           {unlooked, annotated(AnnotationClusters, "west"), true, "east,west"},
+		"for the second time": {func(b *bench) {
+			unlooked(b)
+			b.edit("home", "kubectl", forgotten)
+			b.mustReconcile()
+			b.unlooked = ""
+			b.live()
+			unlooked(b)
+		}, annotated(AnnotationClusters, "west"), false, "west"},
+		"after a start it isn't listed": {func(b *bench) { b.restart(); b.hidden = "east" },
+			annotated(AnnotationClusters, "west"), false, "west"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := settled(t)
+			c.before(b)
+			b.edit("home", "kubectl", func(d *appsv1.Deployment) { forgotten(d); c.change(d) })
+			b.comesBack(connectGrace, connectGrace)
+			b.clock.Step(connectGrace)
+			if !c.never {
+				b.unlooked, b.hidden = "", ""
+			}
+			b.live()
+			if source := b.get("home"); b.copies() != c.copies || b.recorded() != strings.TrimPrefix(c.copies, "east,") {
+				t.Errorf("copies in %s, want %s; the source has %v", b.copies(), c.copies, source.Annotations)
+			}
+		})
+	}
+}
+
+// A source's own cluster may never be looked at.
+func TestALostListIsMadeAgainWithoutAskingTheSourcesOwnCluster(t *testing.T) {
+	b := settled(t)
+	b.unlooked = "home"
+	b.edit("home", "kubectl", forgotten)
+	if b.mustReconcile(); b.recorded() != "east,west" {
+		t.Errorf("copies are recorded in %q", b.recorded())
 	}
 }
 

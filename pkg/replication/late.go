@@ -22,18 +22,14 @@ func (a *actor) sweepLate(ctx context.Context) (ctrl.Result, error) {
 	if !a.r.notes.releasedOne(a.key) {
 		return ctrl.Result{}, nil
 	}
-	// Bounds the looks into all clusters that count as away: their caches may never be filled.
-	ifAway, cancel := context.WithTimeout(ctx, a.r.config.TargetTimeout)
+	// Bounds the waits for all caches together: some may never be filled.
+	looking, cancel := context.WithTimeout(ctx, a.r.config.TargetTimeout)
 	defer cancel()
 	var failures []error
 	for _, name := range a.r.config.Targets.Names() {
 		cl, err := a.r.config.Clusters.GetCluster(ctx, name)
-		if name == a.name || err != nil { // a cluster that isn't connected can't have shown a copy
+		if name == a.name || err != nil { // one that isn't connected can't have shown a copy
 			continue
-		}
-		looking := ctx
-		if !a.r.health(name).Usable {
-			looking = ifAway
 		}
 		d, err := a.glance(looking, cl)
 		if d == nil || err != nil {

@@ -9,6 +9,8 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
 	"github.com/tenure-dev/tenure/test/must"
 )
@@ -58,12 +60,14 @@ func TestAClusterThatIsNotKnownKeepsItsShareForTheGrace(t *testing.T) {
 	step("back", time.Second, 5)
 }
 
-// kubectl replace keeps the status, and takes away the annotations and finalizers that the file doesn't have.
+// forgotten is a source after kubectl replace, which keeps the status, and takes away the annotations and finalizers
+// that the file doesn't have.
+func forgotten(d *appsv1.Deployment) {
+	delete(d.Annotations, AnnotationCopies)
+	d.Finalizers = nil
+}
+
 func TestCopiesOfASourceWhoseRecordWasLostAreFound(t *testing.T) {
-	forgotten := func(d *appsv1.Deployment) {
-		delete(d.Annotations, AnnotationCopies)
-		d.Finalizers = nil
-	}
 	oneLess := func(d *appsv1.Deployment) { d.Annotations[AnnotationClusters] = "west" }
 	mended := func(d *appsv1.Deployment) { delete(d.Annotations, AnnotationReplicas) }
 	for name, c := range map[string]struct {
@@ -101,8 +105,9 @@ func TestALateCopyOfASourceThatWasReleasedHereIsDeleted(t *testing.T) {
 		meanwhile func(*bench)
 		stays     bool
 	}{
-		"all is well":                {func(*bench) {}, false},
-		"its cluster counts as away": {func(b *bench) { b.down["west"] = b.clock.Now() }, false},
+		"all is well":                   {func(*bench) {}, false},
+		"its cluster is for Ats by now": {func(b *bench) { b.atsOnly = "west" }, false},
+		"its cluster counts as away":    {func(b *bench) { b.down["west"] = b.clock.Now() }, false},
 		"another cluster's cache is never filled": {func(b *bench) {
 			b.down["east"], b.clusters["east"].unfilled = b.clock.Now(), true
 		}, false},
@@ -132,6 +137,39 @@ func TestALateCopyOfASourceThatWasReleasedHereIsDeleted(t *testing.T) {
 			b.mustReconcile()
 			if stays := b.get("west") != nil; stays != c.stays {
 				t.Errorf("the late copy stays: %v, want %v", stays, c.stays)
+			}
+		})
+	}
+}
+
+func TestCachesThatAreNotFilledDelayTheSearchForLateCopiesForSoLongAltogether(t *testing.T) {
+	for name, c := range map[string]struct {
+		others int // clusters whose caches are never filled
+		forAts bool
+		want   time.Duration
+	}{
+		"one that is for Ats alone": {1, true, strayLook},
+		"many":                      {99, false, 6 * time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			b := settled(t)
+			late := b.get("west")
+			b.delete("home")
+			b.live()
+			for i := range c.others {
+				other := multicluster.ClusterName(fmt.Sprintf("a%02d", i))
+				b.clusters[other] = b.newCluster(other)
+				b.clusters[other].unfilled = true
+				if c.forAts {
+					b.atsOnly = other
+				}
+			}
+			late.ResourceVersion = ""
+			must.Succeed(t, b.clusters["west"].client.Create(t.Context(), late))
+			began := time.Now()
+			b.mustReconcile()
+			if took := time.Since(began); took > c.want || b.get("west") != nil {
+				t.Errorf("%s: it took %v; the late copy is %v", name, took, b.get("west"))
 			}
 		})
 	}
@@ -167,6 +205,45 @@ func TestACacheThatIsNotFilledDelaysLittleAndHidesNoCopyElsewhere(t *testing.T) 
 			t.Errorf("after %v the copy that the list doesn't name is %v", took, b.get("east"))
 		}
 	})
+}
+
+// What nobody can say yet is whether a target that can't be read is the same cluster, or what can't be deleted yet.
+func TestACopyThatIsFoundAndStaysIsNotForgotten(t *testing.T) {
+	for name, c := range map[string]struct {
+		change  func(*appsv1.Deployment)
+		refuses error
+		copies  string
+		says    string
+	}{
+		"in doubt": {func(d *appsv1.Deployment) { forgotten(d); d.Annotations[AnnotationClusters] = "west,future" }, nil,
+			"?,east,west", "east (to be removed): isn't wanted, but future can't be read"},
+		"in doubt though it was never listed": {func(d *appsv1.Deployment) {
+			onlyWest(d)
+			d.Annotations[AnnotationClusters] = "west,future"
+		}, nil, "?,east,west", "east (to be removed): isn't wanted, but future can't be read"},
+		"its deletion is refused": {onlyWest, apierrors.NewForbidden(appsv1.Resource("deployments"), "web", nil),
+			"?,east,west", "east (to be removed): "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := settled(t)
+			b.clusters["east"].refusesDelete = c.refuses
+			b.change(c.change)
+			if b.recorded() != c.copies || !strings.Contains(b.message(), c.says) {
+				t.Errorf("the list is %s, the condition says %s", b.recorded(), b.message())
+			}
+			b.down["east"] = b.clock.Now()
+			b.delete("home")
+			b.restart()
+			b.live()
+			delete(b.down, "east")
+			b.clusters["east"].refusesDelete = nil
+			b.clock.Step(longestDelay)
+			b.live()
+			if b.copies() != "" || b.get("home") != nil {
+				t.Errorf("copies are left in %s; the source is there: %v", b.copies(), b.get("home") != nil)
+			}
+		})
+	}
 }
 
 // A copy from another source is none of ours, whatever its name.

@@ -183,6 +183,20 @@ func (r *Reconciler) connecting() time.Duration {
 	return max(0, r.began.Add(connectGrace).Sub(r.now()))
 }
 
+// unlooked is for how long to wait until it is known of clusters whether they keep copies: for each no longer than for
+// one that connects.
+func (r *Reconciler) unlooked(names []multicluster.ClusterName) (left time.Duration) {
+	for _, name := range names {
+		of := connection{to: name}
+		if _, known := r.config.Targets.KeepsCopies(name); known {
+			r.connections.made(of)
+		} else {
+			left = max(left, r.connections.missing(of, r.now()))
+		}
+	}
+	return left
+}
+
 // health is what is known about a target.
 func (r *Reconciler) health(name multicluster.ClusterName) targetHealth {
 	ok, since := r.config.Targets.Usable(name)

@@ -19,7 +19,13 @@ type record struct {
 	Known   bool
 	Copies  []multicluster.ClusterName
 	GivenUp []multicluster.ClusterName
+	// Guessed: the list was lost, or didn't name a copy that was found. So Copies may name a cluster by a name under which
+	// no copy was made there. It is so until no copy is left that isn't wanted.
+	Guessed bool
 }
+
+// guess stands in the list of copies of a record that is Guessed. No cluster has such a name.
+const guess multicluster.ClusterName = "?"
 
 // targetHealth is what is known about one target.
 type targetHealth struct {
@@ -29,12 +35,14 @@ type targetHealth struct {
 }
 
 func recordOf(source *appsv1.Deployment) record {
-	_, known := source.Annotations[AnnotationCopies]
+	list, known := source.Annotations[AnnotationCopies]
+	copies := splitNames(list)
 	return record{
 		Finalizer: controllerutil.ContainsFinalizer(source, Finalizer),
 		Known:     known,
-		Copies:    splitNames(source.Annotations[AnnotationCopies]),
+		Copies:    others(copies, guess),
 		GivenUp:   splitNames(source.Annotations[AnnotationGivenUp]),
+		Guessed:   slices.Contains(copies, guess),
 	}
 }
 
@@ -47,12 +55,28 @@ func (r record) renamed(aliases map[multicluster.ClusterName]multicluster.Cluste
 	return r
 }
 
+// spelled returns the record with copies under the names that its source uses for clusters with several names. If such
+// a name is removed, the copy is then still recorded under the name at which it is wanted. Otherwise it would be
+// recorded under the other name alone, at which it isn't wanted, and so be deleted.
+func (r record) spelled(source *appsv1.Deployment,
+	aliases map[multicluster.ClusterName]multicluster.ClusterName) record {
+	used := splitNames(source.Annotations[AnnotationClusters])
+	as := map[multicluster.ClusterName]multicluster.ClusterName{}
+	for _, name := range used {
+		if one, other := aliases[name]; other && !slices.Contains(used, one) {
+			as[one] = name
+		}
+	}
+	r.Copies = rename(r.Copies, as)
+	return r
+}
+
 // before returns the record that must be written before any copy may be made. It has the finalizer and all known
 // targets, since copies can be made in no other. The duration is when to look again because a target's grace ends; 0:
 // not needed.
 func (r record) before(wish wish, targets, known []multicluster.ClusterName,
 	health map[multicluster.ClusterName]targetHealth, now time.Time, grace time.Duration) (record, time.Duration) {
-	next := record{Finalizer: true, Known: true, Copies: union(r.Copies, both(targets, known))}
+	next := record{Finalizer: true, Known: true, Copies: union(r.Copies, both(targets, known)), Guessed: r.Guessed}
 	var after time.Duration
 	if wish.Divide {
 		for _, name := range targets {
@@ -86,7 +110,7 @@ func (r record) after(gone []multicluster.ClusterName, wanted bool) record {
 }
 
 func (r record) equal(other record) bool {
-	return r.Finalizer == other.Finalizer && r.Known == other.Known &&
+	return r.Finalizer == other.Finalizer && r.Known == other.Known && r.Guessed == other.Guessed &&
 		slices.Equal(r.Copies, other.Copies) && slices.Equal(r.GivenUp, other.GivenUp)
 }
 
@@ -101,7 +125,10 @@ func (r record) put(source *appsv1.Deployment) {
 		source.Annotations = map[string]string{}
 	}
 	delete(source.Annotations, AnnotationCopies)
-	if r.Known {
+	switch {
+	case r.Known && r.Guessed:
+		source.Annotations[AnnotationCopies] = text.Join(union(r.Copies, []multicluster.ClusterName{guess}), ",")
+	case r.Known:
 		source.Annotations[AnnotationCopies] = text.Join(r.Copies, ",")
 	}
 	delete(source.Annotations, AnnotationGivenUp)

@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+
+	"github.com/tenure-dev/tenure/test/must"
 )
 
 // tenMinutes reconciles every five seconds.
@@ -163,12 +165,27 @@ func TestANamespaceThatSomebodyElseCreatesMeanwhileIsUsed(t *testing.T) {
 			b.acting = false
 			b.namespace("east", open(TargetConfined))
 			b.acting = true
+			// Of the same time is what another reconcile read before, and keeps now.
+			b.subject.spaces.keep(spaceID{"east", connectionTo(b.clusters["east"]), "shop"}, space{Missing: true}, epoch)
 		}
 		return commit()
 	}
 	b.mustReconcile()
 	if b.copies() != "east,west" || b.wrote("create *v1.Namespace east") != 0 {
 		t.Errorf("copies in %q; written %v", b.copies(), b.written)
+	}
+}
+
+func TestANamespaceThatWasJustDeletedIsMadeAgain(t *testing.T) {
+	b := settled(t)
+	b.delete("west")
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: key.Namespace}}
+	must.Succeed(t, b.clusters["west"].client.Delete(t.Context(), ns))
+	b.subject.spaces.keep(spaceID{"west", connectionTo(b.clusters["west"]), key.Namespace}, space{Label: TargetConfined},
+		b.clock.Now())
+	b.mustReconcile()
+	if b.get("west") == nil {
+		t.Errorf("the copy isn't made again: %s", b.message())
 	}
 }
 

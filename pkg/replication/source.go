@@ -45,6 +45,8 @@ type actor struct {
 	source *appsv1.Deployment
 	// targets are the clusters that should have a copy.
 	targets []multicluster.ClusterName
+	// aliases are the other names of clusters, as in Targets.Aliases.
+	aliases map[multicluster.ClusterName]multicluster.ClusterName
 
 	// confirm returns errStale if the source isn't as the cache shows it. It reads the source from the API server once
 	// in a reconcile that writes to a target, unless a compare-and-swap on the source has just proved it: a new
@@ -67,16 +69,18 @@ func (a *actor) reconcile(ctx context.Context) (ctrl.Result, error) {
 
 func (a *actor) replicate(ctx context.Context, wanted bool) (ctrl.Result, error) {
 	aliases, names := a.r.config.Targets.Aliases(), a.r.config.Targets.Names()
+	a.aliases = aliases
 	record := recordOf(a.source).renamed(aliases, a.name)
 	known, keepers := rename(names, aliases), rename(a.r.keepers(names, record.Copies), aliases)
 	var wish wish
 	var targets []multicluster.ClusterName
 	var after time.Duration
 	if !record.Known && (record.Finalizer || mayHaveCopies(a.source)) { // somebody removed the list
-		if left := a.r.connecting(); left > 0 {
-			return ctrl.Result{RequeueAfter: left}, nil
+		all, wait := a.guessed()
+		if wait > 0 {
+			return ctrl.Result{RequeueAfter: wait}, nil
 		}
-		record.Finalizer, record.Known, record.Copies = true, true, others(keepers, a.name)
+		record = all.renamed(aliases, a.name)
 		if err := a.remember(ctx, record); err != nil {
 			return ctrl.Result{}, err
 		}
@@ -117,7 +121,9 @@ func (a *actor) replicate(ctx context.Context, wanted bool) (ctrl.Result, error)
 		return ctrl.Result{}, err
 	}
 	gone, left, look := sumUp(outcomes)
-	record.Copies = union(record.Copies, left) // a stray may be left that the record didn't name
+	all := union(record.Copies, left)
+	unlisted := wanted && len(all) > len(record.Copies) // a stray is left: it must still be one later
+	record.Copies, record.Guessed = all, (record.Guessed || unlisted) && len(left) > 0
 	return a.conclude(ctx, record.after(gone, wanted), outcomes, wanted, sooner(after, look))
 }
 
@@ -169,6 +175,15 @@ func mayHaveCopies(source *appsv1.Deployment) bool {
 		strings.HasSuffix(c.Message, copiesStay))
 }
 
+// guessed returns a record for a source that has lost its own: every cluster that keeps copies may have one. wait is
+// for how long it may not be known yet which these are.
+func (a *actor) guessed() (_ record, wait time.Duration) {
+	record, names := recordOf(a.source), a.r.config.Targets.Names()
+	record.Finalizer, record.Known, record.Guessed = true, true, true
+	record.Copies = union(record.Copies, others(a.r.keepers(names, nil), a.name))
+	return record, max(a.r.connecting(), a.r.unlooked(others(names, a.name)))
+}
+
 // released takes the condition off a Deployment that isn't a source any more. Copies that it had are deleted by
 // now, unless the record was lost. In that case the source gets a record again, and copies are looked for
 // everywhere.
@@ -176,12 +191,10 @@ func (a *actor) released(ctx context.Context) (ctrl.Result, error) {
 	if a.source.DeletionTimestamp == nil && Condition(a.source) != nil {
 		var err error
 		if mayHaveCopies(a.source) && !a.r.notes.finished(string(a.source.UID)) {
-			if left := a.r.connecting(); left > 0 {
-				return ctrl.Result{RequeueAfter: left}, nil
+			record, wait := a.guessed()
+			if wait > 0 {
+				return ctrl.Result{RequeueAfter: wait}, nil
 			}
-			record := recordOf(a.source)
-			record.Finalizer, record.Known = true, true
-			record.Copies = union(record.Copies, others(a.r.keepers(a.r.config.Targets.Names(), nil), a.name))
 			err = a.remember(ctx, record)
 		} else {
 			err = a.writeConditions(ctx, nil)
@@ -203,7 +216,7 @@ func isOvertaken(err error) bool {
 
 // remember writes the record on the source, if it isn't there yet and the source is unchanged since it was read.
 func (a *actor) remember(ctx context.Context, record record) error {
-	if recordOf(a.source).equal(record) {
+	if record = record.spelled(a.source, a.aliases); recordOf(a.source).equal(record) {
 		return nil
 	}
 	next := a.source.DeepCopy()

@@ -87,10 +87,10 @@ func (v *visit) act(next step) (*outcome, error) {
 		return nil, v.look(v.ctx, &v.view)
 	case actDelete:
 		resume := v.pause() // other targets may take their time
-		wanted := v.hasAsTarget(v.whole, v.view.Copy)
+		spared := v.spared(v.whole, v.view.Copy)
 		resume()
-		if wanted {
-			return &outcome{State: stateGone}, nil
+		if spared != nil {
+			return spared, nil
 		}
 	default:
 		v.making = next.Act == actCreate
