@@ -177,14 +177,19 @@ func (b *Breaker) failed() {
 
 // watchOver bounds one request: its context ends with ErrStalled once nothing at all has come from the cluster for
 // the time of patience, or nothing of its own answer for that and longestAnswer. If asks isn't empty, that inquiry is
-// made after half of it.
+// made after half of it, or of the caller's time if that is less. A caller with too little time gets none by then, and
+// its deadline shows nothing: see silent.
 func (b *Breaker) watchOver(ctx context.Context, path string, patience time.Duration, asks inquiry) *watching {
 	now := time.Now()
 	w := &watching{of: b, sent: now, path: path, patience: patience, asks: asks, own: now}
 	w.ctx, w.cancel = context.WithCancelCause(ctx)
+	w.asksAfter = patience / 2
+	if deadline, ok := ctx.Deadline(); ok && deadline.Sub(now) >= FirstPause {
+		w.asksAfter = min(patience, deadline.Sub(now)) / 2
+	}
 	first := patience
 	if asks.base != nil {
-		first /= 2
+		first = w.asksAfter
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -201,6 +206,8 @@ type watching struct {
 	path     string
 	patience time.Duration
 	asks     inquiry
+	// asksAfter is for how long nothing must have come from the cluster before the inquiry is made.
+	asksAfter time.Duration
 
 	mu    sync.Mutex  // guards all below, also against the timer's own first firing
 	timer *time.Timer // stopped for good when the watching ends
@@ -216,15 +223,15 @@ func (w *watching) hears() {
 
 // look gives the request up, or sets the timer for the next look. It runs in the timer's goroutine.
 func (w *watching) look() {
-	half, quiet := w.patience/2, w.quiet()
+	quiet := w.quiet()
 	asks := w.asks.base != nil && (streams(w.path) || time.Since(w.sent) < longestAnswer)
-	if asks && quiet >= half && quiet < w.patience {
+	if asks && quiet >= w.asksAfter && quiet < w.patience {
 		w.of.ask(w.ctx, w.asks, w.patience-quiet)
 		quiet = w.quiet()
 	}
 	left := w.patience - quiet
-	if asks && quiet < half {
-		left = half - quiet
+	if asks && quiet < w.asksAfter {
+		left = w.asksAfter - quiet
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -246,6 +253,17 @@ func (w *watching) quiet() time.Duration {
 		return time.Since(heard)
 	}
 	return time.Since(w.sent)
+}
+
+// silent reports whether nothing came from the cluster for so long before the caller's deadline that it counts as
+// silent. That takes an inquiry that isn't answered either: without one, it may just be slow with this request.
+func (w *watching) silent() bool {
+	deadline, _ := w.ctx.Deadline()
+	since, least := w.sent, FirstPause
+	if heard := w.of.lastAnswer(); heard.After(since) { // so long after that, an inquiry was due
+		since, least = heard, w.asksAfter+FirstPause
+	}
+	return w.asks.base != nil && deadline.Sub(since) >= least
 }
 
 // end ends the watching.

@@ -78,6 +78,11 @@ func openPart(t *testing.T, prefix keyspace.Prefix, kinds ...Kind) *Cluster {
 // openAt opens one over a server.
 func openAt(t *testing.T, server http.HandlerFunc, prefix keyspace.Prefix, kinds ...Kind) *Cluster {
 	t.Helper()
+	return openWith(t, server, prefix, Options{Kinds: kinds})
+}
+
+func openWith(t *testing.T, server http.HandlerFunc, prefix keyspace.Prefix, opts Options) *Cluster {
+	t.Helper()
 	s := httptest.NewServer(server)
 	t.Cleanup(func() {
 		s.CloseClientConnections()
@@ -89,7 +94,7 @@ func openAt(t *testing.T, server http.HandlerFunc, prefix keyspace.Prefix, kinds
 	must.Succeed(t, err)
 	id := keyspace.ShardID{Cluster: "west", Prefix: prefix}
 	gate := NewGate(t.Context(), id, "test", "me", func() bool { return true })
-	c, err := Open(connection, gate, &Traffic{}, Options{Kinds: kinds})
+	c, err := Open(connection, gate, &Traffic{}, opts)
 	must.Succeed(t, err)
 	return c
 }
@@ -296,6 +301,14 @@ func TestAnInformerThatWasRemovedStops(t *testing.T) {
 // It would hold an arbitrary part of them, and nothing would say so.
 func TestAPartOfAClusterHasNoCacheOfAKindThatIsNotDeclared(t *testing.T) {
 	half := keyspace.Partition(1)[0]
+	knowsNoField := func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("fieldSelector") != "" {
+			http.Error(w, "field label not supported", http.StatusBadRequest)
+			return
+		}
+		serveTwo(w, r)
+	}
+	none := func(client.Object) []string { return nil }
 	for what, c := range map[string]struct {
 		of      keyspace.Prefix
 		kind    client.Object
@@ -306,9 +319,12 @@ func TestAPartOfAClusterHasNoCacheOfAKindThatIsNotDeclared(t *testing.T) {
 		"the whole, not declared":          {keyspace.Prefix{}, &corev1.Secret{}, false},
 	} {
 		t.Run(what, func(t *testing.T) {
-			part := openPart(t, c.of, Kind{Object: &corev1.ConfigMap{}})
+			part := openWith(t, knowsNoField, c.of, Options{Kinds: []Kind{{Object: &corev1.ConfigMap{}}},
+				Indexes: []Index{{c.kind, "name", none}}})
+			if fmt.Sprint(part.Unindexed) != "[name of Secret]" && c.refused || len(part.Unindexed) > 0 && !c.refused {
+				t.Errorf("it lacks indexes: %q", part.Unindexed)
+			}
 			_, informs := part.GetCache().GetInformer(t.Context(), c.kind, cache.BlockUntilSynced(false))
-			none := func(client.Object) []string { return nil }
 			for how, err := range map[string]error{
 				"an informer": informs,
 				"an index":    part.GetFieldIndexer().IndexField(t.Context(), c.kind, "data", none),
@@ -323,6 +339,9 @@ func TestAPartOfAClusterHasNoCacheOfAKindThatIsNotDeclared(t *testing.T) {
 			list := &corev1.SecretList{}
 			if err := part.GetClient().List(t.Context(), list); err != nil || len(list.Items) != 1 {
 				t.Errorf("the client shows %d objects (%v), want the one that the cluster has", len(list.Items), err)
+			}
+			if err := part.GetClient().List(t.Context(), list, client.MatchingFields{"name": "a"}); err == nil {
+				t.Error("a list by an index that isn't there shows nothing, without an error")
 			}
 		})
 	}

@@ -50,7 +50,8 @@ type Index struct {
 
 // Options are what all shards of a program have in common.
 type Options struct {
-	Kinds   []Kind
+	Kinds []Kind
+	// Indexes of a kind that isn't declared are left out where the shard is only a part of its cluster.
 	Indexes []Index
 	// ClientFiltering leaves the shardSelector out, so that primary kinds are filtered on arrival only: the reference
 	// that server-side filtering is measured against.
@@ -73,6 +74,8 @@ type Cluster struct {
 	client  client.Client
 	live    client.Client
 	mapper  meta.RESTMapper
+
+	Unindexed []string // fields of the indexes that were left out, with their kinds
 }
 
 var _ cluster.Cluster = (*Cluster)(nil)
@@ -126,7 +129,8 @@ func newRecorders(config *rest.Config, httpClient *http.Client, gate *Gate, sche
 	return &recorders{scheme: scheme, gate: gate, core: core, events: events}, nil
 }
 
-// newCaches makes the caches of the declared kinds.
+// newCaches makes the caches of the declared kinds. It leaves out indexes of kinds that the shard can't cache: these
+// are read live, and the API server refuses a list by a field that it doesn't know.
 func (c *Cluster) newCaches(opts Options) error {
 	c.caches = &caches{scheme: c.scheme, make: c.informing, kinds: map[form]*informing{}}
 	c.filters.declared = map[schema.GroupVersionKind]Kind{}
@@ -143,6 +147,10 @@ func (c *Cluster) newCaches(opts Options) error {
 		c.stores = append(c.stores, i)
 	}
 	for _, i := range opts.Indexes {
+		if f, err := formOf(i.Object, c.scheme); err == nil && c.uncacheable(f) {
+			c.Unindexed = append(c.Unindexed, fmt.Sprintf("%s of %s", i.Field, f.GroupKind()))
+			continue
+		}
 		if err := c.caches.IndexField(context.Background(), i.Object, i.Field, i.Extract); err != nil {
 			return err
 		}
@@ -150,11 +158,16 @@ func (c *Cluster) newCaches(opts Options) error {
 	return nil
 }
 
-// informing makes the informer of a kind, and doesn't run it. If the shard is only a part of its cluster, the kind
-// must be declared: otherwise it isn't known which of the kind's objects belong to that part.
+// uncacheable reports whether the shard is only a part of its cluster and a kind isn't declared: then it isn't known
+// which of the kind's objects belong to that part.
+func (c *Cluster) uncacheable(f form) bool {
+	_, declared := c.filters.declared[f.GroupVersionKind]
+	return !declared && c.gate.shard.Prefix.Bits() > 0
+}
+
+// informing makes the informer of a kind, and doesn't run it.
 func (c *Cluster) informing(f form) (*informing, error) {
-	kind, declared := c.filters.declared[f.GroupVersionKind]
-	if !declared && c.gate.shard.Prefix.Bits() > 0 {
+	if c.uncacheable(f) {
 		return nil, fmt.Errorf("an informer of %s in shard %s: the kind isn't declared, so it would show an arbitrary part "+
 			"of the objects: declare it in shard.Config.Kinds, with Owned or Primary, or read it through GetClient, which "+
 			"reads it live",
@@ -172,7 +185,7 @@ func (c *Cluster) informing(f form) (*informing, error) {
 	if err != nil {
 		return nil, err
 	}
-	filter := c.filters.of(f)
+	filter, kind := c.filters.of(f), c.filters.declared[f.GroupVersionKind]
 	store := informer.New(informer.Config{
 		Kind: f.GroupVersionKind, Namespaced: mapping.Scope.Name() == meta.RESTScopeNameNamespace, Take: filter.take,
 		Pack: kind.Pack, Finished: kind.Finished,

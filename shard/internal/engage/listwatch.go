@@ -2,6 +2,7 @@ package engage
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"sync"
 	"time"
@@ -48,9 +49,13 @@ func (f *filter) wrap(inner toolscache.ListerWatcher) toolscache.ListerWatcher {
 			for f.leavesOut(err, &opts) {
 				w, err = watchServer(ctx, lw, opts, watched, LastPause, f.fails)
 			}
-			if err != nil {
+			switch {
+			case f.mayRefuse(err): // after a list that it allowed: the cache has objects, and isn't kept up to date
+				f.fails(fmt.Errorf("it may be listed, but not watched: %v", err)) // not one that mayRefuse excuses
+				_ = sleep(ctx, wait.Jitter(forbiddenPause, 0.5))                  // a list follows
+			case err != nil:
 				f.fails(err)
-			} else {
+			default:
 				f.failing.Store(nil)
 			}
 			return w, err
@@ -63,7 +68,7 @@ func (f *filter) mayRefuse(err error) bool {
 	return f.optional && apierrors.IsForbidden(err) && !cas.ByProxy(err)
 }
 
-// forbiddenPause is how long a list is left alone that its cluster need not allow, and doesn't.
+// forbiddenPause is how long a list or a watch is left alone that its cluster need not allow, and doesn't.
 const forbiddenPause = 30 * time.Second
 
 // listLost is after how long a list counts as lost: as one of a shard does.

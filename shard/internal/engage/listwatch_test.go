@@ -34,6 +34,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tenure-dev/tenure/shard/internal/informer"
 	"github.com/tenure-dev/tenure/shard/protocol"
 	"github.com/tenure-dev/tenure/test/bubble"
 	"github.com/tenure-dev/tenure/test/expect"
@@ -765,6 +766,28 @@ func TestAWatchThatNobodyEndsIsGivenUp(t *testing.T) {
 		time.Sleep(15 * time.Minute) // a reflector asks for ten at most
 		if _, there, _ := store.GetByKey("n/new"); !there || begun.Load() < 2 {
 			t.Errorf("%d watches in a quarter of an hour; the cache has %v", begun.Load(), store.ListKeys())
+		}
+	})
+}
+
+func TestAnOptionalKindThatMayBeListedAndNotWatchedIsListedRarelyAndReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lists := 0
+		f := everything()
+		f.optional = true
+		i := &informing{Store: informer.New(informer.Config{}), filter: f, example: &corev1.Pod{}, from: f.wrap(listWatch(
+			func(context.Context, metav1.ListOptions) (*corev1.PodList, error) {
+				lists++
+				return emptyList(), nil
+			}, func(context.Context, metav1.ListOptions) (watch.Interface, error) {
+				return nil, apierrors.NewForbidden(corev1.Resource("pods"), "", errors.New("not you"))
+			}))}
+		go i.Run(t.Context(), i.from, i.example)
+		const passed = 10 * time.Minute
+		time.Sleep(passed)
+		synctest.Wait()
+		if why := i.behind(time.Time{}, time.Minute); lists > int(passed/forbiddenPause) || why == "" {
+			t.Errorf("listed %d times, and it is said: %q", lists, why)
 		}
 	})
 }

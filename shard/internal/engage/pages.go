@@ -175,8 +175,8 @@ func aboutList(list runtime.Object) (metav1.ListInterface, error) {
 
 // continued returns the token that continues a list whose own token has expired; "" for none. An API server forgets a
 // version after five to ten minutes. The rest of the list is of a later version then. The list has the version of its
-// first page, so a watch from there brings all of it up to date. A list from the beginning would take as long again,
-// and expire again.
+// first page. A watch from there brings all of it up to date, if the API server still has the changes since then; if it
+// has too few, it refuses the watch, and the kind is listed anew. A list that didn't go on would expire each time.
 func continued(err error) string {
 	var answer apierrors.APIStatus
 	if !apierrors.IsResourceExpired(err) || !errors.As(err, &answer) {

@@ -143,7 +143,7 @@ func (b *Breaker) send(ctx context.Context, req *http.Request, base http.RoundTr
 		return b.watch(signed(ctx, req, agent), base)
 	}
 	patience, asks := listStallAfter, inquiry{}
-	if !list {
+	if !list || len(belowNamespace(req.URL.Path)) > 2 { // a log, or the answer of a Service, may be long in coming
 		patience, asks = stallAfter, inquiry{base: base, to: req.URL, agent: cmp.Or(agent, req.UserAgent())}
 	}
 	w := b.watchOver(ctx, req.URL.Path, patience, asks)
@@ -160,8 +160,8 @@ func (b *Breaker) send(ctx context.Context, req *http.Request, base http.RoundTr
 		answered = true
 		b.received(ctx, req, res, w, list, sent)
 		return res, nil
-	case ctx.Err() == nil, // not given up by the caller, or after its deadline, in which nothing came from the cluster
-		errors.Is(ctx.Err(), context.DeadlineExceeded) && w.quiet() >= FirstPause:
+	case ctx.Err() == nil, // not given up by the caller, or by a deadline that shows that the cluster is silent
+		errors.Is(ctx.Err(), context.DeadlineExceeded) && w.silent():
 		b.failed()
 		cause := context.Cause(w.ctx)
 		if open, why := b.Open(); cause == nil && !list && open && why == Silence && wouldRepeat(req, err) {
@@ -256,11 +256,16 @@ const largestObject = 16 << 20
 
 // namesOne reports whether an API server's path is that of one object.
 func namesOne(path string) bool {
+	return len(belowNamespace(path)) == 2 // not of a subresource, which may be a log
+}
+
+// belowNamespace returns RESOURCE[/NAME[/SUBRESOURCE]] of an API server's path; nil if it is of no resource.
+func belowNamespace(path string) []string {
 	parts := apipath.Parts(path)
 	if len(parts) > 2 && parts[0] == "namespaces" {
-		parts = parts[2:]
+		return parts[2:]
 	}
-	return len(parts) == 2 // not of a subresource, which may be a log
+	return parts
 }
 
 // streams reports whether a path is that of a subresource that may take its time: the API server passes such requests

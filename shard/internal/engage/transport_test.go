@@ -292,33 +292,41 @@ func (d *drip) Read(p []byte) (int, error) {
 func (d *drip) Close() error { return nil }
 
 func TestAListIsWaitedForAsLongAsAnythingOfItArrives(t *testing.T) {
+	const object, list = "/api/v1/namespaces/shop/pods/a", "/api/v1/pods"
+	const inner = "/api/v1/namespaces/shop/services/east/proxy" + list // of a cluster that is reached through another
 	for name, c := range map[string]struct {
 		every time.Duration
-		list  bool
+		path  string
 		whole bool
 	}{
-		"a slow list":                      {listStallAfter - time.Second, true, true},
-		"a list that stalls":               {listStallAfter + time.Second, true, false},
-		"a slow answer":                    {stallAfter - time.Second, false, true},
-		"an answer that stalls":            {stallAfter + time.Second, false, false},
-		"a list slower than other answers": {stallAfter + time.Second, true, true},
+		"a slow list":                      {listStallAfter - time.Second, list, true},
+		"a list that stalls":               {listStallAfter + time.Second, list, false},
+		"a slow answer":                    {stallAfter - time.Second, object, true},
+		"an answer that stalls":            {stallAfter + time.Second, object, false},
+		"a list slower than other answers": {stallAfter + time.Second, list, true},
+		"an inner cluster's stalled list":  {listStallAfter + time.Second, inner, false},
+		"what is passed on":                {listStallAfter + time.Second, object + "/proxy/report", true},
+		"a log that is long in coming":     {listStallAfter + time.Second, object + "/log", true},
 	} {
 		bubble.Run(t, name, func(t *testing.T) {
-			path, ctx := "/api/v1/namespaces/shop/pods/a", t.Context()
-			if c.list {
-				path, ctx = "/api/v1/pods", context.WithValue(ctx, pageKey{}, &page{})
+			ctx := t.Context()
+			if strings.HasSuffix(c.path, list) {
+				ctx = context.WithValue(ctx, pageKey{}, &page{})
 			}
 			drips := &dripping{c.every, 10}
 			server := servers(func(req *http.Request) (*http.Response, error) {
-				if strings.HasSuffix(req.URL.Path, "/kube-system") { // it says nothing else meanwhile
-					return silent(req)
+				if strings.HasSuffix(req.URL.Path, "/kube-system") {
+					if streams(c.path) {
+						return answerAfter(req, time.Millisecond, http.StatusOK)
+					}
+					return silent(req) // it says nothing else meanwhile
 				}
 				return drips.RoundTrip(req)
 			})
 			for of, through := range map[string]http.RoundTripper{
 				"a shard": openFence(t, server), "no shard": Unfenced(server, &Breaker{}),
 			} {
-				_, body, err := read(ctx, t, through, http.MethodGet, "https://west"+path)
+				_, body, err := read(ctx, t, through, http.MethodGet, "https://west"+c.path)
 				if whole := err == nil && len(body) == 10; whole != c.whole {
 					t.Errorf("of %s: read %d bytes, %v", of, len(body), err)
 				}
@@ -652,6 +660,46 @@ func TestASilentClusterIsNoticedThoughItsCallersAreImpatient(t *testing.T) {
 		}
 		time.Sleep(stallAfter) // an inquiry may outlive its request
 	})
+}
+
+// What a request waits for may be a webhook, while the cluster answers inquiries and is asked nothing else.
+func TestACallersDeadlineShowsThatAClusterIsSilentOnlyWhereItAnswersNoInquiry(t *testing.T) {
+	const ms, object, list = time.Millisecond, "https://west/api/v1/namespaces/shop/pods/a", "https://west/api/v1/pods"
+	for name, c := range map[string]struct {
+		deadline, inquiries time.Duration
+		answered            int // how many inquiries are
+		of                  string
+		silent              bool
+	}{
+		"no time for an inquiry":       {FirstPause, ms, 0, object, false}, // it is sent later
+		"an inquiry isn't answered":    {1100 * ms, ms, 0, object, true},
+		"it is":                        {1100 * ms, ms, 1, object, false},
+		"it is in the end":             {1100 * ms, 500 * ms, 1, object, false},
+		"each is":                      {7000 * ms, 400 * ms, 99, object, false},
+		"the second has not been yet":  {3900 * ms, ms, 1, object, false},
+		"the second isn't":             {4200 * ms, ms, 1, object, true},
+		"no inquiry is made of a list": {4200 * ms, ms, 0, list, false},
+	} {
+		bubble.Run(t, name, func(t *testing.T) {
+			breaker, asked := &Breaker{}, 0
+			server := servers(func(req *http.Request) (*http.Response, error) {
+				if strings.HasSuffix(req.URL.Path, "/kube-system") && asked < c.answered {
+					asked++
+					return answerAfter(req, c.inquiries, http.StatusOK)
+				}
+				defer time.Sleep(2 * ms) // as on a busy machine
+				return silent(req)
+			})
+			ctx, cancel := context.WithTimeout(t.Context(), c.deadline)
+			defer cancel()
+			time.Sleep(ms)
+			_, err := send(ctx, Unfenced(server, breaker), http.MethodGet, c.of)
+			if _, why := breaker.Open(); (why == Silence) != c.silent || !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("it counts as %q: %v", why, err)
+			}
+			time.Sleep(stallAfter) // an inquiry may outlive its request
+		})
+	}
 }
 
 func TestALogThatIsFollowedMayBeSilent(t *testing.T) {
