@@ -334,6 +334,14 @@ func (d *Driver) Aliases() map[keyspace.ClusterName]keyspace.ClusterName {
 	return d.machine.Aliases()
 }
 
+// NewestLayout returns the newest version of a cluster's layout that the incarnation has seen; 0 if it has seen none.
+func (d *Driver) NewestLayout(c keyspace.ClusterName) ownership.Version {
+	if d.machine == nil {
+		return 0
+	}
+	return d.machine.NewestLayout(c)
+}
+
 // Leaving reports whether the process was told to stop.
 func (d *Driver) Leaving() bool { return d.leaving }
 

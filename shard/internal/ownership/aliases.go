@@ -60,19 +60,23 @@ func (r *Replica) uidOf(c keyspace.ClusterName) string {
 	return ""
 }
 
-// remade reports whether the cluster under that name is another than the one its layout was made for.
+// remade reports whether the cluster under that name is another than the one its layout was made for, even if that was
+// deleted: its records are still there.
 func (r *Replica) remade(c keyspace.ClusterName) bool {
 	uid, l := r.given.UIDs[c], r.layouts[c]
-	return uid != "" && l != nil && l.known && l.rec.UID != "" && l.rec.UID != uid
+	return uid != "" && l != nil && l.rec.UID != "" && l.rec.UID != uid
 }
 
 // servedAs returns the name under which a cluster is served: the alphabetically first of those of its names that have a
-// layout, or of all if none has. A name that this replica doesn't know counts only while a replica serves it.
+// layout, or of all if none has. A name that this replica doesn't know, or that leads to another cluster by now, counts
+// only while a replica serves it: its layout is of the past.
 func (r *Replica) servedAs(c keyspace.ClusterName) keyspace.ClusterName {
 	uid := r.uidOf(c)
 	best, laid := c, r.laid(c, uid)
 	for _, other := range r.aliases[uid] {
-		if _, given := r.given.Bits[other]; !given && !slices.ContainsFunc(r.of(other), (*shardState).heldByLiving) {
+		_, given := r.given.Bits[other]
+		leads := given && r.uidOf(other) == uid
+		if !leads && !slices.ContainsFunc(r.of(other), (*shardState).heldByLiving) {
 			continue
 		}
 		if has := r.laid(other, uid); (has && !laid) || (has == laid && other < best) {
@@ -102,11 +106,11 @@ func (r *Replica) laid(c keyspace.ClusterName, uid string) bool {
 	return l != nil && l.known && l.rec.UID == uid
 }
 
-// underOtherNames returns the highest epoch that the shard's slots had under other names of its cluster, and whether an
-// incarnation that may be alive holds one of these shards.
-func (r *Replica) underOtherNames(t *shardState) (highest Epoch, held bool) {
+// underOtherNames returns the highest epoch that the shard's slots had under other names of its cluster, whether an
+// incarnation that may be alive holds one of these shards, and whether one's record was deleted recently.
+func (r *Replica) underOtherNames(t *shardState) (highest Epoch, held, buried bool) {
 	if !r.aliased {
-		return 0, false
+		return 0, false, false
 	}
 	for _, c := range r.aliases[r.uidOf(t.id.Cluster)] {
 		if c == t.id.Cluster {
@@ -115,11 +119,11 @@ func (r *Replica) underOtherNames(t *shardState) (highest Epoch, held bool) {
 		alias := keyspace.ShardID{Cluster: c, Prefix: t.id.Prefix}
 		for _, o := range r.of(c) {
 			if o.id.Overlaps(alias) {
-				highest, held = max(highest, o.floor), held || o.heldByLiving()
+				highest, held, buried = max(highest, o.floor), held || o.heldByLiving(), buried || r.buried(o)
 			}
 		}
 	}
-	return highest, held
+	return highest, held, buried
 }
 
 // heldTwice reports whether another replica may serve the slots of a shard that this one holds, under another name of
@@ -131,7 +135,7 @@ func (r *Replica) heldTwice(t *shardState) bool {
 	if !r.aliased || len(r.aliases[r.uidOf(t.id.Cluster)]) < 2 {
 		return false
 	}
-	_, held := r.underOtherNames(t)
+	_, held, _ := r.underOtherNames(t)
 	unproven := !r.knowsAllUntil(t.seenAt)
 	if unproven && (r.listAskedAt.AtLeast(t.seenAt) < 0 || r.now.Mono >= r.listAgainAt()) {
 		r.listAskedAt = r.now

@@ -1,6 +1,7 @@
 package ownership
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/tenure-dev/tenure/shard/keyspace"
@@ -22,7 +23,8 @@ func (r *Replica) divide() {
 			continue
 		}
 		l.w = r.send(next.Version, nil, func(seq uint64) Effect {
-			return WriteLayout{Seq: seq, Base: next.Version, Layout: next}
+			same := l.known && next.Generation == l.rec.Generation
+			return WriteLayout{Seq: seq, Base: next.Version, Layout: next, OnlyUID: same}
 		})
 	}
 }
@@ -45,17 +47,28 @@ func (r *Replica) nextLayout(l *layout) (next Layout, ok bool) {
 			}
 		}
 		next = r.derive(c, bits)
+		next.UID = cmp.Or(l.rec.UID, uid) // if a layout was deleted, the records are of the cluster that it was made for
+		return next, true
 	case l.rec.UID != "" && uid != "" && l.rec.UID != uid:
-		// The cluster was made again under its name, unless this replica knows the old one, and can't reach the new one.
-		// Replicas that can serve the old one's shards give them back first.
+		// The name leads to another cluster, unless this replica knows the old one, and can't reach the new one. Replicas
+		// that can serve the old one's shards give them back first.
 		if r.site(c).health == unusable || slices.ContainsFunc(r.of(c), r.servedWell) {
+			return next, false
+		}
+		// The old one may have another name by now, under which it mustn't be served while it is served under this one.
+		// While this layout has its UID, every replica knows that. So all records are retired first, by a layout that
+		// doesn't list them.
+		next.Generation = r.nextGeneration(c)
+		if slices.ContainsFunc(r.of(c), (*shardState).plannable) {
+			return next, true
+		}
+		if slices.ContainsFunc(r.of(c), func(t *shardState) bool { return t.known && !t.rec.Retired || r.buried(t) }) {
 			return next, false
 		}
 		bits, ok := r.newBits(l)
 		if !ok {
 			return next, false
 		}
-		next.Generation = r.nextGeneration(c)
 		next.Prefixes = keyspace.Partition(bits)
 	case slices.ContainsFunc(r.of(c), func(t *shardState) bool { return t.rec.Retired && t.known && !t.excluded }):
 		next.Generation = r.nextGeneration(c) // a retired record can't be held again, so a new one is needed

@@ -97,9 +97,10 @@ type (
 	}
 	// WriteLayout creates (Base 0) or replaces a cluster's layout.
 	WriteLayout struct {
-		Seq    uint64
-		Base   Version
-		Layout Layout
+		Seq     uint64
+		Base    Version
+		Layout  Layout
+		OnlyUID bool // all but its UID stays as it is
 	}
 	// FindLayout reads a cluster's layout live. [LayoutRead] answers it; a failed read needs no answer.
 	FindLayout struct {

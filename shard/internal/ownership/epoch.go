@@ -33,6 +33,7 @@ func (r *Replica) era() Epoch { return Epoch(r.now.Wall / time.Millisecond) }
 // epochs is what a replica knows about the epochs that were given out.
 type epochs struct {
 	highest   Epoch // seen in any record
+	excluded  Epoch // seen in any record that its cluster's layout doesn't list
 	atListing Epoch // the wall clock, as an epoch, when the first listing was complete
 	lifted    bool  // the floor was raised since then
 	anyFound  bool  // some shard record was found when the incarnation began (shardState.found)
@@ -40,6 +41,13 @@ type epochs struct {
 
 // noteEpoch records that an epoch is, or may have been, in use.
 func (r *Replica) noteEpoch(e Epoch) { r.epochs.highest = max(r.epochs.highest, e) }
+
+// noteExcluded records the epoch of a shard if it is excluded.
+func (r *Replica) noteExcluded(t *shardState) {
+	if t.excluded {
+		r.epochs.excluded = max(r.epochs.excluded, min(t.floor, MaxFloor)) // one above that was mistyped
+	}
+}
 
 // needsFloorRaised reports whether the incarnation needs the floor raised, since it hasn't been raised after the
 // incarnation began.
@@ -114,8 +122,9 @@ func (r *Replica) claimEpoch(t *shardState) (_ Epoch, ok bool) {
 	if t.found && !r.epochs.lifted {
 		return 0, false // the sight of a higher floor triggers the decision again
 	}
-	elsewhere, _ := r.underOtherNames(t)
-	before := max(t.floor, r.lead.rec.Floor, elsewhere) // the epoch before ours
+	elsewhere, _, _ := r.underOtherNames(t)
+	// The epoch before ours. The cluster may have had a name that another one has now: its records there are excluded.
+	before := max(t.floor, r.lead.rec.Floor, elsewhere, r.epochs.excluded)
 	if t.rec.Epoch != 0 {
 		return before + 1, true
 	}

@@ -125,6 +125,7 @@ func (r *Replica) layoutChanged(l *layout, known bool) {
 	r.settle(&l.w, l.rec.Version)
 	for _, t := range r.of(l.cluster) {
 		t.excluded = r.excludes(t.id)
+		r.noteExcluded(t)
 		r.touch(t)
 	}
 	if r.changesServed(l) {
@@ -216,8 +217,8 @@ func (r *Replica) contested(t *shardState) bool {
 			return true
 		}
 	}
-	_, held := r.underOtherNames(t)
-	return held
+	_, held, buried := r.underOtherNames(t)
+	return held || buried
 }
 
 // shownBy reports whether a live read showed a layout that lists the shard, sent after the shard's record and its

@@ -312,10 +312,23 @@ func TestTheCoordinatorDividesClusters(t *testing.T) {
 		}, &Layout{Generation: 3, Prefixes: keyspace.Partition(1), UID: "u1"}},
 		{"whose UID wasn't known", func(b *bench) { b.laid(of("", divided(1, 50))) },
 			&Layout{Generation: 1, Prefixes: keyspace.Partition(1), UID: "u1"}},
-		{"that was made anew", func(b *bench) {
+		{"that was made anew, once the old one's records are retired", func(b *bench) {
+			b.laid(of("u0", divided(2, 50)))
+			b.shows("west/0", Shard{Epoch: 3, Retired: true})
+		}, &Layout{Generation: 3, Prefixes: keyspace.Partition(1), UID: "u1"}},
+		{"that was made anew, so that the old one's records are retired", func(b *bench) {
 			b.laid(of("u0", divided(1, 50)))
 			b.shows("west/0", Shard{Epoch: 3})
-		}, &Layout{Generation: 2, Prefixes: keyspace.Partition(1), UID: "u1"}},
+		}, &Layout{Generation: 2, Prefixes: keyspace.Partition(1), UID: "u0"}},
+		{"that was made anew, not while the old one's records are being retired", func(b *bench) {
+			b.laid(of("u0", divided(2, 50)))
+			b.shows("west/0", Shard{Epoch: 3})
+		}, nil},
+		{"that was made anew, not while a holder may not know that its record was deleted", func(b *bench) {
+			b.laid(of("u0", divided(2, 50)))
+			b.shows("west/0@2", Shard{Holder: "b", Epoch: 3})
+			b.feed(ShardGone{ID: id(t, "west/0@2"), Asked: b.now.Add(1)})
+		}, nil},
 		{"that this replica knew, and can't use, while others know the one that was made anew", func(b *bench) {
 			b.laid(of("u2", divided(1, 50)))
 			b.shows("west/0", Shard{Epoch: 3})
@@ -325,11 +338,11 @@ func TestTheCoordinatorDividesClusters(t *testing.T) {
 			b.laid(of("u0", divided(1, 50)))
 			b.shows("west/0", Shard{Holder: "b", Epoch: 3})
 		}, nil},
-		{"that was made anew, at once if the old one's holder can't serve it", func(b *bench) {
+		{"that was made anew, so that the old one's holder gives it up if it can't serve it", func(b *bench) {
 			b.laid(of("u0", divided(1, 50)))
 			b.shows("west/0", Shard{Holder: "b", Epoch: 3})
 			b.says("b", "west")
-		}, &Layout{Generation: 2, Prefixes: keyspace.Partition(1), UID: "u1"}},
+		}, &Layout{Generation: 2, Prefixes: keyspace.Partition(1), UID: "u0"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBench(t)
@@ -350,6 +363,9 @@ func TestTheCoordinatorDividesClusters(t *testing.T) {
 			c.want.Cluster = "west"
 			expect.Equal(t, "layout", *c.want, writes[0].Layout, cmpopts.IgnoreFields(Layout{}, "Version"))
 			b.feed(Written{Seq: writes[0].Seq, Outcome: Committed, Version: 1000})
+			if only := c.name == "whose UID wasn't known"; writes[0].OnlyUID != only {
+				t.Errorf("it writes only the UID: %v", writes[0].OnlyUID)
+			}
 			if !b.r.layouts["west"].known {
 				none[CreateShard](b) // the watch hasn't shown it yet
 			}
@@ -404,6 +420,58 @@ func TestAClusterIsServedUnderOneOfItsNames(t *testing.T) {
 	}
 }
 
+// West is the cluster u1 by its layout, and east u2. Since then the operator has given their names to other clusters.
+func TestAClusterWhoseNameAnotherOneHadIsServed(t *testing.T) {
+	given := func(uids map[keyspace.ClusterName]string) Clusters {
+		bits := map[keyspace.ClusterName]int{}
+		for name := range uids {
+			bits[name] = 0
+		}
+		return Clusters{Bits: bits, UIDs: uids}
+	}
+	for _, c := range []struct {
+		name   string
+		uids   map[keyspace.ClusterName]string
+		before Input
+		want   map[keyspace.ClusterName]string // the UIDs of the layouts that are written
+	}{
+		{"the names are exchanged", map[keyspace.ClusterName]string{"east": "u1", "west": "u2"}, Tick{},
+			map[keyspace.ClusterName]string{"east": "u1", "west": "u2"}},
+		{"three names take turns", map[keyspace.ClusterName]string{"east": "u1", "north": "u2", "west": "u3"},
+			LayoutSeen{Layout{Cluster: "north", Generation: 1, Prefixes: keyspace.Partition(0), UID: "u3", Version: 52}},
+			map[keyspace.ClusterName]string{"east": "u1", "north": "u2", "west": "u3"}},
+		{"not while somebody serves it under its old name",
+			map[keyspace.ClusterName]string{"east": "u1", "west": "u2"},
+			ShardSeen{Shard{ID: eastern, Holder: "b", Epoch: 3, Floor: 1, Version: 60}}, nil},
+		{"the cluster that has its old name can't be used",
+			map[keyspace.ClusterName]string{"east": "u2", "west": "u3", "west-old": "u1"}, Health{Cluster: "west"},
+			map[keyspace.ClusterName]string{"west-old": "u1"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBench(t)
+			for i, l := range []Layout{{Cluster: "west", UID: "u1"}, {Cluster: "east", UID: "u2"}} {
+				l.Generation, l.Prefixes, l.Version = 1, keyspace.Partition(0), Version(50+i)
+				b.feed(LayoutSeen{l})
+			}
+			b.feed(given(c.uids))
+			b.feed(c.before)
+			b.coordinates()
+			written := map[keyspace.ClusterName]string{}
+			for _, w := range all[WriteLayout](b) {
+				written[w.Layout.Cluster] = w.Layout.UID
+				w.Layout.Version = b.next()
+				b.feed(LayoutSeen{w.Layout})
+			}
+			expect.Equal(t, "the layouts", c.want, written, cmpopts.EquateEmpty())
+			for name := range written {
+				if !b.r.ownNames[name] {
+					t.Errorf("%s isn't served", name)
+				}
+			}
+		})
+	}
+}
+
 // A watch may never show a layout that was committed, for example if it was deleted at once.
 func TestACommittedLayoutThatNoWatchShowsIsWrittenAgain(t *testing.T) {
 	b := newBench(t)
@@ -432,6 +500,20 @@ func TestWhatIsServedUnderAnotherNameIsNotClaimed(t *testing.T) {
 	if got := find[WriteShard](b).Shard; got.ID.Cluster != "east" || got.Epoch != 2001 {
 		t.Errorf("%v is claimed at epoch %d, want east at 2001", got.ID, got.Epoch)
 	}
+}
+
+// B may not know that its record is gone.
+func TestWhatWasServedUnderAnotherNameIsNotClaimedSoonAfterItsRecordWasDeleted(t *testing.T) {
+	b := newBench(t)
+	b.layTwoNamesOut(0, 0)
+	b.feed(ShardSeen{Shard{ID: west, Holder: "b", Epoch: 1000, Floor: 1, Version: 70}})
+	b.feed(twoNames)
+	b.feed(ShardGone{ID: west, Asked: b.now.Add(1)})
+	b.feed(ShardSeen{Shard{ID: eastern, Assignee: b.r.cfg.ID, Epoch: 2000, Floor: 1, Version: 71}})
+	b.live(b.r.cfg.BuryTime-1, "")
+	none[WriteShard](b)
+	b.live(1, "")
+	b.writes(ClaimFree, "east/", "a")
 }
 
 // Each of two replicas may claim the slots under a name of its own before it sees the other's claim.
@@ -479,6 +561,15 @@ func TestAShardOfAClusterWithTwoNamesIsOpenedOnceEarlierClaimsAreKnown(t *testin
 		b.feed(ShardSeen{Shard{ID: west, Epoch: 1001, Floor: 1, Version: 90}})
 		find[Activate](b)
 	})
+	t.Run("a replica did, at a higher epoch, and gave it back", func(t *testing.T) {
+		b, record := claimed(t, twoNames)
+		b.feed(listing(b, record, Shard{ID: west, Epoch: record.Epoch, Floor: 1, Version: 80}))
+		none[Activate](b)
+		b.commit(find[WriteShard](b).Seq)
+		if again := find[WriteShard](b).Shard; again.Holder != "a" || again.Epoch != record.Epoch+1 {
+			t.Errorf("it writes %+v", again)
+		}
+	})
 	t.Run("a list was under way", func(t *testing.T) {
 		b, record := claimed(t, twoNames)
 		under := listing(b, record, Shard{ID: west, Epoch: 1000, Floor: 1, Version: 70})
@@ -512,19 +603,46 @@ func TestWhoSeesThatAnotherNameIsServedStopsAtOnce(t *testing.T) {
 
 // A cluster that was served under another name is claimed above the epochs that it had there: objects show them.
 func TestAClaimIsAboveTheEpochsUnderOtherNames(t *testing.T) {
-	b := newBench(t)
-	b.layTwoNamesOut(0, 1)
-	b.feed(cluster("east", 0, "u1"))
 	const first = 1000
-	west := func(p keyspace.Prefix, epoch Epoch) ShardSeen {
-		return ShardSeen{Shard{ID: keyspace.ShardID{Cluster: "west", Prefix: p}, Epoch: epoch, Floor: 1, Version: 70}}
+	elsewhere := LayoutSeen{of("u2", divided(2, 90))}
+	for _, c := range []struct {
+		name          string
+		before, after Input
+		epoch, want   Epoch
+	}{
+		{"the other name is its own", Tick{}, Tick{}, first + 12, first + 13},
+		{"the other name leads to another cluster by now", Tick{}, elsewhere, first + 12, first + 13},
+		{"it did when this replica began", elsewhere, Tick{}, first + 12, first + 13},
+		{"somebody mistyped that epoch", elsewhere, Tick{}, MaxFloor + 9, MaxFloor + 1},
+	} {
+		b := newBench(t)
+		b.layTwoNamesOut(0, 1)
+		b.feed(cluster("east", 0, "u1"))
+		b.feed(c.before)
+		west := func(p keyspace.Prefix, epoch Epoch) ShardSeen {
+			return ShardSeen{Shard{ID: keyspace.ShardID{Cluster: "west", Prefix: p}, Epoch: epoch, Floor: 1, Version: 70}}
+		}
+		halves := keyspace.Partition(1)
+		b.feed(west(halves[0], c.epoch))
+		b.feed(west(halves[1], first+9))
+		b.feed(c.after)
+		b.feed(ShardSeen{Shard{ID: eastern, Assignee: b.r.cfg.ID, Epoch: first, Floor: 1, Version: 71}})
+		if got := find[WriteShard](b).Shard; got.ID.Cluster != "east" || got.Epoch != c.want {
+			t.Errorf("%s: %v is claimed at epoch %d, want east at %d", c.name, got.ID, got.Epoch, c.want)
+		}
 	}
-	halves := keyspace.Partition(1)
-	b.feed(west(halves[0], first+12))
-	b.feed(west(halves[1], first+9))
-	b.feed(ShardSeen{Shard{ID: eastern, Assignee: b.r.cfg.ID, Epoch: first, Floor: 1, Version: 71}})
-	if got := find[WriteShard](b).Shard; got.ID.Cluster != "east" || got.Epoch != first+13 {
-		t.Errorf("%v is claimed at epoch %d, want east at %d", got.ID, got.Epoch, first+13)
+}
+
+// Its name leads to another cluster since its layout was deleted.
+func TestTheRecordsOfADeletedLayoutAreOfTheClusterThatItWasMadeFor(t *testing.T) {
+	b := newBench(t)
+	b.laid(divided(1, 50))
+	b.shows("west/0", Shard{Epoch: 3})
+	b.feed(LayoutGone{Cluster: "west"})
+	b.feed(cluster("west", 1, "u2"))
+	b.coordinates()
+	if got := find[WriteLayout](b).Layout; got.UID != "u1" || b.r.ownNames["west"] {
+		t.Errorf("west is served: %v, and it writes %+v", b.r.ownNames["west"], got)
 	}
 }
 

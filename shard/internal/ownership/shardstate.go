@@ -149,6 +149,7 @@ func (r *Replica) shardSeen(s Shard) {
 	t.top = max(t.top, s.Epoch)
 	t.floor = max(t.floor, s.Epoch, s.Floor-1)
 	r.noteEpoch(t.floor)
+	r.noteExcluded(t)
 	r.settle(&t.w, s.Version)
 	t.holder = r.named(s.Holder)
 	if cameNow || t.heldByLiving() != wasHeld {
@@ -288,6 +289,10 @@ func (r *Replica) hold(t *shardState, wanted bool) {
 		}
 	case warm:
 		if r.heldTwice(t) {
+			return
+		}
+		if elsewhere, _, _ := r.underOtherNames(t); elsewhere >= t.rec.Epoch { // not known yet when the shard was claimed
+			r.giveUp(t, "", Release) // the next claim is above it
 			return
 		}
 		r.enter(t, active)

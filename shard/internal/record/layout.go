@@ -30,7 +30,11 @@ func (s *Store) WriteLayout(ctx context.Context, w ownership.WriteLayout) (owner
 		// Without strict validation, an old CRD would drop the layout and keep a record of a shard.
 		err = s.client.Create(ctx, object, client.FieldValidation("Strict"))
 	} else {
-		err = s.client.Patch(ctx, object, cas.Merge(w.Base, map[string]any{"spec": map[string]any{"layout": spec}}))
+		var layout any = spec
+		if w.OnlyUID { // the API server insists on the prefixes as they are, even if they are out of order
+			layout = map[string]any{"clusterUID": l.UID}
+		}
+		err = s.client.Patch(ctx, object, cas.Merge(w.Base, map[string]any{"spec": map[string]any{"layout": layout}}))
 	}
 	if err != nil {
 		return 0, fmt.Errorf("writing the layout of cluster %s: %w", l.Cluster, err)

@@ -58,14 +58,17 @@ func (s *Store) WriteStatus(ctx context.Context, w ownership.WriteShard, ended t
 		"holder": sh.Holder, "epoch": sh.Epoch, "warm": sh.Warm, "phase": phase(sh),
 		"objects": sh.Objects, "loadMilli": int64(math.Round(sh.Load * 1000)),
 	}
+	if sh.Holder == "" {
+		status["heldSince"] = nil
+	}
 	if kind := w.Kind.Move(); kind != "" {
 		now := metav1.NowMicro()
 		status["heldSince"] = now
 		if ended.IsZero() {
 			ended = now.Time
 		}
-		status["lastMove"] = tenurev1alpha1.ShardMove{
-			Kind: string(kind), From: string(w.From), To: string(sh.Holder), Time: metav1.NewMicroTime(ended),
+		status["lastMove"] = map[string]any{ // no struct: a field that it leaves out when empty would stay as it was
+			"kind": kind, "from": w.From, "to": sh.Holder, "time": metav1.NewMicroTime(ended),
 		}
 	}
 	shard := s.object(sh.ID)

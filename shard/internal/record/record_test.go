@@ -137,6 +137,46 @@ func TestAMoveIsRecordedWithItsKindAndWhenTheOldTenureEnded(t *testing.T) {
 	}
 }
 
+// A merge patch leaves what it doesn't name as it was.
+func TestAnUnheldRecordSaysNothingOfWhoHeldItBefore(t *testing.T) {
+	s, o := newStore(t)
+	shard := ownership.Shard{ID: west, Epoch: 130, Version: created(t, s)}
+	for _, c := range []struct {
+		kind         ownership.WriteKind
+		from, holder ownership.Incarnation
+	}{{ownership.HandOffOnExit, "a-1", "b-1"}, {ownership.Release, "b-1", ""}, {ownership.ClaimFree, "", "c-1"}} {
+		shard.Holder = c.holder
+		w := ownership.WriteShard{Kind: c.kind, From: c.from, Shard: shard}
+		var err error
+		shard.Version, err = s.WriteStatus(t.Context(), w, instant)
+		must.Succeed(t, err)
+		if since := object(t, o).Status.HeldSince; (since == nil) != (c.holder == "") {
+			t.Errorf("after %v it is held since %v", c.kind, since)
+		}
+	}
+	want := &ownership.Move{Kind: protocol.Join, To: "c-1", At: instant}
+	expect.Equal(t, "the move", want, read(t, s).Moved)
+}
+
+// The API server refuses other prefixes of the same generation, and one that a person wrote may list them in any order.
+func TestALayoutThatGetsItsUIDKeepsItsPrefixesAsTheyAre(t *testing.T) {
+	s, c := newStore(t)
+	object := s.named(keyspace.LayoutName("", "west"))
+	byHand := []string{"1", "0"}
+	object.Spec = tenurev1alpha1.ShardSpec{
+		Cluster: "west", Generation: 1, Layout: &tenurev1alpha1.ShardLayout{Generation: 1, Prefixes: byHand},
+	}
+	must.Succeed(t, c.Create(t.Context(), object))
+	l, err := Layout("", object)
+	must.Succeed(t, err)
+	l.UID = "u1"
+	_, err = s.WriteLayout(t.Context(), ownership.WriteLayout{Base: l.Version, Layout: l, OnlyUID: true})
+	must.Succeed(t, err)
+	must.Succeed(t, c.Get(t.Context(), client.ObjectKeyFromObject(object), object))
+	want := &tenurev1alpha1.ShardLayout{Generation: 1, Prefixes: byHand, ClusterUID: "u1"}
+	expect.Equal(t, "the layout", want, object.Spec.Layout)
+}
+
 func TestThePhaseSumsUpWhoHoldsAndWhoIsWarm(t *testing.T) {
 	for want, shard := range map[tenurev1alpha1.ShardPhase]ownership.Shard{
 		tenurev1alpha1.ShardPending: {Warm: "b-1"},

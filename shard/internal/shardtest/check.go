@@ -26,8 +26,9 @@ type checks struct {
 
 // stamp is the tenure under which the last write of a shard's reconciles was sent.
 type stamp struct {
-	epoch ownership.Epoch
-	by    ownership.Incarnation
+	epoch   ownership.Epoch
+	by      ownership.Incarnation
+	cluster uint64 // see gate
 }
 
 // tally is what was committed to a shard's record.
@@ -140,6 +141,9 @@ func (w *world) opened(i int, d int8) {
 // checkHolders checks I1 for each slot: of all gates in all processes for shards that cover the slot, at most one
 // may let reconciles work now, by its own process's clocks. It runs after every event.
 func (w *world) checkHolders() {
+	if w.exchanges {
+		w.checkNames()
+	}
 	if w.contested == 0 {
 		return
 	}
@@ -168,6 +172,42 @@ func (w *world) checkHolders() {
 			}
 		}
 	}
+}
+
+// checkNames checks I1 for each slot of a cluster, under whichever names it is served.
+func (w *world) checkNames() {
+	for i := range w.ids {
+		for j := range w.nodes {
+			n := &w.nodes[j]
+			if !n.grants(i) {
+				continue
+			}
+			for k := range i {
+				if !w.otherName(i, k) {
+					continue
+				}
+				for m := range w.nodes {
+					o := &w.nodes[m]
+					if g, h := n.gates[i], o.gates[k]; o.grants(k) && g.cluster == h.cluster && !g.blind && !h.blind {
+						w.fail(n, "I1: holds %s, and %s holds %s, of the same cluster", w.ids[i], o.id, w.ids[k])
+					}
+				}
+			}
+		}
+	}
+}
+
+// otherName reports whether two shards have different clusters' names, and slots in common.
+func (w *world) otherName(i, k int) bool {
+	return w.ids[i].Cluster != w.ids[k].Cluster && overlap(w.ids[i].Prefix, w.ids[k].Prefix)
+}
+
+// blind reports whether a process hasn't seen some layout. What it opens then may be served under another name, too.
+// The protocol promises nothing about that.
+func (n *node) blind() bool {
+	return slices.ContainsFunc(n.w.store.layouts.all, func(l ownership.Layout) bool {
+		return n.driver.NewestLayout(l.Cluster) < l.Version
+	})
 }
 
 // grants reports whether reconciles of a shard may work in this process now.
@@ -204,11 +244,19 @@ func (n *node) work() {
 				latest = o
 			}
 		}
+		for j := range w.ids {
+			if !w.exchanges || g.blind {
+				break
+			}
+			if o := w.checks.work[j]; o.cluster == g.cluster && o.epoch > latest.epoch && w.otherName(i, j) {
+				latest = o
+			}
+		}
 		if g.epoch <= latest.epoch {
 			w.fail(n, "I2: writes to slots of %s at epoch %d after %s did at epoch %d",
 				w.ids[i], g.epoch, latest.by, latest.epoch)
 		}
-		last.epoch, last.by = g.epoch, n.id
+		last.epoch, last.by, last.cluster = g.epoch, n.id, g.cluster
 	}
 }
 

@@ -17,7 +17,7 @@
 //
 // During the run:
 //
-//   - I1: at most one process may act for a slot.
+//   - I1: at most one process may act for a slot, whatever names its cluster has.
 //   - I2: the epochs of the writes that are sent never fall, and those in the records grow with each new holder.
 //   - I5: a planned move costs at most three writes, and nothing is reported during it.
 //   - R2: a holder is replaced only by its own write, or after it was sealed.
@@ -59,9 +59,12 @@
 //   - A process that starts less than two lease durations after home has lost the running fleet. That is so after a
 //     restore of a snapshot that shows no fleet, a stopped fleet, or only records that were never held. It is
 //     also so after the loss of all Leases together with all records that had a holder.
+//   - A layout that users delete in a run in which clusters exchange names; a process that can't tell which cluster a
+//     name leads to, in such a run. (And what a process opens before it has seen all layouts isn't compared with what
+//     is served under other names.)
 //   - Clocks that differ, or are set, in a run in which the store's history is replaced.
 //   - A record that has the same resourceVersion in two histories, with different content.
 //   - While processes of the previous version run: records that users make, or make anew after they were retired;
-//     records that users delete in a cluster whose layout is of a later generation; a layout or cluster that users
-//     replace before each slot has had a record of the first generation.
+//     records that users delete in a cluster whose layout is of a later generation; names that are exchanged; a layout
+//     or cluster that users replace before each slot has had a record of the first generation.
 package shardtest

@@ -190,6 +190,11 @@ func (w *world) meddle(f *Fault, n *node) {
 		w.tellClusters()
 	case ForeignShard, DeleteLayout, EditLayout, ReplaceLayout, RemakeCluster:
 		w.redivide(f, id)
+	case Exchange:
+		a, b := w.names[f.N%len(w.names)], w.names[(f.N+1)%len(w.names)]
+		w.alias[a], w.alias[b] = w.lead(b), w.lead(a)
+		w.changed[a], w.changed[b] = f, f
+		w.tellClusters()
 	case PinShard:
 		if sh := w.store.shard(id); sh != nil {
 			next := *sh
@@ -241,7 +246,7 @@ func (w *world) redivide(f *Fault, id keyspace.ShardID) {
 		w.store.deleteLayout(name)
 		w.store.putLayout(next)
 	case RemakeCluster:
-		w.made[name]++
+		w.made[w.lead(name)]++
 		if _, there := w.clusters[name]; there {
 			w.changed[name] = f
 		}

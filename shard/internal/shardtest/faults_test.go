@@ -91,6 +91,8 @@ func TestAFaultCountsOnlyOnceItHasHadAnEffect(t *testing.T) {
 		{"edit-layout west", "edit-layout 1"},
 		{"remove-cluster west 5s; run 2s; remake-cluster west; run 9s", "remove-cluster 1"},
 		{"remake-cluster west; run 9s", "remake-cluster 1"},
+		{"exchange west; run 9s", ""},
+		{"clusters west:1 north:0; run 9s; exchange north; run 9s", "exchange 1"},
 		{"upgrade b 1s; run 9s", ""},
 		{"upgrade b 1s requests; run 9s", "upgrade 1"},
 	} {

@@ -28,6 +28,8 @@ type gate struct {
 	claim   uint64                // Seq of the last claim
 	pending bool                  // warm-up under way
 	warm    bool                  // its caches are filled
+	cluster uint64                // the number of the cluster that they are filled from, in schedules that exchange names
+	blind   bool                  // it was opened by a process that hadn't seen all layouts
 }
 
 // node is one process: it feeds a [driver.Driver] and carries out what that asks for, as package shard does.
@@ -262,6 +264,12 @@ func (n *node) happen(e event) {
 		if g := &n.gates[e.n]; g.warming == e.number {
 			g.pending, g.warm = false, true
 		}
+		if w.exchanges {
+			n.handle(driver.Opened{Number: e.number, ID: w.ids[e.n], ClusterNo: n.gates[e.n].cluster})
+			if n.life != e.life {
+				return
+			}
+		}
 		n.to(w.ids[e.n].Cluster).unusable = false // the driver concludes that from Warmed
 		n.handle(driver.Warmed{Number: e.number, ID: w.ids[e.n]})
 	case evDrained:
@@ -354,6 +362,9 @@ func (n *node) do(r driver.Request) {
 	case driver.Warm:
 		i := w.shardIndex(r.ID)
 		n.gates[i].pending, n.gates[i].warming = true, r.Number
+		if w.exchanges {
+			n.gates[i].cluster = n.knows.ClusterNos[r.ID.Cluster]
+		}
 		n.later(evWarmed, i, r.Number, n.warmTime+w.upTo(n.warmTime)+w.slow(n.slowWarm))
 	case driver.Probe:
 		n.probe(r)
@@ -399,7 +410,7 @@ func (n *node) open(r driver.Open) {
 			w.fail(n, "announces: %s came by %q, and it says %q", r.ID, want, r.Kind)
 		}
 	}
-	g.epoch, g.by = r.Epoch, n.id
+	g.epoch, g.by, g.blind = r.Epoch, n.id, w.exchanges && n.blind()
 	n.setGate(i, open)
 }
 

@@ -108,8 +108,12 @@ func (n *node) know(all driver.Clusters) {
 // identified reduces the existing clusters to what a process can know of them. Of a cluster that it can't reach, it
 // knows what it knew before, if anything: it can't tell a new cluster from the one that had the name. It asks again
 // until it gets an answer. Fleets of two versions skip this, since a coordinator that doesn't know a cluster is
-// replaced only after the rollout.
+// replaced only after the rollout. So do schedules that exchange names: the cluster that has the old name of one that
+// is to be served may then be one that can't be reached.
 func (n *node) identified(all driver.Clusters) driver.Clusters {
+	if n.w.exchanges {
+		return n.oneByOne(all)
+	}
 	if n.w.schedule.mixes() {
 		return all
 	}
@@ -132,6 +136,23 @@ func (n *node) identified(all driver.Clusters) driver.Clusters {
 	return all
 }
 
+// oneByOne lets a process learn of one name only that it leads to another cluster now, and of the next a little later.
+func (n *node) oneByOne(all driver.Clusters) driver.Clusters {
+	learned := false
+	for _, name := range n.w.names {
+		was, before := n.knows.ClusterNos[name]
+		if now, there := all.ClusterNos[name]; !before || !there || now == was {
+			continue
+		}
+		if learned {
+			all.ClusterNos[name], all.UIDs[name] = was, n.knows.UIDs[name]
+			n.w.push(event{at: n.w.now + n.w.upTo(leaseDuration/10), kind: evCluster, node: int8(n.index), life: n.life})
+		}
+		learned = true
+	}
+	return all
+}
+
 // looked gives the driver the result of a probe. A process probes a cluster that it can't reach again and again, as
 // long as the cluster exists.
 func (n *node) looked(at int) {
@@ -141,7 +162,10 @@ func (n *node) looked(at int) {
 		return
 	}
 	unusable := n.w.now < r.awayTill
-	if unusable && r.awayTill < never {
+	switch {
+	case unusable && n.w.exchanges: // the driver forgets it when the name leads to another cluster
+		n.look(at, min(r.awayTill-n.w.now, quietEvery)+n.w.upTo(lookEvery))
+	case unusable && r.awayTill < never:
 		n.look(at, r.awayTill-n.w.now+n.w.upTo(lookEvery))
 	}
 	if unusable != r.unusable {

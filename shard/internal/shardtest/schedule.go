@@ -56,6 +56,8 @@ const (
 	RemakeCluster // cluster N is made anew under its old name
 	// the process comes back after For as this version or, N odd, the previous one; N 2 or 3: it crashed
 	Upgrade
+	// the names of cluster N and the next one are exchanged; processes learn that of one name after the other
+	Exchange
 	faultKinds
 )
 
@@ -67,7 +69,7 @@ func (k FaultKind) String() string {
 		"slow-home", "refusing", "deaf",
 		"restore", "rebuild", "lose-leases", "lose-records",
 		"foreign-shard", "delete-layout", "edit-layout", "replace-layout",
-		"remake-cluster", "upgrade",
+		"remake-cluster", "upgrade", "exchange",
 	}[k]
 }
 
@@ -147,9 +149,10 @@ func (s *Schedule) deletes() bool {
 	return slices.ContainsFunc(s.Faults, func(f Fault) bool { return f.Kind == DeleteLease && !f.labels() })
 }
 
-// divided reports whether users change layouts, or clusters are made anew.
+// divided reports whether users change layouts, or names get other clusters.
 func (s *Schedule) divided() bool {
-	return slices.ContainsFunc(s.Faults, func(f Fault) bool { return f.Kind >= DeleteLayout && f.Kind <= RemakeCluster })
+	return s.has(Exchange) ||
+		slices.ContainsFunc(s.Faults, func(f Fault) bool { return f.Kind >= DeleteLayout && f.Kind <= RemakeCluster })
 }
 
 // Timings of the simulated fleet: the defaults.
@@ -204,7 +207,7 @@ func NewSchedule(seed uint64) Schedule {
 	if rng.IntN(100) == 0 && !s.mixes() && s.Nodes < 8 { // few, since they run for long
 		s.Fill = leaseDuration + time.Duration(rng.Int64N(int64(40*leaseDuration)))
 	}
-	for i := range s.Faults { // drawn last, so that a seed keeps the rest of its schedule
+	for i := range s.Faults { // drawn late, so that a seed keeps the rest of its schedule
 		if f := &s.Faults[i]; f.Kind == RemoveCluster {
 			switch rng.IntN(3) {
 			case 0:
@@ -213,6 +216,12 @@ func NewSchedule(seed uint64) Schedule {
 				f.For = s.Faulty // long enough for its records to be cleared
 			}
 		}
+	}
+	if len(s.Bits) > 1 && !s.mixes() && !s.has(DeleteLayout) && rng.IntN(8) == 0 {
+		for range 1 + rng.IntN(3) {
+			s.Faults = append(s.Faults, s.drawFault(rng, Exchange))
+		}
+		s.sortFaults()
 	}
 	return s
 }
@@ -244,7 +253,7 @@ func (s *Schedule) drawVersions(rng *rand.Rand) {
 			upgrade(node, 0, at)
 		}
 	}
-	slices.SortStableFunc(s.Faults, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
+	s.sortFaults()
 }
 
 // has reports whether the schedule has all those kinds of fault.
@@ -288,6 +297,10 @@ func (s *Schedule) drawFaults(rng *rand.Rand) {
 			s.Faults = append(s.Faults, s.drawFault(rng, k))
 		}
 	}
+	s.sortFaults()
+}
+
+func (s *Schedule) sortFaults() {
 	slices.SortStableFunc(s.Faults, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
 }
 

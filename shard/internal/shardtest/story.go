@@ -24,7 +24,7 @@ import (
 //	> kubelets               from now on kubelets report how processes end; misreport a earlier: see [misreports]
 //	> lose-reply a Planned   or lose-request, late, refuse: strikes a's next request whose String has this prefix
 //	> delete-shard west/0    or replace-shard, foreign-shard; delete-lease a; pin west/0 b
-//	> delete-layout west     or edit-layout, replace-layout, remake-cluster
+//	> delete-layout west     or edit-layout, replace-layout, remake-cluster; exchange west
 func Tell(script []byte) ([]byte, error) {
 	var out bytes.Buffer
 	w := &world{script: true, out: &out}

@@ -1,10 +1,12 @@
 package shardtest
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"time"
 
@@ -33,10 +35,11 @@ type world struct {
 	used                               int32           // requests in it
 	// a story runs: nothing is random, and the run doesn't end by itself
 	script bool
-	// further names of clusters, and for each the name that the cluster had before
-	alias map[keyspace.ClusterName]keyspace.ClusterName
-	made  map[keyspace.ClusterName]int // how often each was made anew under its name
-	// by cluster: the last fault that removed it or made it anew
+	// names that clusters got later, and for each the name that the cluster had at first
+	alias     map[keyspace.ClusterName]keyspace.ClusterName
+	made      map[keyspace.ClusterName]int // how often each was made anew, by its first name
+	exchanges bool                         // the schedule exchanges names
+	// by name: the last fault that removed its cluster, or gave the name to another
 	changed map[keyspace.ClusterName]*Fault
 
 	snapshots   map[int32]records // by the index of the fault that restores it
@@ -88,9 +91,9 @@ func (w *world) reset(s Schedule) {
 	*w = world{
 		schedule: s, script: w.script, out: w.out, all: w.all, Stats: Stats{Schedules: 1},
 		clusters: map[keyspace.ClusterName]int{}, made: map[keyspace.ClusterName]int{}, snapshots: map[int32]records{},
-		changed: map[keyspace.ClusterName]*Fault{},
-		queue:   queue{heap: w.queue.heap[:0]}, store: w.store, nodes: w.nodes, ids: w.ids[:0], names: w.names[:0],
-		requests: w.requests, checks: w.checks,
+		changed: map[keyspace.ClusterName]*Fault{}, alias: map[keyspace.ClusterName]keyspace.ClusterName{},
+		queue: queue{heap: w.queue.heap[:0]}, store: w.store, nodes: w.nodes, ids: w.ids[:0], names: w.names[:0],
+		requests: w.requests, checks: w.checks, exchanges: s.has(Exchange),
 	}
 	w.pcg.Seed(s.Seed, 0x51)
 	w.store.reset()
@@ -253,17 +256,22 @@ func (w *world) request(at int32) *request { return &w.requests[at/256][at%256] 
 // knownClusters returns the clusters that exist now, as a copy of the world's.
 func (w *world) knownClusters() driver.Clusters {
 	known := driver.Clusters{Bits: maps.Clone(w.clusters), UIDs: map[keyspace.ClusterName]string{},
-		Unmet: map[keyspace.ClusterName]bool{}}
+		ClusterNos: map[keyspace.ClusterName]uint64{}, Unmet: map[keyspace.ClusterName]bool{}}
 	for name := range known.Bits {
 		known.UIDs[name] = w.uid(name)
+		lead := w.lead(name)
+		known.ClusterNos[name] = uint64(1 + slices.Index(w.names, lead) + len(w.names)*w.made[lead])
 	}
 	return known
 }
 
 // uid returns the UID of the cluster that has a name now. It differs from those of earlier clusters of that name.
 func (w *world) uid(name keyspace.ClusterName) string {
-	if alias, ok := w.alias[name]; ok {
-		name = alias
-	}
+	name = w.lead(name)
 	return string(name) + "#" + strconv.Itoa(w.made[name])
+}
+
+// lead returns the first name of the cluster to which a name leads now.
+func (w *world) lead(name keyspace.ClusterName) keyspace.ClusterName {
+	return cmp.Or(w.alias[name], name)
 }
