@@ -47,7 +47,7 @@ type engager struct {
 	spawn    func(func())
 	room     *memory.Room
 	turns    *turnstile.Turnstile // of shards that fill caches over another server
-	failures *budget.Budget       // limits the log lines about caches that can't be filled yet
+	failures *budget.Budget       // limits the log lines about caches: see opening
 
 	aliases map[multicluster.ClusterName]multicluster.ClusterName // as renamed saw them last
 }

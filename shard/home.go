@@ -81,7 +81,11 @@ func (l *loop) newHomeClient(id protocol.Incarnation, log logr.Logger) (*homeCli
 		members: member.NewStore(c, l.cfg.Namespace, l.cfg.Fleet), records: record.NewStore(c, l.cfg.Namespace, l.cfg.Fleet),
 	}
 	h.members.Say = l.say
-	h.restart(l.ctx)
+	if h.again { // the last incarnation's requests have ended, but for one that seals its Lease: that must go on
+		h.ctx, h.cancel = l.homeClient.ctx, l.homeClient.cancel
+	} else {
+		h.restart(l.ctx)
+	}
 	return h, nil
 }
 

@@ -2,6 +2,7 @@ package shard
 
 import (
 	"context"
+	"regexp"
 	"slices"
 	"time"
 
@@ -108,11 +109,14 @@ func (e *entrance) acting(misfits []member.Misfit, asked time.Time) (acting []me
 	return acting
 }
 
+// ownAddress is this side of a connection in an error's text. Its port is another one each time.
+var ownAddress = regexp.MustCompile(`\S+->`)
+
 // report logs what keeps the process from taking part, if that has changed, and makes events about the misfits.
 func (e *entrance) report(ctx context.Context, misfits []member.Misfit, err error) {
 	var now []string
 	if err != nil {
-		now = append(now, err.Error())
+		now = append(now, ownAddress.ReplaceAllString(err.Error(), ""))
 	}
 	for _, m := range misfits {
 		now = append(now, m.Why)

@@ -3,12 +3,16 @@ package shard
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
@@ -123,6 +127,31 @@ func TestAProcessTakesPartOnceWhoIsInItsWayHasStoodStillForItsLease(t *testing.T
 				t.Errorf("it takes part after %v, want never", waited)
 			}
 		})
+	}
+}
+
+func TestWhyAProcessWaitsIsLoggedOnceThoughEachConnectionHasAPortOfItsOwn(t *testing.T) {
+	e, lines := entranceTo(fake.NewClientBuilder().Build()), 0
+	e.log = funcr.New(func(string, string) { lines++ }, funcr.Options{})
+	lost := func(port int, why error) error {
+		return fmt.Errorf("checking the CRD: %w", &net.OpError{Op: "read", Net: "tcp", Err: why,
+			Source: &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: port},
+			Addr:   &net.TCPAddr{IP: net.IPv4(10, 9, 0, 1), Port: 443}})
+	}
+	unnamed := func(port int) error { // what dialing returns when the answer of the DNS is lost
+		return &net.OpError{Op: "dial", Net: "tcp", Err: &net.DNSError{Name: "home", Server: "10.0.0.53:53",
+			Err: fmt.Sprintf("read udp 10.0.0.1:%d->10.0.0.53:53: i/o timeout", port)}}
+	}
+	for i, step := range []struct {
+		err  error
+		want int
+	}{
+		{lost(41001, syscall.ECONNRESET), 1}, {lost(41002, syscall.ECONNRESET), 1}, {lost(41002, syscall.EPIPE), 2},
+		{unnamed(41003), 3}, {unnamed(41004), 3}, {errors.New("the CRD is too old"), 4},
+	} {
+		if e.report(t.Context(), nil, step.err); lines != step.want {
+			t.Errorf("step %d: %d lines, want %d", i, lines, step.want)
+		}
 	}
 }
 

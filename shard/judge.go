@@ -264,6 +264,9 @@ func (j *clusterJudge) answered(name keyspace.ClusterName, connection uint64, br
 	defer j.mu.Unlock()
 	v := j.verdicts[name]
 	lately := (idleFactor + 1) * j.every
+	if j.roster.engages(name) { // half as long again as the pause in conclude: until then the next probe has an answer
+		lately = max(lately, time.Duration(j.watched)*time.Second/probesPerSecond*3/2)
+	}
 	return time.Since(breaker.LastUsable()) < lately ||
 		v != nil && v.connection == connection && time.Since(v.probed) < lately
 }

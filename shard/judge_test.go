@@ -164,6 +164,39 @@ func TestAClusterThatIsAskedForAsItGoesIsAskedWhenItIsBack(t *testing.T) {
 	})
 }
 
+// A large fleet's clusters are probed less often. An answer must count until the next one is due, or whoever wants to
+// know would ask in between. Clusters without shards here aren't probed regularly.
+func TestAnAnswerToAProbeCountsUntilTheNextOneIsDue(t *testing.T) {
+	for _, c := range []struct {
+		watched     int
+		here        bool
+		proven, not time.Duration
+	}{
+		{1, true, 14 * time.Second, 15 * time.Second},
+		{500, true, 14 * time.Second, 15 * time.Second},
+		{1500, true, 44 * time.Second, 45 * time.Second},
+		{1500, false, 14 * time.Second, 15 * time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			j := judging(func(driver.Event) {}, func(func()) {})
+			addCluster(t.Context(), t, j.clusters, "west", rest.Config{Host: "https://a"})
+			known, _ := j.clusters.known("west")
+			if j.watched = c.watched; c.here {
+				j.roster.put("west/", &engagement{id: keyspace.ShardID{Cluster: "west"}})
+			}
+			j.conclude("west", known.connection, nil)
+			for _, after := range []time.Duration{c.proven, c.not} {
+				if time.Sleep(after - time.Since(j.verdicts["west"].probed)); j.proven("west") != (after == c.proven) {
+					t.Errorf("%+v: %v after the answer: proven: %t", c, after, j.proven("west"))
+				}
+			}
+			if next := j.verdicts["west"].next.Sub(j.verdicts["west"].probed); c.here && next > c.proven {
+				t.Errorf("%+v: the next probe is due after %v", c, next)
+			}
+		})
+	}
+}
+
 func TestWhoeverWantsToKnowGetsOneVerdict(t *testing.T) {
 	var asked, code atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -202,9 +202,10 @@ func (l *loop) do(r driver.Request) {
 		l.shards.stop(r)
 	case driver.Measure:
 		l.shards.measure()
-		l.shards.renamed(l.driver.Aliases())
+		// Not by what the driver says now: reconciles of the keys that this enqueues read what is published.
+		l.shards.renamed(l.report.status.Load().Aliases)
 		if l.listed { // the loop must never wait for a list
-			l.surveyor.survey(l.ctx, l.records, l.cfg, l.driver, l.clusters.all())
+			l.surveyor.survey(l.ctx, l.records, l.cfg, l.driver, l.sharded)
 		}
 	case driver.Renewed:
 		l.cfg.Observer.Renewed(r.Left)
@@ -248,9 +249,6 @@ func (l *loop) begin(b driver.Begin) {
 		cfg: l.cfg, id: b.ID, log: log, ctx: l.ctx, clusters: l.clusters, roster: l.roster, judge: l.judge,
 		validity: l.validity, put: l.mail.put, spawn: l.beside.Go, room: memory.NewRoom(memory.Now, log),
 		turns: &turnstile.Turnstile{}, failures: budget.OnceAMinute(),
-	}
-	if l.homeClient != nil {
-		l.homeClient.cancel()
 	}
 	var err error
 	if l.homeClient, err = l.connectHome(b.ID, log); err != nil {
@@ -330,4 +328,10 @@ func (l *loop) knownClusters() driver.Clusters {
 		}
 	}
 	return known
+}
+
+// sharded reports whether the provider knows a cluster that has kinds to divide into shards.
+func (l *loop) sharded(name keyspace.ClusterName) bool {
+	c, _ := l.clusters.known(name)
+	return c.Cluster != nil && l.roster.sharded(name)
 }

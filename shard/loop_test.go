@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 	"github.com/tenure-dev/tenure/shard/internal/driver"
+	"github.com/tenure-dev/tenure/shard/internal/engage"
 	"github.com/tenure-dev/tenure/shard/internal/ownership"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/test/expect"
@@ -56,9 +58,11 @@ func TestTheLoopDoesNotWaitForTheFirstListOfRecords(t *testing.T) {
 	go func() { _ = records.Start(t.Context()); close(ended) }()
 
 	protocol := driver.Config{Protocol: ownership.DefaultConfig("", "a", cfg.LeaseDuration)}
+	var status atomic.Pointer[Status]
+	status.Store(&Status{})
 	l := &loop{
 		cfg: cfg, ctx: t.Context(), records: records, driver: driver.New(protocol), validity: &validity{},
-		report: &report{}, shards: &engager{roster: newRoster(cfg)},
+		report: &report{status: &status}, shards: &engager{roster: newRoster(cfg)},
 		clusters: newClusterSet(logr.Discard(), 0, kubeconfig.Limits{}),
 	}
 	f := &follower{cache: records, log: logr.Discard(), put: func(driver.Event) {}, changed: func() {}}
@@ -96,13 +100,45 @@ func TestTheDriverIsToldWhichClustersAreUnmet(t *testing.T) {
 		roster: newRoster(Config{Kinds: []Kind{kind}}), clusters: newClusterSet(logr.Discard(), 0, kubeconfig.Limits{}),
 	}
 	for name, identified := range map[keyspace.ClusterName]bool{"here": true, "silent": false, "empty": true} {
-		l.clusters.clusters[name] = &entry{realCluster: realCluster{identified: identified}}
+		l.clusters.clusters[name] = &entry{realCluster: realCluster{Cluster: fakeCluster{}, identified: identified}}
 	}
 	known := l.knownClusters()
 	if _, there := known.Bits["here"]; !there || len(known.Bits) != 1 {
 		t.Errorf("it is told of %v, want here alone", known.Bits)
 	}
 	expect.Equal(t, "unmet", map[keyspace.ClusterName]bool{"silent": true, "empty": true}, known.Unmet)
+	// Shards of one that doesn't say which it is have no holder either, and must be reported.
+	for name, want := range map[keyspace.ClusterName]bool{"here": true, "silent": true, "empty": false, "gone": false} {
+		if l.sharded(name) != want {
+			t.Errorf("%s should have shards that are held: %t, want %t", name, !want, want)
+		}
+	}
+}
+
+// A key that is enqueued before readers see the other name is reconciled by the old one, and never again.
+func TestKeysAreEnqueuedForAnotherNameOnceReconcilesSeeIt(t *testing.T) {
+	cfg := Config{Replica: "a", Kinds: []Kind{Copies(&corev1.Pod{})}}.withDefaults()
+	m := &Manager{node: newNode(cfg, "", nil, logr.Discard(), nil)}
+	id := keyspace.ShardID{Cluster: "other"}
+	m.node.roster.put("other/", &engagement{id: id,
+		gate: engage.NewGate(t.Context(), id, "agent", "a-1", func() bool { return true })})
+	for _, name := range []keyspace.ClusterName{"east", "west"} {
+		m.node.clusters.clusters[name] = &entry{realCluster: realCluster{uid: "w"}}
+	}
+	l := &loop{
+		driver: withTwoNames("east", "west", "west"), report: &report{status: &m.node.status},
+		shards: &engager{roster: m.node.roster, clusters: m.node.clusters},
+	}
+	for what, published := range map[string]map[keyspace.ClusterName]keyspace.ClusterName{
+		"before the decision is published": nil, "after": l.driver.Aliases(),
+	} {
+		m.node.status.Store(&Status{Aliases: published})
+		l.do(driver.Measure{})
+		expect.Equal(t, what, m.Aliases(), l.shards.aliases)
+	}
+	if len(l.driver.Aliases()) != 1 || l.driver.Aliases()["east"] != "west" {
+		t.Errorf("the decision is %v: the test has tested nothing", l.driver.Aliases())
+	}
 }
 
 func TestChangesOfClustersWaitAsLongAsTheLastOnesTookManyTimes(t *testing.T) {
@@ -148,5 +184,36 @@ func TestCredentialsThatAreBeingWrittenAreReadAgain(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// Peers wait for the shards of an incarnation that has lapsed until its Lease is sealed or has run out.
+func TestASealThatIsOnItsWayGoesOnWhenTheNextIncarnationBegins(t *testing.T) {
+	came, goes := make(chan struct{}), make(chan struct{})
+	home := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		close(came)
+		<-goes
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusNotFound)
+		fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`)
+	}))
+	defer home.Close()
+	l := &loop{
+		cfg: Config{Namespace: "n"}, ctx: t.Context(), homeConfig: &rest.Config{Host: home.URL}, scheme: recordScheme(t),
+		log: logr.Discard(), failures: newHomeFailures(logr.Discard()), mail: newMailbox[driver.Event](),
+		clock: clock{time.Now()}, list: func() (cache.Cache, error) { return nil, errors.New("no records") },
+	}
+	l.begin(driver.Begin{ID: "a-1"})
+	first := l.homeClient.ctx
+	l.homeClient.read(driver.Read{Of: driver.Subject{Lease: "a-1"}, Patience: time.Minute})
+	<-came
+	l.begin(driver.Begin{ID: "a-2"})
+	close(goes)
+	l.beside.Wait()
+	if found, ok := l.mail.take()[0].(driver.Found); !ok || found.What == nil {
+		t.Errorf("the read of its Lease finds %+v", found)
+	}
+	if l.homeClient.restart(l.ctx); first.Err() == nil {
+		t.Error("what the first incarnation sends can't be cancelled any more")
 	}
 }

@@ -73,7 +73,7 @@ func (c *shardCluster) attach(e *engagement, s *kindSource) error {
 type opening struct {
 	gate     *engage.Gate
 	cluster  keyspace.ClusterName
-	failures *budget.Budget // limits the log lines about failed attempts, by cluster
+	failures *budget.Budget // limits log lines about caches: see failed and noIndex
 	// find returns the real cluster as it is reached now, and its traffic. Its Cluster is nil if it isn't there.
 	find  func() (realCluster, *engage.Traffic)
 	opts  engage.Options
@@ -105,11 +105,12 @@ func (c *shardCluster) warm(ctx context.Context, o opening) bool {
 	})
 }
 
-// Log lines about caches that aren't filled or not kept up to date.
+// Log lines about caches that aren't filled or not kept up to date, or that lack an index.
 const (
 	notWarm = "shard can't be warmed yet; will try again"
 	notOver = "shard can't change over to the other server yet; will try again"
 	notKept = "shard can't see what changes; will try again"
+	noIndex = "cluster is divided: undeclared kinds have no indexes there, and most lists by these fail. Declare the kinds"
 )
 
 // failed logs that an attempt failed, unless its context has ended: of a cluster's shards one a minute.
@@ -172,6 +173,11 @@ func startCaches(ctx context.Context, real realCluster, traffic *engage.Traffic,
 	opened, err := openCluster(ctx, real, traffic, o)
 	if err != nil {
 		return nil, nil, nil, err
+	}
+	if fields := opened.Unindexed; len(fields) > 0 {
+		if _, ok := o.failures.Take(noIndex+string(o.cluster), time.Now()); ok {
+			o.log.Info(noIndex, "cluster", string(o.cluster), "fields", fields)
+		}
 	}
 	leave = func() {}
 	// A silent cluster sends nothing, so its caches need no memory.

@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-dev/tenure/pkg/budget"
 	"github.com/tenure-dev/tenure/shard/internal/engage"
@@ -220,6 +221,29 @@ func TestAShardWhoseCachesAreNotKeptUpToDateIsStuckAndThatIsLogged(t *testing.T)
 			}
 		})
 	}
+}
+
+func TestThatADividedClusterLacksAnIndexIsLoggedOncePerCluster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, _, leave := throng(t)
+		leave()
+		var lines []string
+		o.log = logTo(&lines)
+		none := func(client.Object) []string { return nil }
+		o.opts.Indexes = []engage.Index{{Object: &corev1.Pod{}, Field: "node", Extract: none}}
+		real, traffic := o.find()
+		for _, o.cluster = range []keyspace.ClusterName{"west", "west", "east"} {
+			o.gate = engage.NewGate(t.Context(), keyspace.ShardID{Cluster: o.cluster, Prefix: keyspace.Partition(1)[0]}, "agent",
+				"a-1", func() bool { return true })
+			_, end, leave, err := startCaches(t.Context(), real, traffic, o)
+			must.Succeed(t, err)
+			leave()
+			end()
+		}
+		if len(lines) != 2 || !strings.Contains(lines[0], "node of Pod") || !strings.Contains(lines[1], `"east"`) {
+			t.Errorf("%d lines: %q", len(lines), lines)
+		}
+	})
 }
 
 func TestOnlyASilentClustersCachesNeedNoMemory(t *testing.T) {

@@ -191,7 +191,7 @@ func (s *kindSource) declared() error {
 		return fmt.Errorf("source of %T: the kind is declared with Primary, so that an object may be in another shard than "+
 			"what it enqueues, which wouldn't hear of it: declare it with Owned if what it enqueues owns it; what is only "+
 			"referred to can't be watched where clusters are divided: come back by RequeueAfter, or set "+
-			"shard.Config.WholeClusters", s.obj)
+			"shard.Config.WholeClusters before any cluster is divided", s.obj)
 	}
 	return nil
 }

@@ -32,6 +32,7 @@ type surveyor struct {
 	lost            int
 	there           map[string]types.UID // the records of the last survey
 	peers           map[protocol.Incarnation]peer
+	aliases         map[keyspace.ClusterName]keyspace.ClusterName
 	led, calm       bool        // it ran in the coordinator; it found nothing
 	changed         atomic.Bool // a record or the clusters changed since the last survey began
 }
@@ -42,8 +43,10 @@ func (s *surveyor) touch() { s.changed.Store(true) }
 // survey looks through all records. The caches must be filled, otherwise it waits for them. There may be tens of
 // thousands of records. So where the last survey found nothing, and nothing that it goes by has changed, it isn't made
 // again.
+//
+// sharded reports whether a cluster is known and has kinds to divide into shards.
 func (s *surveyor) survey(ctx context.Context, records client.Reader, cfg Config, d *driver.Driver,
-	clusters map[keyspace.ClusterName]realCluster) {
+	sharded func(keyspace.ClusterName) bool) {
 	changed := s.changed.Swap(false) // first: a change that comes while it reads counts for the next one
 	// They are only read, so there is no need to copy them.
 	leases, err := member.List(ctx, records, cfg.Namespace, cfg.Fleet, client.UnsafeDisableDeepCopy)
@@ -51,8 +54,8 @@ func (s *surveyor) survey(ctx context.Context, records client.Reader, cfg Config
 		s.calm = false // so the next survey is made
 		return         // what the last survey found stays
 	}
-	peers := peersOf(leases)
-	if !changed && s.calm && s.led == d.Leads() && maps.Equal(peers, s.peers) {
+	peers, aliases := peersOf(leases), d.Aliases()
+	if !changed && s.calm && s.led == d.Leads() && maps.Equal(peers, s.peers) && maps.Equal(aliases, s.aliases) {
 		return
 	}
 	s.calm = false
@@ -66,21 +69,21 @@ func (s *surveyor) survey(ctx context.Context, records client.Reader, cfg Config
 	for _, id := range missing {
 		orphans[id] = since(s.orphans, id, now)
 	}
-	// The records of a cluster that was removed stay for their epochs, and nobody is to hold them.
+	// Records stay for their epochs when a cluster is removed, isn't sharded any more or is served under another name.
+	// They don't need a holder then.
 	maps.DeleteFunc(orphans, func(id keyspace.ShardID, _ time.Time) bool {
-		_, known := clusters[id.Cluster]
-		return !known
+		return aliases[id.Cluster] != "" || !sharded(id.Cluster)
 	})
 	s.orphans, s.moving = orphans, moving
 	s.odd = odd
 	gone, there := lost(s.there, all)
 	s.lost, s.there = s.lost+len(gone), there
-	s.peers, s.led = peers, d.Leads()
+	s.peers, s.aliases, s.led = peers, aliases, d.Leads()
 	s.calm = len(orphans)+len(moving)+len(odd)+len(gone) == 0
 	if !s.led {
 		return
 	}
-	for name, served := range d.Aliases() {
+	for name, served := range aliases {
 		odd = append(odd, inspect.Odd{
 			Record: keyspace.LayoutName(cfg.Fleet, served), Reason: "ClusterHasTwoNames",
 			Note: fmt.Sprintf("cluster %s is cluster %s under another name, and is served under that: find out which Secret is "+

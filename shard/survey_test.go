@@ -82,9 +82,10 @@ func TestAHolderCountsAsAliveWhileItsLeaseCanBeReadAndIsNotSealed(t *testing.T) 
 	}
 }
 
-func TestWhatIsUnservedHasNoRecordOrNoHolderInAClusterThatIsKnown(t *testing.T) {
+// The cluster west has another name, west2, which has records of its own: it was served under that name before.
+func TestWhatIsUnservedHasNoRecordOrNoHolderInAClusterThatIsServedUnderItsName(t *testing.T) {
 	var objects []client.Object
-	for _, id := range []string{"west/0", "gone/0"} {
+	for _, id := range []string{"west/0", "west2/0", "gone/0"} {
 		id, err := keyspace.ParseShardID(id)
 		must.Succeed(t, err)
 		spec := tenurev1alpha1.ShardSpec{Cluster: string(id.Cluster), Generation: 1, Prefix: id.Prefix.String()}
@@ -100,8 +101,8 @@ func TestWhatIsUnservedHasNoRecordOrNoHolderInAClusterThatIsKnown(t *testing.T) 
 	cfg := Config{Replica: "a"}.withDefaults()
 	records := fake.NewClientBuilder().WithScheme(recordScheme(t)).WithObjects(objects...).Build()
 	s := &surveyor{}
-	protocol := driver.Config{Protocol: ownership.DefaultConfig("", "a", cfg.LeaseDuration)}
-	s.survey(t.Context(), records, cfg, driver.New(protocol), map[keyspace.ClusterName]realCluster{"west": {}})
+	s.survey(t.Context(), records, cfg, withTwoNames("west", "west2", "west", "west2"),
+		func(name keyspace.ClusterName) bool { return name != "gone" })
 	var orphans []string
 	for id := range s.orphans {
 		orphans = append(orphans, id.String())
@@ -109,6 +110,23 @@ func TestWhatIsUnservedHasNoRecordOrNoHolderInAClusterThatIsKnown(t *testing.T) 
 	slices.Sort(orphans)
 	expect.Equal(t, "orphans", []string{"west/0", "west/1"}, orphans)
 }
+
+// withTwoNames is the driver of a process that knows one cluster under two names, which has layouts under these.
+func withTwoNames(name, other keyspace.ClusterName, laid ...keyspace.ClusterName) *driver.Driver {
+	d := driver.New(driver.Config{Protocol: ownership.DefaultConfig("", "a", DefaultLeaseDuration),
+		Name: func() protocol.Incarnation { return "a-1" }})
+	now := ownership.Instant{Mono: time.Hour, Wall: time.Hour}
+	d.Handle(now, driver.Clusters{Bits: map[keyspace.ClusterName]int{name: 0, other: 0},
+		UIDs: map[keyspace.ClusterName]string{name: "w", other: "w"}})
+	d.Handle(now, driver.Start{})
+	for i, c := range laid {
+		d.Handle(now, driver.Seen{By: d.ID(), What: ownership.LayoutSeen{Layout: ownership.Layout{Cluster: c, Generation: 1,
+			Prefixes: keyspace.Partition(0), UID: "w", Version: ownership.Version(i + 1)}}})
+	}
+	return d
+}
+
+func onlyWest(name keyspace.ClusterName) bool { return name == "west" }
 
 func TestRecordsAreLookedThroughAgainOnlyAfterAChangeOrWhileSomethingIsWrong(t *testing.T) {
 	id := keyspace.ShardID{Cluster: "west"}
@@ -133,13 +151,13 @@ func TestRecordsAreLookedThroughAgainOnlyAfterAChangeOrWhileSomethingIsWrong(t *
 				return c.List(ctx, list, opts...)
 			}}).Build()
 	cfg := Config{Replica: "a"}.withDefaults()
-	d := driver.New(driver.Config{Protocol: ownership.DefaultConfig("", "a", cfg.LeaseDuration)})
+	d := withTwoNames("west", "west2", "west")
 	s := &surveyor{}
 	look := func(after string, want int) {
 		t.Helper()
 		reads = 0
 		for range 3 {
-			s.survey(t.Context(), records, cfg, d, map[keyspace.ClusterName]realCluster{"west": {}})
+			s.survey(t.Context(), records, cfg, d, onlyWest)
 		}
 		if reads != want {
 			t.Errorf("%s: 3 surveys read the records %d times, want %d: orphans %v, moving %v, odd %v", after, reads, want,
@@ -152,6 +170,8 @@ func TestRecordsAreLookedThroughAgainOnlyAfterAChangeOrWhileSomethingIsWrong(t *
 	lease.Annotations[tenurev1alpha1.RenewalAnnotation] = "7"
 	must.Succeed(t, records.Update(t.Context(), lease))
 	look("after a renewal", 0)
+	d = driver.New(driver.Config{Protocol: ownership.DefaultConfig("", "a", cfg.LeaseDuration)})
+	look("since the cluster has one name", 1)
 	lease.Annotations[tenurev1alpha1.SealedAnnotation] = "b-1"
 	must.Succeed(t, records.Update(t.Context(), lease))
 	look("since its holder's Lease was sealed", 3)
@@ -179,11 +199,11 @@ func TestASurveyThatCannotReadTheLeasesFindsNothing(t *testing.T) {
 	cfg := Config{Replica: "a"}.withDefaults()
 	d := driver.New(driver.Config{Protocol: ownership.DefaultConfig("", "a", cfg.LeaseDuration)})
 	s := &surveyor{led: d.Leads(), calm: true}
-	s.survey(t.Context(), records, cfg, d, map[keyspace.ClusterName]realCluster{"west": {}})
+	s.survey(t.Context(), records, cfg, d, onlyWest)
 	if len(s.orphans) > 0 {
 		t.Errorf("without Leases %v count as orphans", s.orphans)
 	}
-	s.survey(t.Context(), records, cfg, d, map[keyspace.ClusterName]realCluster{"west": {}})
+	s.survey(t.Context(), records, cfg, d, onlyWest)
 	if len(s.orphans) != 1 {
 		t.Errorf("the next survey, whose reads succeed, finds %v", s.orphans)
 	}
