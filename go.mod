@@ -30,6 +30,7 @@ require (
 	k8s.io/apimachinery v0.37.2 // Kubernetes' object machinery
 	k8s.io/client-go v0.37.2 // clients, informers, transports
 	k8s.io/klog/v2 v2.140.0 // client-go logs through it: sent to our log
+	k8s.io/kube-openapi v0.0.0-20260721132016-d427ff9ee9ad // in tests only: formats as API servers check them
 	k8s.io/pod-security-admission v0.37.2 // the Pod Security Standards as the API server checks them, for replication
 	k8s.io/utils v0.0.0-20260626114624-be93311217bd // clock, pointers, caches that forget
 	pgregory.net/rapid v1.3.0 // properties in tests
@@ -101,7 +102,6 @@ require (
 	k8s.io/apiextensions-apiserver v0.37.2 // indirect
 	k8s.io/apiserver v0.37.2 // indirect
 	k8s.io/component-base v0.37.2 // indirect
-	k8s.io/kube-openapi v0.0.0-20260721132016-d427ff9ee9ad // indirect
 	k8s.io/streaming v0.37.2 // indirect
 	sigs.k8s.io/apiserver-network-proxy/konnectivity-client v0.36.0 // indirect
 	sigs.k8s.io/json v0.0.0-20250730193827-2d320260d730 // indirect

@@ -1,14 +1,18 @@
 package config
 
 import (
+	"encoding/json"
 	"math"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/fstest"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/kube-openapi/pkg/validation/strfmt"
 )
 
 func TestWhatIsNotUnderstoodIsRefusedAndNamed(t *testing.T) {
@@ -52,7 +56,7 @@ func TestWhatIsNotUnderstoodIsRefusedAndNamed(t *testing.T) {
 // read all clusters'.
 func TestTheQuantitiesOfAnAtCanBeRead(t *testing.T) {
 	for _, kind := range []string{"requests", "limits"} {
-		pattern, found, _ := unstructured.NestedString(schemaOfAts(t), "properties", "spec", "properties", "resources",
+		pattern, found, _ := unstructured.NestedString(schemaOf(t, ats), "properties", "spec", "properties", "resources",
 			"properties", kind, "additionalProperties", "pattern")
 		if !found {
 			t.Fatalf("%s have no pattern", kind)
@@ -78,6 +82,57 @@ func TestTheQuantitiesOfAnAtCanBeRead(t *testing.T) {
 	}
 }
 
+// API servers hold times against the format date-time, which lets more pass than Go reads. An object with such a time
+// would keep all objects of its kind in its cluster from everybody.
+func TestTheTimesThatTheCRDsTakeCanBeRead(t *testing.T) {
+	var texts []string
+	for _, day := range []string{"2026-12-01", "2024-02-29", "2026-02-30", "2026-13-01", "0000-01-01", "26-12-01"} {
+		for _, clock := range []string{"T10:00:00", "t10:00:00", " 10:00:00", "T24:00:00", "T10:60:00", "T10:00:60"} {
+			for _, fraction := range []string{"", ".000000", ",000000", "x000000", ".", ".0", "." + strings.Repeat("9", 40)} {
+				for _, zone := range []string{"", "Z", "z", "ZT", "ZT.000000Z", "Z\n", "+00:00", "-23:59", "+01:60", "+01:75",
+					"+24:00", "+25:00", "+99:99", "+0100"} {
+					texts = append(texts, day+clock+fraction+zone)
+				}
+			}
+		}
+	}
+	seen := 0
+	var check func(path string, schema map[string]any)
+	check = func(path string, schema map[string]any) {
+		if schema["format"] == "date-time" {
+			seen++
+			pattern, _ := schema["pattern"].(string)
+			accepts, taken, unread := regexp.MustCompile(pattern), 0, 0
+			for _, text := range texts {
+				var into json.Unmarshaler = &metav1.MicroTime{}
+				if strings.HasSuffix(path, ".lastTransitionTime") {
+					into = &metav1.Time{}
+				}
+				err := into.UnmarshalJSON([]byte(strconv.Quote(text)))
+				switch formed := strfmt.Default.Validates("date-time", text); {
+				case formed && accepts.MatchString(text):
+					if taken++; err != nil {
+						t.Errorf("%s: %q is accepted: %v", path, text, err)
+					}
+				case formed && err != nil:
+					unread++
+				}
+			}
+			if taken == 0 || unread == 0 {
+				t.Errorf("%s: %d times are accepted, and %d are refused that can't be read", path, taken, unread)
+			}
+		}
+		for name, of := range children(schema) {
+			check(path+"."+name, of)
+		}
+	}
+	check("at", schemaOf(t, ats))
+	check("shard", schemaOf(t, shards))
+	if seen != 6 {
+		t.Errorf("%d times, want 6", seen)
+	}
+}
+
 // API servers before 1.36 don't hold a number against its format (kubernetes/kubernetes#136091), and take 1.000000001
 // for an integer unless a rule looks at it. One that doesn't fit would keep all Ats of its cluster from everybody.
 func TestTheNumbersOfAnAtFitTheirTypes(t *testing.T) {
@@ -96,12 +151,11 @@ func TestTheNumbersOfAnAtFitTheirTypes(t *testing.T) {
 		if strings.HasPrefix(path, "at.spec.") && schema["type"] == "integer" && schema["x-kubernetes-validations"] == nil {
 			t.Errorf("%s: 1.000000001 is taken for an integer, which no client can read", path)
 		}
-		properties, _ := schema["properties"].(map[string]any)
-		for name, of := range properties {
-			check(path+"."+name, of.(map[string]any))
+		for name, of := range children(schema) {
+			check(path+"."+name, of)
 		}
 	}
-	check("at", schemaOfAts(t))
+	check("at", schemaOf(t, ats))
 	if seen == 0 {
 		t.Fatal("no number of the CRD of Ats has a format")
 	}
@@ -137,11 +191,25 @@ func TestNoRuleComparesOptionalValues(t *testing.T) {
 	}
 }
 
-// schemaOfAts returns the schema of the only version of Ats.
-func schemaOfAts(t *testing.T) map[string]any {
+// children are the schemas below one: of its fields, by name, and of its items.
+func children(schema map[string]any) map[string]map[string]any {
+	all := map[string]map[string]any{}
+	properties, _ := schema["properties"].(map[string]any)
+	for name, of := range properties {
+		all[name] = of.(map[string]any)
+	}
+	if items, ok := schema["items"].(map[string]any); ok {
+		all["[]"] = items
+	}
+	return all
+}
+
+const ats, shards = "crd/cnat.programming-kubernetes.info_ats.yaml", "crd/tenure.dev_shards.yaml"
+
+// schemaOf returns the schema of the only version that a CRD has.
+func schemaOf(t *testing.T, crd string) map[string]any {
 	t.Helper()
-	versions, _, _ := unstructured.NestedSlice(definition(t, "crd/cnat.programming-kubernetes.info_ats.yaml"), "spec",
-		"versions")
+	versions, _, _ := unstructured.NestedSlice(definition(t, crd), "spec", "versions")
 	if len(versions) != 1 {
 		t.Fatalf("%d versions", len(versions))
 	}

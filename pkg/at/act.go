@@ -226,11 +226,13 @@ func (a *actor) isNews(at *cnatv1alpha1.At, shown, message string) bool {
 var causeBudget = budget.Config{Burst: 3, Every: 5 * time.Minute, PerSecond: 20}
 
 // refusalBudget bounds how often refused Pods of one namespace are tried again. Only refusals use it up: once Pods are
-// accepted, nothing is held back. Whatever other namespaces use up, one Pod is tried every few seconds: its quota may
-// have been raised.
+// accepted, nothing is held back. Whatever other namespaces use up, one Pod may be tried every few seconds: its quota
+// may have been raised.
 var refusalBudget = budget.Config{Burst: 100, Every: time.Second / 20, PerSecond: 50, Least: refusedPause / 2}
 
-// refusedPause is how long an At waits at least when that budget is spent, and at most twice as long.
+// refusedPause is how long an At waits at least when that budget is spent. An older refusal waits for half its age or
+// more, so that a flood is tried less and less: after such a wait the queue's own delays, which double, begin anew. No
+// wait is longer than [longestBackoff], so after a quota was raised nobody waits longer than without the flood.
 const refusedPause = 10 * time.Second
 
 // delete deletes an At whose time to live is over, unless it was changed or made again since it was read.

@@ -82,17 +82,7 @@ var refuseNastily = refusePods(apierrors.NewForbidden(corev1.Resource("pods"), "
 
 func TestAFloodOfRefusedPodsCostsTwoWritesAnAtAndFewEvents(t *testing.T) {
 	const ats = 300
-	var all []client.Object
-	var requests []mcreconcile.Request
-	for i := range ats {
-		at := anAt()
-		at.Name, at.UID = fmt.Sprint("at-", i), types.UID(fmt.Sprint("uid-", i))
-		all = append(all, at)
-		req := testRequest
-		req.Name = at.Name
-		requests = append(requests, req)
-	}
-	b := newBench(t, all...)
+	b, requests := benchOf(t, ats)
 	b.fault = refuseNastily
 	told, tries, held := 0, 5, 0
 	for range tries {
@@ -141,6 +131,58 @@ func TestAFloodOfRefusedPodsCostsTwoWritesAnAtAndFewEvents(t *testing.T) {
 	}
 	if want := 3 * ats; b.committed != want {
 		t.Errorf("%d writes once Pods are taken, want %d", b.committed, want)
+	}
+}
+
+// benchOf is a bench with so many Ats of one namespace that are due, and the requests for them.
+func benchOf(t *testing.T, ats int) (*bench, []mcreconcile.Request) {
+	t.Helper()
+	var all []client.Object
+	var requests []mcreconcile.Request
+	for i := range ats {
+		at := anAt()
+		at.Name, at.UID = fmt.Sprint("at-", i), types.UID(fmt.Sprint("uid-", i))
+		all = append(all, at)
+		req := testRequest
+		req.Name = at.Name
+		requests = append(requests, req)
+	}
+	return newBench(t, all...), requests
+}
+
+// A queue forgets how often it tried a key that asks for a pause, so its own delays begin anew after each.
+func TestAFloodOfRefusedPodsIsTriedLessAndLess(t *testing.T) {
+	const ats, minutes = 400, 15
+	b, requests := benchOf(t, ats)
+	b.fault = refusePods(apierrors.NewForbidden(corev1.Resource("pods"), "example", errors.New("quota")))
+	queue, limiter := map[int][]mcreconcile.Request{0: requests}, NewRateLimiter()
+	var reconciles, creates int // in the last five minutes
+	for second := range minutes * 60 {
+		if second == (minutes-5)*60 {
+			reconciles, creates = 0, b.tried["create"]
+		}
+		for _, req := range queue[second] {
+			reconciles++
+			result, err := b.subject.Reconcile(t.Context(), req)
+			pause := result.RequeueAfter
+			if err != nil {
+				pause = limiter.When(req)
+			} else {
+				limiter.Forget(req)
+			}
+			again := second + max(1, int(pause.Seconds()))
+			queue[again] = append(queue[again], req)
+			for len(b.recorder.Events) > 0 {
+				<-b.recorder.Events
+			}
+		}
+		delete(queue, second)
+		b.clock.Step(time.Second)
+	}
+	creates = b.tried["create"] - creates
+	if creates < ats/2 || reconciles > 2*ats {
+		t.Errorf("%d creates and %d reconciles within five minutes, want about one for each of %d Ats", creates,
+			reconciles, ats)
 	}
 }
 

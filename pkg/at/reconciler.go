@@ -173,7 +173,8 @@ func (a *actor) reconcile(ctx context.Context, at *cnatv1alpha1.At) (ctrl.Result
 	view := a.assemble(at, pod, false)
 	if pod == nil && presentBlock(at, ReasonPodRefused) != nil &&
 		!tooLate(view) && a.refusals.Spent(at.Namespace, view.Now) {
-		return ctrl.Result{RequeueAfter: orDeadline(view, wait.Jitter(refusedPause, 1))}, nil
+		pause := max(refusedPause, backoff(at.Status.Conditions, view.Now)/2)
+		return ctrl.Result{RequeueAfter: orDeadline(view, wait.Jitter(pause, 1))}, nil
 	}
 	for looks := 0; ; looks++ {
 		next := decide(view)

@@ -179,6 +179,11 @@ func transitions(t *testing.T, c client.Client) {
 		{name: "the epoch can't be removed", status: true, patch: `{"status":{"epoch":null}}`, refused: "epoch never falls"},
 		{name: "a time that replicas couldn't read", status: true,
 			patch: `{"status":{"scheduledTime":"2026-01-01T00:00:00Z"}}`, refused: "scheduledTime"},
+		{name: "a time in small letters", status: true,
+			patch: `{"status":{"scheduledTime":"2026-01-01t00:00:00.000000Z"}}`, refused: "scheduledTime"},
+		{name: "a condition's time in small letters", status: true, patch: `{"status":{"conditions":[{"type":"Blocked",` +
+			`"status":"True","reason":"X","message":"","lastTransitionTime":"2026-01-01t00:00:00Z"}]}}`,
+			refused: "lastTransitionTime"},
 		{name: "a time", status: true, patch: `{"status":{"scheduledTime":"2026-01-01T00:00:00.000000Z"}}`},
 		{name: "the status can't be removed", status: true, patch: `{"status":null}`, refused: "epoch never falls"},
 		{name: "RUNNING doesn't go back", status: true, patch: `{"status":{"phase":"PENDING"}}`,

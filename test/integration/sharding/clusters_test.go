@@ -212,8 +212,8 @@ func (r *rig) hasEvent(secret, reason string) error {
 // all that has begun.
 func TestAClusterWithTwoNamesIsServedOnce(t *testing.T) {
 	r := newRig(t)
-	r.start("n1", "--lease-duration=10s", soonGone) // no stall of the machine ends it
-	r.start("n2", "--lease-duration=10s", soonGone)
+	n1 := r.start("n1", "--lease-duration=10s", soonGone) // no stall of the machine ends it
+	n2 := r.start("n2", "--lease-duration=10s", soonGone)
 	r.settle()
 	const second = "occident" // the first by alphabet, but west has a layout
 	facts.names = map[string]string{second: "west"}
@@ -253,6 +253,18 @@ func TestAClusterWithTwoNamesIsServedOnce(t *testing.T) {
 	must.Succeed(t, r.AddCluster(t.Context(), "west", "west"))
 	r.eventually("an event tells of the first name", func() error {
 		return r.hasEvent(second+".layout", "ClusterHasTwoNames")
+	})
+	r.eventually("the shards of the first name, which nobody holds, raise no alert", func() error {
+		for _, n := range []*lab.Replica{n1, n2} {
+			m, err := n.Metrics(t.Context())
+			if err != nil {
+				return err
+			}
+			if s, err := m.Sum("tenure_shard_without_holder_seconds", nil); err != nil || s != 0 {
+				return fmt.Errorf("%s: a shard has had no holder for %v s (%v)", n.Name, s, err)
+			}
+		}
+		return nil
 	})
 	begun = begin()
 	if err := held(r.recordsOf(second)); err != nil {

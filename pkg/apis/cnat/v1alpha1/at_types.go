@@ -332,21 +332,21 @@ type AtStatus struct {
 	// scheduledTime is spec.schedule as it was understood, in UTC.
 	// +optional
 	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:Pattern=`^[^.]*\.[0-9]{6}(Z|[+-][0-9]{2}:[0-9]{2})$`
+	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6}(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
 	ScheduledTime *metav1.MicroTime `json:"scheduledTime,omitempty"`
 
 	// startTime is when the run was claimed, just before the Pod was made. A missed
 	// At has none.
 	// +optional
 	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:Pattern=`^[^.]*\.[0-9]{6}(Z|[+-][0-9]{2}:[0-9]{2})$`
+	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6}(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
 	StartTime *metav1.MicroTime `json:"startTime,omitempty"`
 
 	// finishTime is when the command ended or, for a missed At, when that was
 	// found out.
 	// +optional
 	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:Pattern=`^[^.]*\.[0-9]{6}(Z|[+-][0-9]{2}:[0-9]{2})$`
+	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6}(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
 	FinishTime *metav1.MicroTime `json:"finishTime,omitempty"`
 
 	// over says that the controller will never look at the At again: it is DONE and

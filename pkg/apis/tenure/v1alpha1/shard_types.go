@@ -145,7 +145,7 @@ type ShardMove struct {
 	// time is when the record changed hands, on the writer's clock.
 	// +required
 	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:Pattern=`^[^.]*\.[0-9]{6}(Z|[+-][0-9]{2}:[0-9]{2})$`
+	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6}(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
 	Time metav1.MicroTime `json:"time"`
 }
 
@@ -194,7 +194,7 @@ type ShardStatus struct {
 	// heldSince is when the present holder took over.
 	// +optional
 	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:Pattern=`^[^.]*\.[0-9]{6}(Z|[+-][0-9]{2}:[0-9]{2})$`
+	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6}(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
 	HeldSince *metav1.MicroTime `json:"heldSince,omitempty"`
 
 	// lastMove is the latest change of holder.
