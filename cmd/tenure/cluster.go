@@ -70,7 +70,9 @@ const usualDefault = "(default: $KUBECONFIG, ~/.kube/config, or in-cluster)"
 
 // onboarder connects to the clusters that a command needs.
 func onboarder(cmd *cobra.Command, name string, home *homeFlags, admin *adminFlags) (onboard.Onboarder, error) {
-	o := onboard.Onboarder{Name: name, Progress: func(text string) { fmt.Fprintln(cmd.ErrOrStderr(), text) }}
+	o := onboard.Onboarder{Name: name, Progress: func(said string) { // it may quote an event
+		fmt.Fprintln(cmd.ErrOrStderr(), text.Line(said, longestError))
+	}}
 	if home != nil {
 		config, err := home.home()
 		if err != nil {

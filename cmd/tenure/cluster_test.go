@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -27,6 +28,17 @@ func TestCommandsAboutClustersAskTheFleetThatIsNamed(t *testing.T) {
 	must.Succeed(t, err)
 	if o.Namespace != "ops" || o.Fleet != "night" {
 		t.Errorf("namespace %q, fleet %q; want ops and night", o.Namespace, o.Fleet)
+	}
+}
+
+func TestWhatIsWaitedForCannotSteerTheTerminal(t *testing.T) {
+	cmd, said := &cobra.Command{}, &strings.Builder{}
+	cmd.SetErr(said)
+	o, err := onboarder(cmd, "west", nil, nil)
+	must.Succeed(t, err)
+	o.Progress("an event says \x1b[2J\nnothing")
+	if want := "an event says \ufffd[2J nothing\n"; said.String() != want {
+		t.Errorf("%q, want %q", said, want)
 	}
 }
 

@@ -133,6 +133,7 @@ func (o *options) newReplica(home *rest.Config, policy kubeconfig.Policy, obs *o
 		if r.Manager, err = newStock(home, r.provider, managerOptions(o, scheme), o, obs); err != nil {
 			return nil, err
 		}
+		watched.Kept = keptBy(r.provider)
 		r.health = clusterhealth.New(watched)
 		return r, o.addStockReplication(r.Manager, r.provider, breakers, r.health, obs)
 	}
@@ -162,8 +163,19 @@ func (o *options) setUpClusters(ctx context.Context, r *replica, policy kubeconf
 	return nil
 }
 
+// keptBy returns which connection a provider keeps to a cluster whose Secret is refused, see [kubeconfig.Fence].
+func keptBy(provider multicluster.Provider) func(cluster string) *rest.Config {
+	return func(name string) *rest.Config {
+		c, err := provider.Get(context.Background(), multicluster.ClusterName(name)) // it only looks it up
+		if err != nil {
+			return nil
+		}
+		return c.GetConfig()
+	}
+}
+
 // watchThrough has clusters watched over the connections that their shards use, and passes on the limits in their
-// Secrets.
+// Secrets. Trouble is reported anew by each of the replica's incarnations.
 func (o *options) watchThrough(sharded *shard.Manager, watched *clusterhealth.Config) {
 	here := func(name string) bool {
 		c, _ := sharded.Connection(multicluster.ClusterName(name))
@@ -174,6 +186,12 @@ func (o *options) watchThrough(sharded *shard.Manager, watched *clusterhealth.Co
 		ask := func(ctx context.Context) error { return sharded.Ask(ctx, multicluster.ClusterName(name)) }
 		needed := c.Engaged || o.copiesFrom(here)
 		return clusterhealth.Use{Ask: ask, Given: c.Given, Refused: c.Refused, Proven: c.Proven, Needed: needed}, ok
+	}
+	watched.Incarnation = func() string {
+		if s := sharded.Status(); s.Member {
+			return string(s.Incarnation)
+		}
+		return ""
 	}
 	watched.Limit = func(name string, secret *corev1.Secret) error {
 		if secret == nil {

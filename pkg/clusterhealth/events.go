@@ -16,13 +16,14 @@ import (
 )
 
 const (
-	// eventEvery is the time between two events of one cause. Trouble that lasts is reported again after it, since API
-	// servers keep events for an hour only.
+	// eventEvery is the length of the periods in which trouble that lasts is reported again, since API servers keep events
+	// for an hour only. The first replica that looks at a cluster in a new period does so for all.
 	eventEvery = 20 * time.Minute
 	// TroubleEventMaxAge is the maximum age of the latest event about trouble that still lasts.
 	TroubleEventMaxAge = eventEvery + time.Minute
-	// changeEvery is the same for changes of a cluster's state: a reader takes the latest event for the state. A replica
-	// needs two looks to see a change and the change back, so a cluster that comes and goes gets six events a minute.
+	// changeEvery is the same for what is news to a replica: a reader takes the latest event for the state, and ignores
+	// those from before the replicas began. A replica needs two looks to see a change and the change back, so a cluster
+	// that comes and goes gets six events a minute.
 	changeEvery = lookEvery
 	// eventsPerSecond and eventsAtOnce bound what one replica writes about all clusters, and so what it asks of home when
 	// many clusters come and go.
@@ -43,8 +44,8 @@ type Event struct {
 	// Cause distinguishes events that have the same reason.
 	Cause  string
 	Normal bool
-	// Changed says that the state has changed, so that an event of before may say otherwise.
-	Changed bool
+	// News says that the replica hasn't reported this state yet, so that an event of before may say otherwise.
+	News bool
 }
 
 // object returns the event.
@@ -54,7 +55,7 @@ func (e Event) object(secret *corev1.Secret, now time.Time) *eventsv1.Event {
 		kind = corev1.EventTypeNormal
 	}
 	every := eventEvery
-	if e.Changed {
+	if e.News {
 		every = changeEvery
 	}
 	about := "cluster " + secret.Name
@@ -72,21 +73,27 @@ func (e Event) object(secret *corev1.Secret, now time.Time) *eventsv1.Event {
 }
 
 // Tell creates the event, unless any replica has created one for the same cause in the present period of eventEvery, or
-// of changeEvery. A failure is only logged, since metrics and the log report the trouble, too.
-func (e Event) Tell(ctx context.Context, home client.Client, log logr.Logger, secret *corev1.Secret, now time.Time) {
-	if err := client.IgnoreAlreadyExists(home.Create(ctx, e.object(secret, now))); err != nil {
+// of changeEvery. It logs a failure, which is enough for many callers: metrics and the log report the trouble, too.
+func (e Event) Tell(ctx context.Context, home client.Client, log logr.Logger, secret *corev1.Secret,
+	now time.Time) error {
+	err := client.IgnoreAlreadyExists(home.Create(ctx, e.object(secret, now)))
+	if err != nil {
 		log.Info("event about a cluster not written", "cluster", secret.Name, "reason", e.Reason, "error", err.Error())
 	}
+	return err
 }
 
-func (h *Health) report(ctx context.Context, secret *corev1.Secret, f finding, changed bool) {
+// report reports a finding. A cluster that was removed and came back is known: its event is another one than the first,
+// which the removal has ended, perhaps a moment ago. first is the incarnation whose first word on the cluster this is:
+// readers may ignore what a peer said a moment before that incarnation began. It is "" for changes, which all report.
+func (h *Health) report(ctx context.Context, secret *corev1.Secret, f finding, known, news bool, first string) error {
 	action := "Probe"
 	if f.usable && f.reason != ReasonUsable {
 		action = ActionKeep
 	}
-	Event{
+	return Event{
 		Reporter: EventReporter, Replica: h.cfg.Replica, Action: action, Reason: f.reason, Note: f.note,
-		Cause: fmt.Sprint(f.usable), Normal: f.reason == ReasonUsable, Changed: changed,
+		Cause: fmt.Sprint(f.usable, known, first), Normal: f.reason == ReasonUsable, News: news,
 	}.Tell(ctx, h.client, h.log, secret, time.Now())
 }
 
@@ -95,9 +102,9 @@ func (h *Health) report(ctx context.Context, secret *corev1.Secret, f finding, c
 func (h *Health) end(ctx context.Context, name string, s state) {
 	secret := &corev1.Secret{}
 	secret.Namespace, secret.Name, secret.UID = h.cfg.Namespace, name, s.uid
-	Event{
+	_ = Event{
 		Reporter: EventReporter, Replica: h.cfg.Replica, Action: "Forget", Reason: ReasonRemoved,
 		Note: "it was removed, and what was reported of it counts no more", Cause: fmt.Sprint(h.cfg.Replica, s.told),
-		Normal: true, Changed: true,
+		Normal: true, News: true,
 	}.Tell(ctx, h.client, h.log, secret, time.Now())
 }

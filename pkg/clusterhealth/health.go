@@ -26,6 +26,7 @@ import (
 	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
+	"github.com/tenure-dev/tenure/pkg/event"
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 )
 
@@ -35,9 +36,15 @@ type Config struct {
 	Replica   string // named in events; default "tenure"
 	// Policy says what kubeconfigs may do.
 	Policy kubeconfig.Policy
+	// Incarnation returns that of this replica in the fleet, "" while it is no member. Readers ignore what was said before
+	// the incarnations that are alive began, so trouble is reported again by another one. Default: always "".
+	Incarnation func() string
 	// InUse returns the connection that the program already has to a cluster; ok is false if it has none. A cluster
 	// stays in use when its Secret breaks. Default: there are none.
 	InUse func(cluster string) (_ Use, ok bool)
+	// Kept is for a program without InUse whose connections follow the Secrets: while a Secret is refused, the connection
+	// from before is used on. Kept returns the configuration of that one, nil if there is none. Default: there is none.
+	Kept func(cluster string) *rest.Config
 	// Limit applies the limits in a cluster's Secret, and returns what is wrong with them. The Secret is nil once it
 	// is gone. Default: no limits.
 	Limit func(cluster string, secret *corev1.Secret) error
@@ -87,9 +94,10 @@ type Health struct {
 	changed chan struct{} // holds a token after a change, until it is received
 	events  *rate.Limiter // bounds the events of this replica
 
-	mu         sync.Mutex // guards all below
-	states     map[string]state
-	complaints map[string]complaint // about limits
+	mu          sync.Mutex // guards all below
+	incarnation string     // the last that was a member, "" before
+	states      map[string]state
+	complaints  map[string]complaint // about limits
 }
 
 // state is what was found of one cluster.
@@ -107,16 +115,20 @@ type state struct {
 	shared *rest.Config
 	told   time.Time // when it was last reported by an event, or when its Secret was found to be gone
 	said   string    // the reason in the last event; "" before the first
-	uid    types.UID // of the Secret
-	owed   bool      // whether there is something to report that Health.events has put off
-	anew   bool      // whether what is to be reported is a change
-	copies bool      // whether it keeps copies of Deployments
+	// incarnation is Health.incarnation then. It is newer if nothing had to be reported.
+	incarnation string
+	uid         types.UID // of the Secret
+	owed        bool      // whether there is something to report that was put off, or that home didn't take
+	copies      bool      // whether it keeps copies of Deployments
 }
 
 // New returns a Health; see SetupWithManager.
 func New(cfg Config) *Health {
 	if cfg.Replica == "" {
 		cfg.Replica = "tenure"
+	}
+	if cfg.Incarnation == nil {
+		cfg.Incarnation = func() string { return "" }
 	}
 	return &Health{cfg: cfg, rarely: 5 * time.Minute, changed: make(chan struct{}, 1),
 		events: rate.NewLimiter(eventsPerSecond, eventsAtOnce), states: map[string]state{},
@@ -153,14 +165,18 @@ func (h *Health) wakeQuiet(ctx context.Context, queue workqueue.TypedRateLimitin
 // noLongerQuiet returns the clusters that were quiet when they were looked at, and need another look. Their Secrets
 // haven't changed: that is an event.
 func (h *Health) noLongerQuiet(now time.Time) (names []string) {
+	incarnation := h.cfg.Incarnation()
 	h.mu.Lock()
+	if incarnation != "" {
+		h.incarnation = incarnation
+	}
 	maps.DeleteFunc(h.states, func(_ string, s state) bool { // of clusters that are gone, and events that are too old
 		return s.since.IsZero() && now.Sub(s.told) > TroubleEventMaxAge
 	})
 	quiet := maps.Clone(h.states)
 	maps.DeleteFunc(quiet, func(name string, _ state) bool { return !h.quiet(name) })
 	for name, s := range h.states {
-		if s.since.IsZero() && s.trouble() { // see forget
+		if s.trouble() && (s.since.IsZero() || s.incarnation != h.incarnation) { // see forget and record
 			names = append(names, name)
 		}
 	}
@@ -215,6 +231,9 @@ func (h *Health) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 		found.shared = use.Given
 	} else {
 		found = look(ctx, secret, h.cfg.Policy, lookTimeout, use, h.cfg.InUse != nil)
+		if found.reason == ReasonBadConfig && h.cfg.Kept != nil && !home {
+			use = useOf(h.cfg.Kept(secret.Name))
+		}
 		if use != nil && found.shared == nil {
 			found = h.inUse(ctx, *use, found)
 		}
@@ -223,6 +242,7 @@ func (h *Health) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 	if ctx.Err() != nil {
 		return ctrl.Result{}, nil // the process ends, which says nothing about the cluster
 	}
+	now := time.Now()
 	h.tell(ctx, secret, found)
 	h.mu.Lock()
 	complaint, complained := h.complaints[secret.Name]
@@ -232,11 +252,20 @@ func (h *Health) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 	switch {
 	case quiet:
 		return ctrl.Result{}, nil
-	case found.reason == ReasonBadConfig && use == nil && !found.passing && !owed:
+	case found.reason == ReasonBadConfig && use == nil && h.cfg.Kept == nil && !found.passing && !owed:
 		// Only its event is repeated until it changes.
-		return ctrl.Result{RequeueAfter: eventEvery}, nil
+		next := time.Until(period(secret.Name, now).Add(eventEvery))
+		return ctrl.Result{RequeueAfter: max(next, time.Second)}, nil // a period may have ended since
 	}
 	return ctrl.Result{RequeueAfter: lookEvery}, nil
+}
+
+// useOf returns the use of a connection, which is asked by a request; nil if there is none.
+func useOf(given *rest.Config) *Use {
+	if given == nil {
+		return nil
+	}
+	return &Use{Given: given, Ask: func(ctx context.Context) error { return ask(ctx, given, false) }}
 }
 
 // shares reports whether an earlier look found that a configuration in use is that of this version of the Secret. Then
@@ -330,24 +359,45 @@ func (h *Health) tell(ctx context.Context, secret *corev1.Secret, f finding) {
 	if f.reason == ReasonBadConfig {
 		now.cause = f.note
 	}
-	known, changed, tells := h.record(secret.Name, &now)
+	was, known, changed, news, tells := h.record(secret.Name, &now)
 	if changed {
 		h.signal()
 		h.show(secret.Name, f, known)
 	}
-	if tells {
-		h.report(ctx, secret, f, now.anew)
+	if !tells {
+		return
+	}
+	first := ""
+	if now.first(was, known) {
+		first = now.incarnation
+	}
+	if h.report(ctx, secret, f, known, news, first) != nil { // all replicas may have tried at the same moment
+		now.owed, now.told, now.said = true, was.told, was.said
+		if first != "" {
+			now.incarnation = was.incarnation
+		}
+		h.mu.Lock()
+		h.states[secret.Name] = now
+		h.mu.Unlock()
 	}
 }
 
-// record completes the state of a cluster from the one before, and keeps it. It returns whether there was one before,
-// whether they differ, and whether to write an event. If there are too many events, that of a change is put off to the
-// next look: readers take the last event for the state. Two kinds of events aren't put off. Repeated ones are as far
-// apart as those that they repeat. And whoever edits a Secret waits for the answer, and takes silence for a good one.
-func (h *Health) record(name string, now *state) (known, changed, tells bool) {
+// period returns when the period began in which an event about a cluster's lasting trouble is written.
+func period(cluster string, now time.Time) time.Time { return event.Period(cluster, eventEvery, now) }
+
+// record completes the state of a cluster from the one before, and keeps it. It returns the one before, whether there
+// was one, whether they differ, whether there is news to report, and whether to write an event. If there are too many
+// events, that of news is put off to the next look: readers take the last event for the state. Two kinds of events
+// aren't put off. Repeated ones are bounded by their periods. And whoever edits a Secret waits for the answer, and
+// takes silence for a good one.
+func (h *Health) record(name string, now *state) (was state, known, changed, news, tells bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	was, known := h.states[name]
+	if h.incarnation == "" { // noLongerQuiet updates it every ten seconds
+		h.incarnation = h.cfg.Incarnation()
+	}
+	now.incarnation = h.incarnation
+	was, known = h.states[name]
 	if known && was.usable == now.usable && !was.since.IsZero() { // one that was forgotten is new
 		now.since = was.since
 	}
@@ -356,21 +406,22 @@ func (h *Health) record(name string, now *state) (known, changed, tells bool) {
 	}
 	edited := now.reason != ReasonUsable && was.version != now.version
 	changed = !known || was.reason != now.reason || was.usable != now.usable || was.cause != now.cause || edited
-	due := was.owed
-	switch {
-	case changed:
-		due, now.anew = known || now.reason != ReasonUsable, known
-	case was.owed:
-		now.anew = was.anew
+	news = was.owed || was.trouble() && was.incarnation != now.incarnation
+	if changed {
+		news = known || now.reason != ReasonUsable
 	}
-	repeats := now.reason != ReasonUsable && now.reason == was.said && now.told.Sub(was.told) >= eventEvery
-	tells = repeats || (edited && was.version != "") || (due && h.events.Allow())
-	now.owed = due && !tells
+	repeats := now.reason != ReasonUsable && now.reason == was.said &&
+		!period(name, was.told).Equal(period(name, now.told))
+	tells = repeats || (edited && was.version != "") || (news && h.events.Allow())
+	now.owed = news && !tells
 	if now.said = now.reason; !tells {
 		now.told, now.said = was.told, was.said
+		if now.first(was, known) {
+			now.incarnation = was.incarnation
+		}
 	}
 	h.states[name] = *now
-	return known, changed, tells
+	return was, known, changed, news, tells
 }
 
 // show shows a changed finding in metrics and log.
@@ -392,6 +443,12 @@ func (h *Health) show(name string, f finding, known bool) {
 		usable.WithLabelValues(name, f.reason).Set(0)
 		h.log.Info("cluster can't be used; the others go on", "cluster", name, "reason", f.reason, "note", f.note)
 	}
+}
+
+// first reports whether an event about the state would be the first of its incarnation, other than about a change that
+// it saw. was is the state before, if one is known.
+func (s state) first(was state, known bool) bool {
+	return s.incarnation != was.incarnation && (!known || was.owed || was.trouble())
 }
 
 // trouble reports whether the last event told of trouble.

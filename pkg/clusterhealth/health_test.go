@@ -28,10 +28,12 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
+	"github.com/tenure-dev/tenure/pkg/event"
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
 	"github.com/tenure-dev/tenure/test/conns"
 	"github.com/tenure-dev/tenure/test/must"
@@ -138,56 +140,97 @@ func TestWhetherAClusterKeepsCopiesIsKnownOnceItIsLookedAt(t *testing.T) {
 
 // Each replica finds the same trouble. It is one event, told anew only after a while.
 func TestOneCauseIsOneEventWhoeverFindsIt(t *testing.T) {
-	secret := secretOf("west", "current-context: x")
-	home := fake.NewClientBuilder().WithObjects(secret).Build()
-	var all []*Health
-	for _, replica := range []string{"r1", "r2", "r3"} {
-		all = append(all, newHealth(t, home, Config{Replica: replica}))
-	}
-	for range 3 {
-		for _, h := range all {
-			if result := reconcile(t, h, "west"); result.RequeueAfter != eventEvery {
-				t.Fatalf("%v; want to be asked again after %v, to tell it anew", result, eventEvery)
+	synctest.Test(t, func(t *testing.T) {
+		secret := secretOf("west", "current-context: x")
+		home := fake.NewClientBuilder().WithObjects(secret).Build()
+		var all []*Health
+		for _, replica := range []string{"r1", "r2", "r3"} {
+			all = append(all, newHealth(t, home, Config{Replica: replica}))
+		}
+		again := time.Until(period("west", time.Now()).Add(eventEvery))
+		for range 3 {
+			for _, h := range all {
+				if result := reconcile(t, h, "west"); result.RequeueAfter != again {
+					t.Fatalf("%v; want to be asked again after %v, to tell it anew", result, again)
+				}
 			}
 		}
-	}
-	told := eventsIn(t, home)
-	if len(told) < 1 || len(told) > 2 { // two where the time of one ended in between
-		t.Fatalf("%d events: %v", len(told), told)
-	}
-	if e := told[0]; e.Reason != ReasonBadConfig || e.Type != corev1.EventTypeWarning || e.Regarding.Name != "west" ||
-		!strings.Contains(e.Note, "cluster west: kubeconfig: current-context must name one of contexts") {
-		t.Errorf("the event: %v", e)
-	}
-	// Later, it is another one: events are kept for an hour only.
-	first := Event{Replica: "r1"}.object(secret, time.Now())
-	later := Event{Replica: "r2"}.object(secret, time.Now().Add(eventEvery))
-	if first.Name == later.Name {
-		t.Errorf("after %v it has the same name", eventEvery)
-	}
+		told := eventsIn(t, home)
+		if len(told) != 1 {
+			t.Fatalf("%d events: %v", len(told), told)
+		}
+		if e := told[0]; e.Reason != ReasonBadConfig || e.Type != corev1.EventTypeWarning || e.Regarding.Name != "west" ||
+			!strings.Contains(e.Note, "cluster west: kubeconfig: current-context must name one of contexts") {
+			t.Errorf("the event: %v", e)
+		}
+		since := all[0].states["west"].since
+		time.Sleep(again)
+		for _, h := range all {
+			reconcile(t, h, "west")
+		}
+		if n := len(eventsIn(t, home)); n != 2 || all[0].states["west"].since != since {
+			t.Errorf("it isn't told again, or counts as new: %d events, since %v, was %v", n, all[0].states["west"].since, since)
+		}
+		// What is wrong is another thing now, and so another event.
+		secret.Data[kubeconfig.Key] = []byte("[")
+		must.Succeed(t, home.Update(t.Context(), secret))
+		reconcile(t, all[0], "west")
+		if n := len(eventsIn(t, home)); n != 3 {
+			t.Errorf("%d events after another mistake, 2 before", n)
+		}
+	})
 	// A state that changes back is told soon: whoever reads the events takes the last for the state.
-	minute := time.Now().Truncate(changeEvery)
-	change := Event{Replica: "r1", Changed: true}.object(secret, minute)
-	peers := Event{Replica: "r2", Changed: true}.object(secret, minute.Add(changeEvery-1))
-	back := Event{Replica: "r1", Changed: true}.object(secret, minute.Add(changeEvery))
-	if change.Name != peers.Name || change.Name == back.Name {
-		t.Errorf("a change is %s, a peer's %s, the next %s", change.Name, peers.Name, back.Name)
+	name := func(replica string, at time.Time) string {
+		return Event{Replica: replica, News: true}.object(secretOf("west", ""), at).Name
 	}
-	h := all[0]
-	was := h.states["west"]
-	was.told = was.told.Add(-eventEvery)
-	h.states["west"] = was
-	reconcile(t, h, "west")
-	if time.Since(h.states["west"].told) > time.Minute || h.states["west"].since != was.since {
-		t.Errorf("it isn't told again, or counts as new: %v, was %v", h.states["west"], was)
+	began := event.Period("west", changeEvery, time.Now())
+	change, peers, back := name("r1", began), name("r2", began.Add(changeEvery-1)), name("r1", began.Add(changeEvery))
+	if change != peers || change == back {
+		t.Errorf("a change is %s, a peer's %s, the next %s", change, peers, back)
 	}
-	// What is wrong is another thing now, and so another event.
-	secret.Data[kubeconfig.Key] = []byte("[")
-	must.Succeed(t, home.Update(t.Context(), secret))
-	before := len(eventsIn(t, home))
-	reconcile(t, h, "west")
-	if n := len(eventsIn(t, home)); n != before+1 {
-		t.Errorf("%d events after another mistake, %d before", n, before)
+}
+
+// Readers take trouble for over whose last event is older than that, or than all replicas that are alive.
+func TestTheLastEventAboutLastingTroubleIsNeverTooOldWhicheverReplicasAreAlive(t *testing.T) {
+	for name, policy := range map[string]kubeconfig.Policy{ReasonBadConfig: {}, ReasonUnreachable: {Insecure: true}} {
+		synctest.Test(t, func(t *testing.T) {
+			secret, given := insecure(t, "http://127.0.0.1:1")
+			home := fake.NewClientBuilder().WithObjects(secret).Build()
+			use := Use{Given: given, Ask: func(context.Context) error { return errors.New("no route") }}
+			type replica struct {
+				from, to, next time.Duration
+				*Health
+			}
+			var replicas []*replica
+			for _, life := range [][2]time.Duration{{0, 75}, {1, 3}, {50, 125}, {100, 175}, {150, 225}} {
+				from := life[0] * time.Minute
+				replicas = append(replicas, &replica{from: from, next: from, to: life[1] * time.Minute,
+					Health: newHealth(t, home, Config{Replica: fmt.Sprint("r", life[0]), Policy: policy,
+						InUse: func(string) (Use, bool) { return use, name == ReasonUnreachable }})})
+			}
+			for after := time.Duration(0); after < replicas[4].to; after += lookEvery {
+				for _, r := range replicas {
+					if after >= r.next && after < r.to {
+						r.next = after + reconcile(t, r.Health, "west").RequeueAfter
+					}
+				}
+				all := eventsIn(t, home)
+				last := slices.MaxFunc(all, func(a, b eventsv1.Event) int { return a.EventTime.Compare(b.EventTime.Time) })
+				age, by := time.Since(last.EventTime.Time), last.ReportingInstance
+				if age > TroubleEventMaxAge || last.Reason != name {
+					t.Fatalf("%s: the last event is of %v ago, by %s: %s", name, age, by, last.Reason)
+				}
+				for _, r := range replicas {
+					if after == r.from && by != r.cfg.Replica {
+						t.Errorf("%s: %s has just found it, and the last event is by %s", name, r.cfg.Replica, by)
+					}
+				}
+				time.Sleep(lookEvery)
+			}
+			if n := len(eventsIn(t, home)); n > 5+225/20+1 {
+				t.Errorf("%s: %d events in 225 minutes by 5 replicas, want one by each, and one in 20 minutes", name, n)
+			}
+		})
 	}
 }
 
@@ -864,6 +907,87 @@ func TestTroubleThatWasReportedIsReportedAgainWhateverIsPutOff(t *testing.T) {
 	})
 }
 
+// To readers, what was said before the oldest incarnation began is about replicas that are gone. Where home was away
+// for long, all are new.
+func TestANewIncarnationReportsTroubleAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		home := fake.NewClientBuilder().WithObjects(secretOf("west", "[")).Build()
+		by := ""
+		h := newHealth(t, home, Config{Incarnation: func() string { return by }})
+		h.tell(t.Context(), secretOf("well", ""), finding{reason: ReasonUsable, usable: true})
+		reconcile(t, h, "west")
+		for i, c := range []struct {
+			by    string
+			wakes bool
+		}{{"r0-a", true}, {"r0-a", false}, {"", false}, {"r0-a", false}, {"r0-b", true}, {"r0-b", false}} {
+			time.Sleep(lookEvery)
+			by = c.by
+			before, names := len(eventsIn(t, home)), h.noLongerQuiet(time.Now())
+			if reconcile(t, h, "west"); slices.Contains(names, "west") != c.wakes || slices.Contains(names, "well") {
+				t.Errorf("%d: %q are looked at again, want west: %v", i, names, c.wakes)
+			}
+			if n := len(eventsIn(t, home)) - before; (n == 1) != c.wakes || n > 1 {
+				t.Errorf("%d: %d events by incarnation %q", i, n, by)
+			}
+		}
+	})
+}
+
+// To readers, what a peer said before the others began may be about replicas that are gone. What changes while all look
+// on is one event.
+func TestReplicasThatBeginTogetherEachReportWhatTheyFindAndChangesOnce(t *testing.T) {
+	for into := range 2 { // at the beginning of a period in which trouble is repeated, the repeat is no news of another
+		synctest.Test(t, func(t *testing.T) {
+			bad, well := finding{reason: ReasonUnreachable}, finding{reason: ReasonUsable, usable: true}
+			home, all := fake.NewClientBuilder().Build(), []*Health{}
+			time.Sleep(time.Until(period("west", time.Now()).Add(eventEvery + time.Duration(into)*changeEvery)))
+			for _, incarnation := range []string{"r0-a", "r1-a", "r2-a"} {
+				h := newHealth(t, home, Config{Replica: incarnation, Incarnation: func() string { return incarnation }})
+				h.tell(t.Context(), secretOf("west", ""), bad)
+				h.tell(t.Context(), secretOf("east", ""), well)
+				if all = append(all, h); len(eventsIn(t, home)) != len(all) {
+					t.Errorf("%d events by %d replicas", len(eventsIn(t, home)), len(all))
+				}
+				time.Sleep(3 * time.Second)
+			}
+			time.Sleep(time.Second)
+			for _, h := range all {
+				h.tell(t.Context(), secretOf("west", ""), well)
+				h.tell(t.Context(), secretOf("east", ""), bad)
+			}
+			if n := len(eventsIn(t, home)); n != 3+2 {
+				t.Errorf("%d events, want 3 that tell of the trouble, and 2 of changes", n)
+			}
+		})
+	}
+}
+
+// All replicas repeat an event at the same moment.
+func TestAnEventThatHomeDoesNotTakeIsWrittenAtTheNextLook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var fails error
+		home := fake.NewClientBuilder().WithObjects(secretOf("west", "[")).WithInterceptorFuncs(interceptor.Funcs{
+			Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+				if fails != nil {
+					return fails
+				}
+				return c.Create(ctx, o, opts...)
+			}}).Build()
+		h := newHealth(t, home, Config{})
+		for _, want := range []int{1, 2} { // the first, and a repeated one
+			fails = errors.New("no")
+			if again := reconcile(t, h, "west").RequeueAfter; again != lookEvery {
+				t.Errorf("event %d failed: the next look is after %v", want, again)
+			}
+			fails = nil
+			if again := reconcile(t, h, "west").RequeueAfter; len(eventsIn(t, home)) != want || again <= lookEvery {
+				t.Errorf("%d events, want %d; the next look is after %v", len(eventsIn(t, home)), want, again)
+			}
+			time.Sleep(eventEvery)
+		}
+	})
+}
+
 // Events are bounded for home's sake, and the log isn't home's.
 func TestLimitsThatAreWrongAreLoggedOnceAndAtOnceAndTheirEventComesSoon(t *testing.T) {
 	home := fake.NewClientBuilder().WithObjects(secretOf("west", "[")).Build()
@@ -880,14 +1004,14 @@ func TestLimitsThatAreWrongAreLoggedOnceAndAtOnceAndTheirEventComesSoon(t *testi
 		limits        error
 		left          int // events that may be written
 		lines, events int
-		again         time.Duration
+		soon          bool // the next look
 	}{
-		{nil, 1, 0, 1, eventEvery}, // of the kubeconfig
-		{wrong, 0, 1, 1, lookEvery}, {wrong, 0, 1, 1, lookEvery}, {wrong, 1, 1, 2, eventEvery}, {wrong, 1, 1, 2, eventEvery},
+		{nil, 1, 0, 1, false}, // of the kubeconfig
+		{wrong, 0, 1, 1, true}, {wrong, 0, 1, 1, true}, {wrong, 1, 1, 2, false}, {wrong, 1, 1, 2, false},
 	} {
 		limits, h.events = c.limits, rate.NewLimiter(0, c.left)
 		again, events := reconcile(t, h, "west").RequeueAfter, len(eventsIn(t, home))
-		if again != c.again || lines != c.lines || events != c.events {
+		if (again == lookEvery) != c.soon || lines != c.lines || events != c.events {
 			t.Errorf("look %d: %d lines, %d events, the next one after %v; want %+v", i, lines, events, again, c)
 		}
 	}
@@ -936,11 +1060,11 @@ func TestAnEventThatIsPutOffIsWrittenAtTheNextLookWhichIsSoon(t *testing.T) {
 		}})
 	for _, c := range []struct {
 		left, events int
-		again        time.Duration // of the bad one
-	}{{0, 0, lookEvery}, {2, 2, eventEvery}, {2, 2, eventEvery}} {
+		soon         bool // the next look at the bad one
+	}{{0, 0, true}, {2, 2, false}, {2, 2, false}} {
 		h.events = rate.NewLimiter(0, c.left)
-		if again := reconcile(t, h, "bad").RequeueAfter; again != c.again {
-			t.Errorf("%d events may be written: the next look is after %v, want %v", c.left, again, c.again)
+		if again := reconcile(t, h, "bad").RequeueAfter; (again == lookEvery) != c.soon {
+			t.Errorf("%d events may be written: the next look is after %v, want it soon: %v", c.left, again, c.soon)
 		}
 		if again := reconcile(t, h, "limited").RequeueAfter; again != lookEvery {
 			t.Errorf("%d events may be written: the next look is after %v, want %v", c.left, again, lookEvery)

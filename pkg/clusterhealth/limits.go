@@ -48,7 +48,7 @@ func (h *Health) limit(ctx context.Context, secret *corev1.Secret) {
 	if !tells {
 		return
 	}
-	Event{
+	_ = Event{
 		Reporter: EventReporter, Replica: h.cfg.Replica, Action: "Limit", Reason: ReasonBadLimits, Note: err.Error(),
 		Cause: err.Error(),
 	}.Tell(ctx, h.client, h.log, secret, now)

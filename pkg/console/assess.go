@@ -7,9 +7,12 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/pkg/clusterhealth"
 	"github.com/tenure-dev/tenure/pkg/kubeconfig"
+	"github.com/tenure-dev/tenure/shard"
 	"github.com/tenure-dev/tenure/shard/inspect"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/shard/plan"
@@ -38,6 +41,14 @@ func (e *entry) moving() bool {
 
 func (e *entry) served() bool { return e.holder != nil && e.holder.Acts() }
 
+// letGo reports whether the status of a record without a holder was written less than a default lease duration ago, as
+// far as its managed fields say.
+func (e *entry) letGo(now time.Time) bool {
+	return slices.ContainsFunc(e.raw.ManagedFields, func(f metav1.ManagedFieldsEntry) bool {
+		return f.Subresource == "status" && f.Time != nil && now.Sub(f.Time.Time) < shard.DefaultLeaseDuration
+	})
+}
+
 // tenancy is a cluster and a replica that may hold shards of it.
 type tenancy struct {
 	cluster keyspace.ClusterName
@@ -53,7 +64,7 @@ type survey struct {
 	entries  []*entry // by shard, in order
 	clusters []*Cluster
 	bySlot   map[keyspace.ClusterName]*[slots][]*entry
-	removed  map[keyspace.ClusterName]bool
+	unwanted map[keyspace.ClusterName]bool // their records need no holder
 	odd      []inspect.Odd
 }
 
@@ -73,13 +84,13 @@ func Assess(s Snapshot) Fleet {
 	}
 	for _, c := range v.clusters {
 		f.Clusters = append(f.Clusters, *c)
-		if !c.Removed {
+		if !v.unwanted[c.Name] {
 			f.Totals.Clusters++
 		}
 	}
 	for _, e := range v.entries {
 		f.Shards = append(f.Shards, v.shard(e))
-		if !v.removed[e.ID.Cluster] {
+		if !v.unwanted[e.ID.Cluster] {
 			f.Totals.add(e)
 		}
 		if e.moving() {
@@ -123,7 +134,7 @@ func (t *Totals) add(e *entry) {
 // surveyOf reads the records and links them.
 func surveyOf(s Snapshot) *survey {
 	v := &survey{Snapshot: s, members: readLeases(s), bySlot: map[keyspace.ClusterName]*[slots][]*entry{},
-		removed: map[keyspace.ClusterName]bool{}, shards: map[tenancy]int{}}
+		unwanted: map[keyspace.ClusterName]bool{}, shards: map[tenancy]int{}}
 	var counting []*tenurev1alpha1.Shard
 	counting, v.odd, _ = s.Records.Sort()
 	for _, raw := range counting {
@@ -173,12 +184,14 @@ type clusterMap struct {
 	byName map[keyspace.ClusterName]*Cluster
 	named  map[keyspace.ClusterName]bool // records of it name holders, which may have ended
 	held   map[keyspace.ClusterName]bool // holders of it act, or may act
+	fresh  map[keyspace.ClusterName]bool // a record of it was let go of a moment ago
+	known  map[keyspace.ClusterName]bool // a replica that acts knows it
 }
 
 // readClusters sums up what is known of each cluster, in order of names.
 func (v *survey) readClusters() {
 	m := clusterMap{map[keyspace.ClusterName]*Cluster{}, map[keyspace.ClusterName]bool{},
-		map[keyspace.ClusterName]bool{}}
+		map[keyspace.ClusterName]bool{}, map[keyspace.ClusterName]bool{}, map[keyspace.ClusterName]bool{}}
 	v.sumRecords(m)
 	v.addViews(m)
 	v.judgeAnswers(m)
@@ -188,7 +201,10 @@ func (v *survey) readClusters() {
 			// complains.
 			c.Removed = true
 		}
-		c.Map, v.removed[c.Name] = v.drawMap(c.Name), c.Removed
+		// Home and the clusters of files have no Secret. Replicas let go of shards a little before they say that they don't
+		// know the cluster.
+		c.Removed = c.Removed && (!m.known[c.Name] || m.fresh[c.Name])
+		c.Map, v.unwanted[c.Name] = v.drawMap(c.Name), c.Removed || c.Reason == ReasonTwoNames
 		v.clusters = append(v.clusters, c)
 	}
 	slices.SortFunc(v.clusters, func(a, b *Cluster) int { return cmp.Compare(a.Name, b.Name) })
@@ -211,12 +227,13 @@ func (v *survey) sumRecords(m clusterMap) {
 		c.Shards++
 		c.Objects += e.Objects
 		m.named[c.Name] = m.named[c.Name] || e.holder != nil
+		m.fresh[c.Name] = m.fresh[c.Name] || e.holder == nil && e.letGo(v.Now)
 		if e.served() {
 			c.Held++
 		}
 		if e.served() || e.holder != nil && e.holder.State == Quiet {
 			m.held[c.Name] = true
-			c.Removed = false // home and the clusters of files have no Secret, and a quiet holder may be at work
+			c.Removed = false // a quiet holder may be at work
 		}
 		if e.moving() {
 			c.Moving++
@@ -241,7 +258,11 @@ func (v *survey) addViews(m clusterMap) {
 			c.addView(said)
 		}
 		for _, c := range m.byName {
-			c.Unfit = c.Unfit || r.Unfit.Of(c.Name) == plan.Unfit
+			// A replica says that it can't serve a cluster of the records that it doesn't know, but waits a little after its
+			// start: it may be about to learn of it.
+			unfit := r.Unfit.Of(c.Name) == plan.Unfit
+			c.Unfit = c.Unfit || unfit
+			m.known[c.Name] = m.known[c.Name] || !unfit && !r.Young
 		}
 	}
 }

@@ -105,7 +105,7 @@ func (v *survey) findUnserved() []Finding {
 	why := map[string][]string{}
 	for _, e := range v.entries {
 		switch {
-		case e.served() || v.removed[e.ID.Cluster]:
+		case e.served() || v.unwanted[e.ID.Cluster]:
 		case e.holder == nil:
 			why["nobody holds"] = append(why["nobody holds"], e.ID.String())
 		default:
@@ -232,9 +232,13 @@ func (v *survey) findQuiet() (found []Finding) {
 					age(r.LeaseDuration), byWhom(*r)),
 				"if it is dead its peers take over on their own; if it lives, it can't write to the home cluster"})
 		case r.Acts() && r.Doubtful:
-			found = append(found, Finding{Note, "",
-				fmt.Sprintf("whether replica %s lives isn't known: the clock by which it renewed its Lease is ahead of this one "+
-					"by %s, and it wasn't seen to renew since", r.Incarnation, age(r.ClockAhead)),
+			why := fmt.Sprintf("the clock by which it renewed its Lease is ahead of this one by %s, and it wasn't seen to "+
+				"renew since", age(r.ClockAhead))
+			if r.ClockAhead == 0 {
+				why = fmt.Sprintf("its Lease is %s old by its own clock, and it has been watched too briefly to tell",
+					age(r.RenewedAgo))
+			}
+			found = append(found, Finding{Note, "", fmt.Sprintf("whether replica %s lives isn't known: %s", r.Incarnation, why),
 				fmt.Sprintf("kubectl -n %s get lease %s -w shows each renewal, four in %s", v.Namespace, r.Incarnation,
 					age(r.LeaseDuration))})
 		case r.Acts() && r.ClockAhead > 0:

@@ -81,14 +81,18 @@ type Replica struct {
 	Watched       bool    `json:"watched"`
 	LeaseDuration Seconds `json:"leaseDurationSeconds"`
 	// ClockAhead is by how much its clock is ahead of that of whoever looks, as far as its Lease tells. It is 0 if that is
-	// less than LeaseDuration either way.
+	// less than LeaseDuration either way, and negative only for one that was seen to renew.
 	ClockAhead Seconds `json:"clockAheadSeconds,omitempty"`
-	// Doubtful says that the time in its Lease is ahead by more than LeaseDuration, and that no renewal was seen: the time
-	// doesn't tell whether the replica lives. It is quiet once it should have renewed while it was watched.
-	Doubtful bool    `json:"doubtful,omitempty"`
-	Shards   int     `json:"shards"`
-	Objects  int64   `json:"objects"`
-	Load     float64 `json:"load"`
+	// Doubtful says that no renewal was seen and that the time in its Lease doesn't tell whether the replica lives: it is
+	// ahead by more than LeaseDuration, or past by more while [Snapshot].Repeated. The replica is quiet once it should
+	// have renewed while it was watched.
+	Doubtful bool `json:"doubtful,omitempty"`
+	// Young is whether its Lease was made less than two lease durations ago, by home's clock and that of whoever looks. In
+	// that time it may not have said yet which clusters it doesn't know.
+	Young   bool    `json:"-"`
+	Shards  int     `json:"shards"`
+	Objects int64   `json:"objects"`
+	Load    float64 `json:"load"`
 	// Unfit lists the clusters that it says it can't serve.
 	Unfit plan.UnfitFor `json:"unfit,omitempty"`
 	// Clusters is what it reports about clusters that don't answer as they should, or whose keys wait.

@@ -112,6 +112,21 @@ func hold(s *Snapshot, cluster, by string) {
 	}
 }
 
+// forget has a cluster's shards held by nobody, and no replica know it. A replica says that it can't serve such a
+// cluster.
+func forget(s *Snapshot, cluster string) {
+	hold(s, cluster, "")
+	for i := range s.Records.Leases[:2] {
+		s.Records.Leases[i].Annotations["tenure.dev/unfit"] = cluster
+	}
+}
+
+// letGo has the last shard's status written as long ago.
+func letGo(s *Snapshot, ago time.Duration) {
+	s.Records.Shards[7].ManagedFields = []metav1.ManagedFieldsEntry{
+		{Subresource: "status", Time: &metav1.Time{Time: now.Add(-ago)}}}
+}
+
 // westAway has west not answer here.
 func westAway(s *Snapshot) {
 	s.Clusters[1].Reason, s.Clusters[1].Note = clusterhealth.ReasonUnreachable, "no route"
@@ -241,6 +256,17 @@ func TestTheFleetIsJudgedByItsRecords(t *testing.T) {
 			s.Records.Leases[1] = lease("r1", time.Hour)
 			s.Seen = map[string]LeaseWatch{"r1-aaaaaa": {Since: now.Add(-time.Second), Changed: true}}
 		}, []string{"note: the clock of replica r1 is behind this one by 59m59s"}},
+		"a time is past, for too short a while to know more": {func(s *Snapshot) {
+			s.Records.Leases[1], s.Repeated = lease("r1", 15*time.Second), true
+			s.Seen = map[string]LeaseWatch{"r1-aaaaaa": {Since: now.Add(-3 * time.Second)}}
+		}, []string{"note: whether replica r1-aaaaaa lives isn't known: its Lease is 15s old by its own clock, " +
+			"and it has been watched too briefly to tell"}},
+		"a time is past, and stays the same": {func(s *Snapshot) {
+			s.Records.Leases[1], s.Repeated = lease("r1", 15*time.Second), true
+			s.Seen = map[string]LeaseWatch{"r1-aaaaaa": {Since: now.Add(-4 * time.Second)}}
+		}, []string{"wrong: r1-aaaaaa, which is quiet, holds 4 shards: east/01, east/11, west/01 and 1 more",
+			"wrong: replica r1-aaaaaa hasn't renewed its Lease for 15s of 10s (by its own clock)",
+			"note: the planner would move 4 shards"}},
 		"one that renews by a clock that is ahead": {func(s *Snapshot) {
 			s.Records.Leases[1] = lease("r1", -time.Minute)
 			s.Seen = map[string]LeaseWatch{"r1-aaaaaa": {Since: now.Add(-time.Second), Changed: true}}
@@ -299,10 +325,37 @@ func TestTheFleetIsJudgedByItsRecords(t *testing.T) {
 		}, []string{"wrong: not divided into shards yet: new"}},
 		"a cluster was removed": {func(s *Snapshot) {
 			s.Clusters = s.Clusters[:1]
+			forget(s, "west")
 			for i := 4; i < 8; i++ { // the assignees stay
-				s.Records.Shards[i].Status.Holder = ""
+				s.Records.Shards[i].Spec.Assignee = "r0-aaaaaa"
 			}
 		}, []string{"note: not registered any more, records kept for their epochs: west"}},
+		"a cluster was removed, and a replica that has just begun may be about to know it": {func(s *Snapshot) {
+			s.Clusters = s.Clusters[:1]
+			forget(s, "west")
+			young := lease("r2", time.Second)
+			young.CreationTimestamp = metav1.NewTime(now.Add(-19 * time.Second))
+			s.Records.Leases = append(s.Records.Leases, young)
+		}, []string{"note: not registered any more, records kept for their epochs: west",
+			"note: the planner would move 1 shard"}},
+		"a cluster was removed, and a replica hasn't said yet that it doesn't know it": {func(s *Snapshot) {
+			s.Clusters = s.Clusters[:1]
+			forget(s, "west")
+			delete(s.Records.Leases[1].Annotations, "tenure.dev/unfit")
+			letGo(s, 9*time.Second)
+		}, []string{"note: not registered any more, records kept for their epochs: west"}},
+		"nobody holds home, which has no Secret": {func(s *Snapshot) {
+			s.Clusters = s.Clusters[:1]
+			forget(s, "west")
+			delete(s.Records.Leases[1].Annotations, "tenure.dev/unfit")
+			letGo(s, 10*time.Second)
+		}, []string{"wrong: nobody holds 4 shards: west/00, west/01, west/10 and 1 more",
+			"note: cluster west can't be served by r0-aaaaaa; nobody serves it", "note: the planner would move 6 shards"}},
+		"the holder of home has ended": {func(s *Snapshot) {
+			s.Clusters = s.Clusters[:1]
+			hold(s, "west", "r9-aaaaaa")
+		}, []string{"wrong: r9-aaaaaa, which has no Lease, holds 4 shards: west/00, west/01, west/10 and 1 more",
+			"note: the planner would move 4 shards"}},
 		"a move is under way": {func(s *Snapshot) { assigned(&s.Records.Shards[0], "r1-aaaaaa", 5*time.Second) }, nil},
 		"a move is stuck": {func(s *Snapshot) {
 			assigned(&s.Records.Shards[0], "r1-aaaaaa", 90*time.Second)
@@ -402,9 +455,6 @@ func TestWhatCannotBeReadIsSaidAndNotJudged(t *testing.T) {
 
 // Who may not read Secrets knows clusters by their records, and by what replicas complain of.
 func TestWithoutSecretsAClusterThatNobodyHoldsIsConcludedToBeGone(t *testing.T) {
-	abandoned := healthy()
-	abandoned.Clusters, abandoned.Registered = nil, false
-	hold(&abandoned, "west", "")
 	for _, c := range []struct {
 		name    string
 		change  func(*Snapshot)
@@ -422,11 +472,15 @@ func TestWithoutSecretsAClusterThatNobodyHoldsIsConcludedToBeGone(t *testing.T) 
 		}, true, "held by nobody, and no replica complains, so probably not registered any more: west"},
 		{"a part of it is held", func(s *Snapshot) { s.Records.Shards[7].Status.Holder = "r0-aaaaaa" }, false,
 			"nobody holds 3 shards"},
+		{"a replica keeps what it has of it", func(s *Snapshot) {
+			s.Records.Leases[0].Annotations["tenure.dev/unfit"] = "west+"
+		}, false, "nobody holds 4 shards"},
 		{"no replica lives", func(s *Snapshot) { s.Records.Leases = nil }, false, "no replica is alive"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := abandoned
-			s.Records.Shards = slices.Clone(s.Records.Shards)
+			s := healthy()
+			s.Clusters, s.Registered = nil, false
+			forget(&s, "west")
 			c.change(&s)
 			f := Assess(s)
 			if text := strings.Join(said(f), "\n"); f.Healthy != c.healthy || !strings.Contains(text, c.want) {
@@ -484,7 +538,7 @@ func TestATroubleThatIsNotToldAgainIsOver(t *testing.T) {
 	} {
 		events = append(events, event(e.cluster, "", e.reason, time.Now().Add(-e.ago)))
 	}
-	all, err := Reports(t.Context(), homeWith(events...), "ns")
+	all, err := Reports(t.Context(), homeWith(events...), Snapshot{Namespace: "ns"})
 	must.Succeed(t, err)
 	got := map[keyspace.ClusterName]string{}
 	for _, a := range all {
@@ -633,14 +687,28 @@ func TestAClusterThatOnlyReplicasMayUseIsJudgedByWhatTheySay(t *testing.T) {
 }
 
 // Records of a cluster that was removed stay for their epochs, held by nobody, and nothing is missing.
-func TestARemovedClusterIsNoPartOfTheTotals(t *testing.T) {
-	s := healthy()
-	s.Clusters = s.Clusters[:1]
-	hold(&s, "west", "")
-	f := Assess(s)
-	if f.Totals.Clusters != 1 || f.Totals.Shards != 4 || f.Totals.Held != 4 || len(f.Shards) != 8 {
-		t.Errorf("%+v of %d records, want one cluster whose 4 shards are all held", f.Totals, len(f.Shards))
+// The same goes for those of a name under which a cluster isn't served any more.
+func TestWhatNeedsNoHolderIsNoPartOfTheTotals(t *testing.T) {
+	for name, change := range map[string]func(*Snapshot){"removed": removeWest, "another name": renameWest} {
+		s := healthy()
+		change(&s)
+		f := Assess(s)
+		if f.Totals.Clusters != 1 || f.Totals.Shards != 4 || f.Totals.Held != 4 || len(f.Shards) != 8 {
+			t.Errorf("%s: %+v of %d records, want one cluster whose 4 shards are all held", name, f.Totals, len(f.Shards))
+		}
 	}
+}
+
+func removeWest(s *Snapshot) {
+	s.Clusters = s.Clusters[:1]
+	forget(s, "west")
+}
+
+// renameWest makes west another name of east.
+func renameWest(s *Snapshot) {
+	named(s, "east", "e")
+	s.Clusters[1].UID = "e"
+	hold(s, "west", "")
 }
 
 func TestReplicasThatCanServeNothingAreFoundSoon(t *testing.T) {
@@ -808,7 +876,8 @@ func TestCredentialsThatLeadToAnotherClusterAreToldWithItsNameAndTheWayOut(t *te
 			last = f.Clusters[i]
 		}
 		if f.Healthy && c.reason != "" || last.Astray() != (c.reason != "") || c.reason != "" && last.Reason != c.reason ||
-			c.reason != "" && strings.Contains(text, "not divided into shards yet") {
+			c.reason != "" && strings.Contains(text, "not divided into shards yet") ||
+			c.reason == ReasonTwoNames && strings.Contains(text, "west/00") {
 			t.Errorf("%s: %s, healthy %v:\n%s", name, last.Reason, f.Healthy, text)
 		}
 		for _, want := range c.says {
@@ -846,7 +915,7 @@ func TestASecondNameIsKnownByTheCoordinatorsEvent(t *testing.T) {
 	all, err := Reports(t.Context(), homeWith(told("east2", time.Minute, ReasonTwoNames),
 		told("orient", time.Hour, ReasonTwoNames), told("foreign", time.Minute, "ForeignRecord"),
 		told("bad", time.Minute, ReasonTwoNames), // what replicas say of it is more
-		event("bad", "1", clusterhealth.ReasonBadConfig, time.Now())), "ns")
+		event("bad", "1", clusterhealth.ReasonBadConfig, time.Now())), Snapshot{Namespace: "ns"})
 	if err != nil || len(all) != 2 || all[1].Cluster != "east2" || all[1].Reason != ReasonTwoNames ||
 		!strings.HasPrefix(all[1].Note, "cluster east2 is cluster east under another name") || !all[1].Reported {
 		t.Errorf("%+v, %v", all, err)

@@ -105,7 +105,7 @@ func (g Gatherer) snapshot(ctx context.Context, home client.Client) (Snapshot, e
 	if err != nil {
 		s.Unread = append(s.Unread, fmt.Sprintf("the kubeconfig Secrets (%s): clusters are known by their shards and by "+
 			"what replicas say of them in events, and weren't asked from here", brief(err)))
-		if s.Clusters, err = Reports(ctx, home, g.Namespace); err != nil {
+		if s.Clusters, err = Reports(ctx, home, s); err != nil {
 			s.Unread = append(s.Unread, fmt.Sprintf("events about clusters (%s): whether they can be used isn't known here",
 				brief(err)))
 		}

@@ -9,7 +9,6 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 
-	"github.com/tenure-dev/tenure/shard"
 	"github.com/tenure-dev/tenure/shard/inspect"
 	"github.com/tenure-dev/tenure/shard/protocol"
 )
@@ -48,10 +47,7 @@ func readLeases(s Snapshot) *members {
 }
 
 func replicaOf(l inspect.Lease, raw *coordinationv1.Lease, s Snapshot) *Replica {
-	duration := l.Duration
-	if duration <= 0 {
-		duration = shard.DefaultLeaseDuration
-	}
+	duration := durationOf(l)
 	r := &Replica{
 		Name: cmp.Or(l.Replica, string(l.Incarnation)), Incarnation: l.Incarnation, Build: l.Build, Weight: max(1, l.Weight),
 		LeaseDuration: seconds(duration), State: Live, Unfit: l.Unfit, Clusters: l.Clusters,
@@ -60,17 +56,22 @@ func replicaOf(l inspect.Lease, raw *coordinationv1.Lease, s Snapshot) *Replica 
 	if raw.Spec.RenewTime != nil {
 		renewed = raw.Spec.RenewTime.Time
 	}
+	r.Young = s.Now.Sub(raw.CreationTimestamp.Time) < 2*duration
 	seen, watched := s.Seen[raw.Name]
 	if !watched {
 		seen.Since = s.Now
 	}
 	ahead := renewed.Sub(seen.Since)
-	// A time that is ahead by no more than the duration is past soon enough.
-	r.Doubtful = !l.Sealed && !seen.Changed && ahead > duration
-	if r.Doubtful || seen.Changed && ahead.Abs() > duration {
+	// A time that is ahead by no more than the duration is past soon enough. One that is past by more may be that of a
+	// clock that is behind.
+	unseen := !l.Sealed && !seen.Changed
+	early := unseen && ahead > duration
+	late := unseen && s.Repeated && -ahead > duration && s.Now.Sub(seen.Since) < r.renewsWithin()
+	r.Doubtful = early || late
+	if early || seen.Changed && ahead.Abs() > duration {
 		r.ClockAhead = seconds(ahead)
 	}
-	if seen.Changed || watched && r.Doubtful {
+	if seen.Changed || watched && early {
 		renewed, r.Watched = seen.Since, true
 	}
 	ago := s.Now.Sub(renewed)
@@ -78,7 +79,7 @@ func replicaOf(l inspect.Lease, raw *coordinationv1.Lease, s Snapshot) *Replica 
 	switch {
 	case l.Sealed:
 		r.State = Sealed
-	case ago > duration, r.Doubtful && ago >= r.renewsWithin():
+	case !late && ago > duration, early && ago >= r.renewsWithin():
 		r.State = Quiet
 	case l.Leaving:
 		r.State = Leaving

@@ -147,9 +147,10 @@ func (v *survey) liveNames() (names []string) {
 	return names
 }
 
-// settle plans and makes moves until nothing moves. It returns them in order, and changes the shards accordingly.
+// settle plans and makes moves until nothing moves, and changes the shards accordingly. It returns one move for each
+// shard that moves, in order.
 func settle(shards []plan.Shard, replicas []plan.Replica) (all []plan.Move) {
-	at := map[keyspace.ShardID]int{}
+	at, moved := map[keyspace.ShardID]int{}, map[keyspace.ShardID]int{}
 	for i := range shards {
 		at[shards[i].ID] = i
 	}
@@ -161,17 +162,22 @@ func settle(shards []plan.Shard, replicas []plan.Replica) (all []plan.Move) {
 		for _, m := range moves {
 			sh := &shards[at[m.Shard]]
 			sh.Assignee, sh.Holder = m.To, m.To
+			if i, again := moved[m.Shard]; again {
+				all[i].To = m.To
+			} else if m.To != m.From { // else a move that never was made is called off
+				moved[m.Shard] = len(all)
+				all = append(all, m)
+			}
 		}
-		all = append(all, moves...)
 	}
-	return all
+	return slices.DeleteFunc(all, func(m plan.Move) bool { return m.From == m.To }) // it would come back
 }
 
 // planShards returns the records as the coordinator gives them to its planner.
 func (v *survey) planShards() []plan.Shard {
 	shards := make([]plan.Shard, 0, len(v.entries))
 	for _, e := range v.entries {
-		if v.removed[e.ID.Cluster] {
+		if v.unwanted[e.ID.Cluster] {
 			continue
 		}
 		s := plan.Shard{ID: e.ID, Holder: e.Holder, Assignee: e.Assignee, Pin: e.Pin}
@@ -225,7 +231,7 @@ func (v *survey) compare(changes map[protocol.Incarnation]string, after []plan.S
 		}
 	}
 	for _, s := range after {
-		if r := rows[s.Assignee]; r != nil {
+		if r := rows[cmp.Or(s.Assignee, s.Holder)]; r != nil {
 			r.ShardsAfter++
 			r.LoadAfter += loads[s.ID]
 			r.Objects += objects[s.ID]

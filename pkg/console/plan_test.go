@@ -2,6 +2,7 @@ package console
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/shard/keyspace"
 	"github.com/tenure-dev/tenure/shard/plan"
+	"github.com/tenure-dev/tenure/shard/protocol"
 	"github.com/tenure-dev/tenure/test/expect"
 	"github.com/tenure-dev/tenure/test/must"
 )
@@ -56,10 +58,15 @@ func TestAPlanShowsWhatAChangeOfTheFleetWouldMove(t *testing.T) {
 			moves: map[string]int{"leaving": 4}, after: map[string]int{"r0": 0, "r1": 4, "new-1": 4}},
 		"one is dead": {change: func(s *Snapshot) { s.Records.Leases[1].Annotations["tenure.dev/sealed-by"] = "r0" },
 			moves: map[string]int{"orphan": 4}, after: map[string]int{"r0": 8, "r1": 0}},
-		"a removed cluster's shards aren't placed": {change: func(s *Snapshot) {
-			s.Clusters = s.Clusters[:1]
-			hold(s, "west", "")
-		}, moves: map[string]int{}, after: map[string]int{"r0": 2, "r1": 2}},
+		"a removed cluster's shards aren't placed": {change: removeWest, moves: map[string]int{},
+			after: map[string]int{"r0": 2, "r1": 2}},
+		"nor are those of another name": {change: renameWest, moves: map[string]int{},
+			after: map[string]int{"r0": 2, "r1": 2}},
+		"one is drained that was about to get a shard": {
+			change: func(s *Snapshot) { assigned(&s.Records.Shards[0], "r1-aaaaaa", time.Second) },
+			wish:   Wish{Drain: []string{"r1"}}, moves: map[string]int{"leaving": 4}, after: map[string]int{"r0": 8, "r1": 0}},
+		"a held shard has no assignee": {change: func(s *Snapshot) { s.Records.Shards[0].Spec.Assignee = "" },
+			moves: map[string]int{}, after: map[string]int{"r0": 4, "r1": 4}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -124,6 +131,28 @@ func TestDrainingNobodyIsAMistakeIfThereIsSomebody(t *testing.T) {
 	_, err = Foresee(Snapshot{}, Wish{Drain: []string{"r7"}})
 	if errors.As(err, &mistake) || err == nil || !strings.Contains(err.Error(), "no replica is alive") {
 		t.Errorf("got %v, want no mistake, but that there is none", err)
+	}
+}
+
+// The planner may call a move off and then move the shard, or move a shard again, before it has nothing to do.
+func TestAShardThatIsPlannedTwiceMovesOnce(t *testing.T) {
+	shard := func(cluster keyspace.ClusterName, i int, holder, assignee protocol.Incarnation) plan.Shard {
+		return plan.Shard{ID: keyspace.ShardID{Cluster: cluster, Prefix: keyspace.Partition(2)[i]}, Holder: holder,
+			Assignee: assignee}
+	}
+	again, calledOff := shard("a", 3, "r0", "r0"), shard("b", 0, "r3", "r0")
+	got := settle([]plan.Shard{shard("a", 0, "r3", "r3"), shard("a", 1, "r1", "r1"), shard("a", 2, "r1", "r1"), again,
+		calledOff}, []plan.Replica{{ID: "r0", Name: "r0", Weight: 1, Leaving: true, Unfit: "a"},
+		{ID: "r1", Name: "r1", Weight: 1}, {ID: "r2", Name: "r2", Weight: 1, Unfit: "a+"}, {ID: "r3", Name: "r3", Weight: 1}})
+	expect.Equal(t, "moves", []plan.Move{{Shard: again.ID, From: "r0", To: "r3", Reason: plan.Leaving},
+		{Shard: calledOff.ID, From: "r3", To: "r2", Reason: plan.Balance}}, got)
+	// Shard a/3 would go from r2 to another, and come back.
+	got = settle([]plan.Shard{shard("a", 0, "r0", "r0"), shard("a", 1, "r2", "r2"), shard("a", 2, "r1", "r0"),
+		shard("a", 3, "r2", "r2"), shard("b", 0, "r2", "r2"), shard("c", 0, "r2", "r0")}, []plan.Replica{
+		{ID: "r0", Name: "r0", Weight: 1, Unfit: "c+"}, {ID: "r1", Name: "r1", Weight: 2, Unfit: "a+"},
+		{ID: "r2", Name: "r2", Weight: 1}})
+	if len(got) == 0 || slices.ContainsFunc(got, func(m plan.Move) bool { return m.From == m.To }) {
+		t.Errorf("moves: %+v", got)
 	}
 }
 

@@ -8,12 +8,16 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tenure-dev/tenure/shard"
 	"github.com/tenure-dev/tenure/shard/inspect"
 )
 
 // Renewals notes when each Lease was last seen to change, on the clock of whoever looks, since a replica's may differ.
 // The zero value has seen nothing. It is not safe for concurrent use.
-type Renewals struct{ leases map[string]leaseSeen }
+type Renewals struct {
+	leases map[string]leaseSeen
+	last   time.Time // of the looks
+}
 
 type leaseSeen struct {
 	version string
@@ -22,8 +26,8 @@ type leaseSeen struct {
 
 // LeaseWatch is what was seen of a Lease, on the clock of whoever looks.
 type LeaseWatch struct {
-	// Since is when the Lease changed last. If Changed isn't set, no change was seen, and Since is when it was first
-	// found.
+	// Since is when the Lease was seen to change last. If Changed isn't set, when it changed isn't known, and Since is
+	// when it was first found as it is.
 	Since   time.Time
 	Changed bool
 }
@@ -42,25 +46,41 @@ func (r *Renewals) See(leases []coordinationv1.Lease, now time.Time) map[string]
 		present[l.Name] = true
 		was, known := r.leases[l.Name]
 		if !known || was.version != l.ResourceVersion {
-			was = leaseSeen{l.ResourceVersion, LeaseWatch{Since: now, Changed: known}}
+			// After a longer pause, the replica may have died long ago. Pages of a slow replica look every ten seconds.
+			said, _ := inspect.ReadLease(l) // one that can't be read isn't judged
+			changed := known && now.Sub(r.last) <= 2*durationOf(said)
+			was = leaseSeen{l.ResourceVersion, LeaseWatch{Since: now, Changed: changed}}
 			r.leases[l.Name] = was
 		}
 		seen[l.Name] = was.LeaseWatch
 	}
+	r.last = now
 	maps.DeleteFunc(r.leases, func(name string, _ leaseSeen) bool { return !present[name] })
 	return seen
 }
 
+// durationOf returns the lease duration that a Lease states, or the default.
+func durationOf(l inspect.Lease) time.Duration {
+	if l.Duration <= 0 {
+		return shard.DefaultLeaseDuration
+	}
+	return l.Duration
+}
+
 // lookAgain reads the records once more if the time in any replica's Lease is past, or too far in the future to tell
 // anything. Either may be due to a clock, its replica's or this one. A replica that renews meanwhile is alive.
+// lookAgain also reads them once more, without a wait, if a record names a replica without a Lease: Leases are listed
+// after the records, and a replica that stops hands its shards over and deletes its Lease.
 func (g Gatherer) lookAgain(ctx context.Context, home client.Client, s *Snapshot) (err error) {
 	var pause time.Duration
-	for _, r := range readLeases(*s).byID {
+	missing := false
+	for _, r := range surveyOf(*s).replicas {
+		missing = missing || r.State == Missing
 		if r.State == Quiet || r.Doubtful {
 			pause = max(pause, r.renewsWithin())
 		}
 	}
-	if pause == 0 { // all is clear
+	if !missing && pause == 0 {
 		return nil
 	}
 	seen := &Renewals{}

@@ -1,6 +1,8 @@
 package console
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -8,7 +10,9 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	tenurev1alpha1 "github.com/tenure-dev/tenure/pkg/apis/tenure/v1alpha1"
 	"github.com/tenure-dev/tenure/shard/inspect"
@@ -31,6 +35,8 @@ func TestOnlyAChangeThatWasSeenCountsAsARenewal(t *testing.T) {
 		{"1", time.Second, LeaseWatch{Since: now}}, // it is as it was found
 		{"2", 2 * time.Second, LeaseWatch{Since: now.Add(2 * time.Second), Changed: true}},
 		{"2", 5 * time.Second, LeaseWatch{Since: now.Add(2 * time.Second), Changed: true}},
+		{"3", 25 * time.Second, LeaseWatch{Since: now.Add(25 * time.Second), Changed: true}},
+		{"4", 46 * time.Second, LeaseWatch{Since: now.Add(46 * time.Second)}}, // it may have stopped long ago
 	} {
 		if got := r.See(lease(c.version), now.Add(c.after))["r0-a"]; got != c.want {
 			t.Errorf("version %s, seen after %v: %+v, want %+v", c.version, c.after, got, c.want)
@@ -102,6 +108,47 @@ func TestReplicasThatRenewAreAliveWhateverTheTimeInTheirLeases(t *testing.T) {
 			}
 			expect.Equal(t, "states", want, got)
 		})
+	}
+}
+
+// Leases are listed after records.
+func TestAReplicaThatEndsBetweenTwoListsIsNotTakenForDead(t *testing.T) {
+	scheme, err := Scheme()
+	must.Succeed(t, err)
+	s := healthy()
+	s.Now = time.Now()
+	var all []client.Object
+	for i := range s.Records.Leases {
+		s.Records.Leases[i].Spec.RenewTime = &metav1.MicroTime{Time: s.Now}
+		all = append(all, &s.Records.Leases[i])
+	}
+	for i := range s.Records.Shards {
+		all = append(all, &s.Records.Shards[i])
+	}
+	for _, o := range all {
+		o.SetNamespace("ns")
+		o.SetResourceVersion("")
+	}
+	ends := all[1]
+	between := func(ctx context.Context, home client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+		err := home.List(ctx, list, opts...)
+		if ends != nil {
+			err = errors.Join(err, home.Delete(ctx, ends))
+			for _, r := range list.DeepCopyObject().(*tenurev1alpha1.ShardList).Items {
+				r.Spec.Assignee, r.Status.Holder = "r0-aaaaaa", "r0-aaaaaa"
+				err = errors.Join(err, home.Update(ctx, &r))
+			}
+			ends = nil
+		}
+		return err
+	}
+	home := fake.NewClientBuilder().WithScheme(scheme).WithObjects(all...).
+		WithInterceptorFuncs(interceptor.Funcs{List: between}).Build()
+	s.Records, err = inspect.Read(t.Context(), home, "ns", "")
+	must.Succeed(t, err)
+	must.Succeed(t, Gatherer{Namespace: "ns"}.lookAgain(t.Context(), home, &s))
+	if f := Assess(s); !f.Healthy {
+		t.Errorf("findings: %q", said(f))
 	}
 }
 

@@ -30,15 +30,20 @@ func (s *Snapshot) addReports(reports []Answer) {
 	}
 }
 
-// Reports returns what the replicas reported last about each cluster, by their events of the last hour. It leaves out
-// a cluster that never had trouble. It also leaves out trouble that wasn't reported again when it should have been:
-// it is over, or the cluster was removed. That a cluster has two names is reported by the coordinator.
-func Reports(ctx context.Context, home client.Client, namespace string) ([]Answer, error) {
-	all, err := recentReports(ctx, home, namespace, ofSecrets, func(corev1.Event) bool { return true })
+// Reports returns what the replicas of the snapshot reported last about each cluster, by their events of the last hour.
+// It leaves out a cluster that never had trouble. It also leaves out trouble that wasn't reported again when it should
+// have been: it is over, or the cluster was removed. And it leaves out what was said before the oldest of the replicas
+// that are alive began: each reports what it finds. That a cluster has two names is reported by the
+// coordinator, perhaps one that is gone: all that was said of it lately counts.
+func Reports(ctx context.Context, home client.Client, s Snapshot) ([]Answer, error) {
+	since := oldest(s)
+	all, err := recentReports(ctx, home, s.Namespace, ofSecrets, func(e corev1.Event) bool {
+		return !saidAt(e).Before(since)
+	})
 	if err != nil {
 		return nil, err
 	}
-	names, err := recentReports(ctx, home, namespace, ofShards, func(e corev1.Event) bool {
+	names, err := recentReports(ctx, home, s.Namespace, ofShards, func(e corev1.Event) bool {
 		return e.Reason == ReasonTwoNames
 	})
 	for _, n := range names { // trouble that replicas report comes first
@@ -62,19 +67,19 @@ const pageSize = 1000
 func ReportsAbout(ctx context.Context, home client.Client, s Snapshot, secret *corev1.Secret) ([]Answer, error) {
 	since := oldest(s)
 	return recentReports(ctx, home, secret.Namespace, ofSecrets, func(e corev1.Event) bool {
-		return isAbout(e, secret, since)
+		return isAbout(e, secret) && !saidAt(e).Before(since)
 	})
 }
 
-// isAbout reports whether an event is about a Secret as it is now, and not older than the replicas that are alive.
-func isAbout(e corev1.Event, secret *corev1.Secret, oldest time.Time) bool {
+// isAbout reports whether an event is about a Secret as it is now.
+func isAbout(e corev1.Event, secret *corev1.Secret) bool {
 	about := e.InvolvedObject
-	return about.UID == secret.UID && about.ResourceVersion == secret.ResourceVersion &&
-		!saidAt(e).Before(oldest) // home counts in seconds: a replica may say something in the one in which it began
+	return about.UID == secret.UID && about.ResourceVersion == secret.ResourceVersion
 }
 
 // saidAt is when home received an event, which is made anew each time that something is said. Home's clock orders what
-// all replicas say, and what began when. EventTime is by the clock of the replica, which may be off.
+// all replicas say, and what began when, in seconds: a replica may say something in the one in which it began.
+// EventTime is by the clock of the replica, which may be off.
 func saidAt(e corev1.Event) time.Time { return e.CreationTimestamp.Time }
 
 func recentReports(ctx context.Context, home client.Client, namespace, kind string,
@@ -103,7 +108,9 @@ func oldest(s Snapshot) (began time.Time) {
 //   - those of files in their folders, unless there is a Secret of that name, which is what serves the cluster then;
 //   - those whose kubeconfigs only replicas may use;
 //   - those whose kubeconfigs, as they are now, replicas refuse, which depends on their flags, or don't use, although
-//     they serve the cluster by the one before. What was said before the oldest of the replicas began doesn't count.
+//     they serve the cluster by the one before.
+//
+// What was said before the oldest of the replicas began doesn't count.
 func complaints(ctx context.Context, home client.Client, namespace string, secrets []corev1.Secret,
 	only map[string]types.UID, oldest, now time.Time) ([]Answer, error) {
 	all, err := reports(ctx, home, namespace, ofSecrets, func(e corev1.Event) bool {
@@ -111,12 +118,12 @@ func complaints(ctx context.Context, home client.Client, namespace string, secre
 		_, here := kubeconfig.FileOf(about.UID)
 		if i := slices.IndexFunc(secrets, func(s corev1.Secret) bool { return s.Name == about.Name }); i >= 0 {
 			uid, ok := only[about.Name]
-			asItIs := isAbout(e, &secrets[i], oldest)
+			asItIs := isAbout(e, &secrets[i])
 			here = ok && uid == about.UID ||
 				asItIs && (e.Reason == clusterhealth.ReasonBadConfig || e.Reason == clusterhealth.ReasonUsable ||
 					e.Action == clusterhealth.ActionKeep)
 		}
-		return here && now.Sub(saidAt(e)) < clusterhealth.TroubleEventMaxAge
+		return here && !saidAt(e).Before(oldest) && now.Sub(saidAt(e)) < clusterhealth.TroubleEventMaxAge
 	})
 	return slices.DeleteFunc(all, func(a Answer) bool { return a.Reason == clusterhealth.ReasonUsable }), err
 }

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-dev/tenure/pkg/clusterhealth"
@@ -41,7 +42,7 @@ func TestTheLastThatReplicasSaidOfAClusterMayStandOnAnyPage(t *testing.T) {
 		events = append(events, event(cluster, "", reason, time.Now().Add(time.Duration(i-10)*time.Minute)))
 	}
 	for range 2 { // whatever the order of the pages
-		all, err := Reports(t.Context(), paged{homeWith(events...)}, "ns")
+		all, err := Reports(t.Context(), paged{homeWith(events...)}, Snapshot{Namespace: "ns"})
 		must.Succeed(t, err)
 		got := map[string]string{}
 		for _, a := range all {
@@ -73,7 +74,7 @@ func TestWhatAReplicaSaysCountsWhateverItsClock(t *testing.T) {
 		"that is over":                    {[]saying{{bad, 10 * minute, 120 * minute}, {good, minute, 0}}, good, good, ""},
 		"that came back":                  {[]saying{{good, 10 * minute, 0}, {bad, minute, -120 * minute}}, bad, bad, bad},
 		"that isn't said any more":        {[]saying{{bad, 25 * minute, 120 * minute}}, "", "", ""},
-		"from before the replica began":   {[]saying{{bad, 20*minute + 30*time.Second, 120 * minute}}, bad, "", ""},
+		"from before the replica began":   {[]saying{{bad, 20*minute + 30*time.Second, 120 * minute}}, "", "", ""},
 		"in the second in which it did":   {[]saying{{bad, 20 * minute, 0}}, bad, bad, bad},
 		"twice in a second, over at last": {[]saying{{good, minute, 2}, {bad, minute, 1}}, good, good, ""},
 	} {
@@ -85,7 +86,7 @@ func TestWhatAReplicaSaysCountsWhateverItsClock(t *testing.T) {
 				e.CreationTimestamp, e.InvolvedObject.ResourceVersion = metav1.NewTime(now.Add(-s.ago)), "7"
 				events = append(events, e)
 			}
-			home, secret, s := homeWith(events...), &corev1.Secret{}, Snapshot{Now: now}
+			home, secret, s := homeWith(events...), &corev1.Secret{}, Snapshot{Namespace: "ns", Now: now}
 			secret.Namespace, secret.Name, secret.UID, secret.ResourceVersion = "ns", "west", "u", "7"
 			l := lease("r0", 0)
 			l.CreationTimestamp, l.Spec.RenewTime.Time = metav1.NewTime(now.Add(-20*minute)), now
@@ -98,7 +99,7 @@ func TestWhatAReplicaSaysCountsWhateverItsClock(t *testing.T) {
 				return all[0].Reason
 			}
 			expect.Equal(t, "reasons of Reports, ReportsAbout and complaints", []string{c.all, c.of, c.replica}, []string{
-				reason(Reports(t.Context(), home, "ns")), reason(ReportsAbout(t.Context(), home, s, secret)),
+				reason(Reports(t.Context(), home, s)), reason(ReportsAbout(t.Context(), home, s, secret)),
 				reason(complaints(t.Context(), home, "ns", []corev1.Secret{*secret}, nil, oldest(s), now)),
 			})
 		})
@@ -114,7 +115,7 @@ func TestTroubleOfAFileEndsWhenTheFileIsRemoved(t *testing.T) {
 	} {
 		events = append(events, event("typo", "file:/clusters/typo.yaml", c.said, now.Add(time.Duration(i-9)*time.Minute)))
 		home, got := homeWith(events...), []string{"", ""}
-		all, err := Reports(t.Context(), home, "ns")
+		all, err := Reports(t.Context(), home, Snapshot{Namespace: "ns"})
 		must.Succeed(t, err)
 		here, err := complaints(t.Context(), home, "ns", nil, nil, time.Time{}, now)
 		must.Succeed(t, err)
@@ -127,6 +128,22 @@ func TestTroubleOfAFileEndsWhenTheFileIsRemoved(t *testing.T) {
 	}
 }
 
+// A rollout may have cured it, and a replica that starts says only what is wrong.
+func TestTroubleFromBeforeTheOldestReplicaBeganIsNotShown(t *testing.T) {
+	began := time.Now().Truncate(time.Second).Add(-5 * time.Minute)
+	var secret corev1.Secret
+	secret.Name, secret.UID, secret.ResourceVersion = "west", "u", "7"
+	only := map[string]types.UID{"west": "u"}
+	for at, want := range map[time.Time]int{began: 2, began.Add(-time.Second): 0} {
+		home := homeWith(event("typo", "file:/clusters/typo.yaml", clusterhealth.ReasonBadConfig, at),
+			event("west", "u", clusterhealth.ReasonUnreachable, at))
+		said, err := complaints(t.Context(), home, "ns", []corev1.Secret{secret}, only, began, began.Add(time.Minute))
+		if must.Succeed(t, err); len(said) != want {
+			t.Errorf("said %v after the replica began: %v", at.Sub(began), said)
+		}
+	}
+}
+
 // Replicas may be late to say that a cluster was removed.
 func TestTroubleOfAClusterThatWasAddedAgainDoesNotEndWithTheOneBefore(t *testing.T) {
 	now := time.Now().Truncate(time.Second)
@@ -134,7 +151,7 @@ func TestTroubleOfAClusterThatWasAddedAgainDoesNotEndWithTheOneBefore(t *testing
 	home := homeWith(event("west", "before", bad, now.Add(-4*time.Minute)),
 		event("west", "now", worse, now.Add(-3*time.Minute)), event("west", "before", removed, now.Add(-time.Minute)),
 		event("east", "before", bad, now.Add(-2*time.Minute)), event("east", "before", removed, now.Add(-time.Minute)))
-	all, err := Reports(t.Context(), home, "ns")
+	all, err := Reports(t.Context(), home, Snapshot{Namespace: "ns"})
 	must.Succeed(t, err)
 	got := map[string]string{}
 	for _, a := range all {

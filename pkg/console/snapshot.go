@@ -24,6 +24,9 @@ type Snapshot struct {
 	Unread []string
 	// Seen is what was seen of each Lease, by name, on the clock of Now. It is nil without a watch.
 	Seen map[string]LeaseWatch
+	// Repeated says that the fleet is looked at again and again: a replica isn't called quiet by the time in its Lease
+	// before it should have renewed while it was watched.
+	Repeated bool
 }
 
 // Answer is what a workload cluster's API server said.

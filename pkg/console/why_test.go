@@ -332,7 +332,7 @@ func TestTheClusterMayBeLeftOutOnlyWhereThereIsOne(t *testing.T) {
 	if _, err := theCluster(s, "north"); err == nil || !strings.Contains(err.Error(), "east, west") {
 		t.Errorf("an unknown cluster: %v", err)
 	}
-	hold(&s, "west", "") // records stay when a cluster is removed
+	forget(&s, "west") // records stay
 	s.Clusters = s.Clusters[:1]
 	if got, err := theCluster(s, ""); err != nil || got != "east" {
 		t.Errorf("one cluster, and one that was removed: %v, %v", got, err)

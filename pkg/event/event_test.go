@@ -1,6 +1,7 @@
 package event
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -27,9 +28,23 @@ func TestTheNameOfAnEventIsAProperOneHoweverLongItsObjectsIs(t *testing.T) {
 	}
 }
 
+func TestPeriodsOfManyObjectsBeginAtDifferentTimes(t *testing.T) {
+	now, begin := time.Now(), map[time.Time]bool{}
+	for i := range 300 {
+		began := Period(fmt.Sprint("west-", i), 20*time.Minute, now)
+		if ago := now.Sub(began); ago < 0 || ago >= 20*time.Minute {
+			t.Errorf("the period in which %v is began at %v", now, began)
+		}
+		begin[began.Truncate(time.Minute)] = true
+	}
+	if len(begin) < 20 {
+		t.Errorf("300 periods of 20 minutes begin in %d of the minutes", len(begin))
+	}
+}
+
 func TestOneCauseHasOneNameWithinAPeriodWhoeverFindsIt(t *testing.T) {
 	const every = 20 * time.Minute
-	began := time.Now().Truncate(every)
+	began := Period("west", every, time.Now())
 	name := func(uid types.UID, version, reason, cause string, after time.Duration, replica string) string {
 		about := corev1.ObjectReference{Name: "west", UID: uid, ResourceVersion: version}
 		return Named(&eventsv1.Event{Regarding: about, Reason: reason, ReportingInstance: replica, Note: replica}, cause,

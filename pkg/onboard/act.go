@@ -199,12 +199,14 @@ func (o Onboarder) writeSecret(ctx context.Context, home client.Client, secret *
 	return nil
 }
 
-// awaitService waits until the fleet serves the cluster. If there was a Secret before, replicas may serve the cluster
-// by that one, and complain of the one that is there now: so it waits until no complaint is left. If the Secret leads
+// awaitService waits until the fleet serves the cluster. If there was a Secret before, or replicas held shards of the
+// cluster without one, they may serve it by what they had, and complain of the Secret that is there now: so it waits
+// until no complaint is left. Without a Secret before, the right to read complaints isn't needed. If the Secret leads
 // them there in another way now, it waits at least until they would have complained, or half of within if that is less.
 func (o Onboarder) awaitService(ctx context.Context, home client.Client, within time.Duration,
 	p intent) (Service, error) {
-	a := &arrival{o: o, home: home, own: p.known.Own, within: within, began: time.Now(), seen: &console.Renewals{}}
+	a := &arrival{o: o, home: home, own: p.known.Own != nil, taken: p.taken, within: within, began: time.Now(),
+		seen: &console.Renewals{}}
 	if p.moved() {
 		a.least = min(judgedWithin, within/2)
 	}
@@ -218,16 +220,18 @@ func (o Onboarder) awaitService(ctx context.Context, home client.Client, within 
 type arrival struct {
 	o             Onboarder
 	home          client.Client
-	own           *corev1.Secret // the cluster's Secret from before, nil if there was none
+	own           bool // whether there was a Secret before
+	taken         bool // [intent].taken
 	began         time.Time
 	within, least time.Duration
 	seen          *console.Renewals
 
-	read    bool          // whether the fleet could be read
-	fleet   console.Fleet // as it was last read
-	service Service       // how that fleet served the cluster
-	refusal string        // what replicas say against the Secret
-	told    bool          // whether it was said what is waited for
+	read     bool             // whether the fleet could be read
+	snapshot console.Snapshot // its records, as they were last read
+	fleet    console.Fleet    // what they say
+	service  Service          // how that fleet served the cluster
+	refusal  string           // what replicas say against the Secret
+	told     bool             // whether it was said what is waited for
 }
 
 // look reports whether the fleet serves the cluster by now.
@@ -236,17 +240,23 @@ func (a *arrival) look(ctx context.Context) (bool, error) {
 	if err != nil {
 		return !a.read && apierrors.IsForbidden(err), err // without the right to look, waiting is of no use
 	}
-	a.fleet, a.read, a.service = fleet, true, serving(fleet, a.o.Name)
+	a.snapshot, a.fleet, a.read, a.service = snapshot, fleet, true, serving(fleet, a.o.Name)
 	if !a.service.Complete {
 		a.tell("waiting up to %s for the replicas to serve cluster %s (%d alive)", span(a.within), a.o.Name, a.service.Live)
 		return false, nil
 	}
-	if a.own != nil {
+	if a.own || a.taken {
 		secret, said := &corev1.Secret{}, []console.Answer(nil)
-		if err = a.home.Get(ctx, client.ObjectKeyFromObject(a.own), secret); err == nil {
+		key := client.ObjectKey{Namespace: a.o.Namespace, Name: a.o.Name}
+		if err = a.home.Get(ctx, key, secret); err == nil {
 			said, err = console.ReportsAbout(ctx, a.home, snapshot, secret)
 		}
-		if err != nil {
+		switch {
+		case apierrors.IsForbidden(err) && !a.own:
+			a.service.Doubt = "replicas held shards of the cluster before; whether they can use its Secret isn't known: " +
+				err.Error()
+			return true, nil
+		case err != nil:
 			return apierrors.IsForbidden(err), fmt.Errorf("reading what replicas say of its Secret: %w", err)
 		}
 		if a.refusal = complaint(said, a.o.Name); a.refusal != "" {
@@ -277,7 +287,7 @@ func (a *arrival) failed(ctx context.Context, err error) error {
 	case a.service.Complete:
 		return fmt.Errorf("cluster %s is registered, and served, but maybe by the connection from before: %w", name, err)
 	}
-	said, unread := console.Reports(context.WithoutCancel(ctx), a.home, a.o.Namespace)
+	said, unread := console.Reports(context.WithoutCancel(ctx), a.home, a.snapshot)
 	if unread != nil {
 		said = nil // the error then says less
 	}

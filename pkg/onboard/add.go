@@ -63,15 +63,21 @@ type intent struct {
 	verdict verdict
 	target  target
 	known   clusterSecrets
+	// taken reports whether live replicas hold shards of the cluster already.
+	taken bool
 	// unmanaged says what nobody manages any more, since roles are taken away.
 	unmanaged []string
 	// doubt says what couldn't be found out about the cluster; "" for nothing.
 	doubt string
 }
 
-// moved reports whether the Secret that was there leads to the cluster in another way than the new one.
+// moved reports whether replicas may serve the cluster in another way than by the new Secret: as the Secret that was
+// there says, or, without one, by a file of their folder, or by a Secret that was deleted just now.
 func (p intent) moved() bool {
-	return p.known.Own != nil && p.verdict.Action == updated && !sameWay(p.known.Held.target, p.target)
+	if p.known.Own == nil {
+		return p.taken
+	}
+	return p.verdict.Action == updated && !sameWay(p.known.Held.target, p.target)
 }
 
 // notes says what stays as it was, which flag would change it, and what is left to itself. admin is the admin's
@@ -112,7 +118,8 @@ func (o Onboarder) planAdd(ctx context.Context, home, there client.Client, a Add
 // decideAdd decides how the cluster is added. If there are several reasons not to, it returns the one that says most
 // about which cluster this is: a right that is missing in a cluster that was named by mistake is none.
 func (o Onboarder) decideAdd(f facts, a AddOptions) (p intent, err error) {
-	p = intent{access: f.access, target: f.target, known: f.known, unmanaged: f.unmanaged}
+	p = intent{access: f.access, target: f.target, known: f.known, unmanaged: f.unmanaged,
+		taken: serving(f.fleet, o.Name).Held > 0}
 	own := f.known.Own
 	switch err := f.failed.atHome; {
 	case apierrors.IsForbidden(err), apierrors.IsNotFound(err): // home can't be told from others then
@@ -236,6 +243,7 @@ func (o Onboarder) Add(ctx context.Context, a AddOptions) (r Report, err error) 
 	if err != nil {
 		return r, err
 	}
+	r.note(s.Doubt)
 	done := s.String()
 	if r.Changed {
 		done += fmt.Sprintf(", after %.1fs", time.Since(began).Seconds())

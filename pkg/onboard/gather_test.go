@@ -187,8 +187,20 @@ func TestOfSeveralReasonsNotToAddAClusterTheOneAboutWhichItIsIsTold(t *testing.T
 		}
 		step.mend()
 	}
-	_, err := o.decideAdd(f, AddOptions{})
+	p, err := o.decideAdd(f, AddOptions{})
 	must.Succeed(t, err)
+	if !p.moved() {
+		t.Error("replicas serve it already, and that isn't by the new Secret")
+	}
+	for i := range f.fleet.Replicas {
+		f.fleet.Replicas[i].State = console.Quiet
+	}
+	for i := range f.fleet.Shards {
+		f.fleet.Shards[i].Served = false
+	}
+	if p, err = o.decideAdd(f, AddOptions{}); err != nil || p.moved() {
+		t.Errorf("replicas that died don't serve it any more (%v)", err)
+	}
 }
 
 // A token of one cluster is nothing to show to another, and that one isn't this one's either.

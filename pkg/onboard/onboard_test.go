@@ -19,6 +19,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -1367,6 +1368,8 @@ func TestAClusterThatIsServedByTheConnectionFromBeforeIsNotReportedAsAdded(t *te
 	}{
 		"a new cluster, of a name that was removed": {intent{target: other, verdict: verdict{Action: created}}, "before", "2",
 			0, never, 0, ""},
+		"a new cluster, which is served without a Secret": {intent{target: other, taken: true}, "u", "2", time.Second, never,
+			time.Minute, "a replica says Unreachable: no route"},
 		"unchanged, of a name that was removed": {asBefore, "before", "2", 0, never, 0, ""},
 		"unchanged, and still not used": {asBefore, "u", "2", 0, never, time.Minute,
 			"a replica says Unreachable: no route"},
@@ -1409,6 +1412,26 @@ func TestAClusterThatIsServedByTheConnectionFromBeforeIsNotReportedAsAdded(t *te
 				t.Errorf("%s: %v after %v, want %q after %v", name, err, took, c.fails, c.took)
 			}
 		})
+	}
+}
+
+// The role of those who add clusters may lack it.
+func TestANewClusterIsAddedWithoutTheRightToReadEvents(t *testing.T) {
+	own := secretOf(t, "west", west, now)
+	home := interceptor.NewClient(homeWith(t, leaseOf("1h", time.Now()), recordOf("r0-a"), own), interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			if _, events := list.(*corev1.EventList); events {
+				return apierrors.NewForbidden(corev1.Resource("events"), "", nil)
+			}
+			return c.List(ctx, list, opts...)
+		}})
+	o := Onboarder{Home: &rest.Config{}, Namespace: "ns", Name: "west"}
+	s, err := o.awaitService(t.Context(), home, time.Minute, intent{target: west, taken: true})
+	if err != nil || !s.Complete || !strings.Contains(s.Doubt, "isn't known: events is forbidden") {
+		t.Errorf("a new one: %+v, %v", s, err)
+	}
+	if _, err = o.awaitService(t.Context(), home, time.Minute, intent{known: holding(own), target: west}); err == nil {
+		t.Error("one that had a Secret may be served by that one, and nobody can tell")
 	}
 }
 

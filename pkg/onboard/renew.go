@@ -208,7 +208,7 @@ func (r *Renewer) renew(ctx context.Context, secret *corev1.Secret, held Held, t
 		told.Reason, told.Normal = ReasonRenewed, true
 		told.Note = fmt.Sprintf("its token was renewed, and expires %s", stamp(made.expires))
 	}
-	told.Tell(ctx, r.home, r.log, secret, now)
+	_ = told.Tell(ctx, r.home, r.log, secret, now)
 }
 
 // replacement is a new token, and the sum of the kubeconfig that holds it.

@@ -66,7 +66,7 @@ func TestTriesGetRarerAndNeverRarerThanTheTimeThatIsLeftAllows(t *testing.T) {
 		{7, 100 * time.Hour, 5 * time.Minute, 10 * time.Minute},
 		{1 << 40, 100 * time.Hour, 5 * time.Minute, 10 * time.Minute},
 		{9, 10 * time.Minute, 30 * time.Second, time.Minute},
-		{9, -time.Hour, 5 * time.Second, 10 * time.Second},
+		{9, time.Second, 5 * time.Second, 10 * time.Second}, {9, 0, 5 * time.Minute, 10 * time.Minute},
 	} {
 		if low, high := retryAfter(c.failures, c.left, 0),
 			retryAfter(c.failures, c.left, 1); low != c.least || high != c.most {

@@ -36,8 +36,11 @@ func settledFor(life time.Duration) time.Duration {
 }
 
 // retryAfter returns the pause after the given number of failures in a row. It is shorter if the token has little
-// time left. random is from 0 to 1.
+// time left, but not once it has expired: the cluster hardly takes it any more. random is from 0 to 1.
 func retryAfter(failures int, left time.Duration, random float64) time.Duration {
-	pause := min(retryFirst<<min(failures-1, 10), retryMost, max(left/10, retryFirst))
+	pause := min(retryFirst<<min(failures-1, 10), retryMost)
+	if left > 0 {
+		pause = min(pause, max(left/10, retryFirst))
+	}
 	return pause/2 + time.Duration(random*float64(pause)/2)
 }

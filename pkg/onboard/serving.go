@@ -31,6 +31,8 @@ type Service struct {
 	Trouble string `json:"trouble,omitempty"`
 	// Complete reports whether the shards cover the whole cluster, and all are held by replicas that can serve it.
 	Complete bool `json:"complete"`
+	// Doubt says what couldn't be found out about that; "" for nothing.
+	Doubt string `json:"-"`
 }
 
 // serving judges how the fleet serves a cluster.

@@ -152,11 +152,13 @@ func (p *Page) stream(w http.ResponseWriter, r *http.Request) {
 		return // nothing of the stream would be sent, so nobody would notice that the reader went away
 	}
 	out := http.NewResponseController(w)
+	bound := func() { _ = out.SetWriteDeadline(time.Now().Add(writeFor)) } // not every writer of a test has one
+	defer bound()                                                          // what is left to write is written behind this
 	end := time.NewTimer(streamFor)
 	defer end.Stop()
 	for {
 		view, err := p.current(r.Context())
-		_ = out.SetWriteDeadline(time.Now().Add(writeFor)) // not every writer of a test has one
+		bound()
 		if err != nil {
 			_, err = fmt.Fprintf(w, "event: trouble\ndata: %s\n\n", text.Line(err.Error(), text.Note))
 		} else {
@@ -168,6 +170,7 @@ func (p *Page) stream(w http.ResponseWriter, r *http.Request) {
 		if err != nil {
 			return // the reader went away
 		}
+		_ = out.SetWriteDeadline(time.Time{}) // HTTP/2 ends a stream at its deadline even if nothing is being written
 		pause := time.NewTimer(p.pause())
 		select {
 		case <-pause.C:

@@ -192,10 +192,28 @@ func TestAReaderThatDoesNotReadIsLeft(t *testing.T) {
 	}
 }
 
+// HTTP/2 ends a stream at its deadline.
+func TestAStreamHasADeadlineOnlyWhileItIsWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &paced{httptest.NewRecorder(), nil}
+		newPage(func() (inspect.Records, error) { return inspect.Records{}, nil }).
+			ServeHTTP(w, httptest.NewRequest("GET", "/status/events", nil))
+		expect.Equal(t, "deadline set", []bool{true, false, true}, w.set) // for the view, the pause, and the end
+	})
+}
+
+// paced notes whether deadlines were set, or taken away.
+type paced struct {
+	*httptest.ResponseRecorder
+	set []bool
+}
+
+func (p *paced) SetWriteDeadline(t time.Time) error { p.set = append(p.set, !t.IsZero()); return nil }
+
 func TestAViewThatTakesLongForgetsNothing(t *testing.T) {
 	version, now := "1", time.Unix(1000, 0)
 	p := newPage(func() (inspect.Records, error) { return lease(version), nil })
-	p.now = func() time.Time { return now }
+	p.now, p.cfg.Every = func() time.Time { return now }, time.Second
 	for _, version = range []string{"1", "2"} {
 		_, err := p.current(t.Context())
 		must.Succeed(t, err)
@@ -204,6 +222,20 @@ func TestAViewThatTakesLongForgetsNothing(t *testing.T) {
 	}
 	if !p.watch.leases.See(lease("2").Leases, now)["r0-a"].Changed {
 		t.Error("a renewal between two views wasn't seen")
+	}
+}
+
+// Who asks for the data now and then sees no two views that are close together.
+func TestWhoLooksSeldomTellsADeadReplicaFromAClockThatIsBehind(t *testing.T) {
+	w, began := newWatch(), time.Unix(1000, 0)
+	for i, c := range []struct {
+		version string
+		want    console.ReplicaState
+	}{{"1", console.Live}, {"2", console.Live}, {"3", console.Live}, {"3", console.Quiet}} {
+		now, records := began.Add(time.Duration(i)*30*time.Second), lease(c.version)
+		records.Leases[0].Annotations = map[string]string{tenurev1alpha1.LeaseDurationAnnotation: "10s"}
+		records.Leases[0].Spec.RenewTime = &metav1.MicroTime{Time: now.Add(-15 * time.Second)}
+		expect.Equal(t, fmt.Sprint("view ", i), c.want, w.see(Config{}, records, metrics{}, now).Fleet.Replicas[0].State)
 	}
 }
 

@@ -17,7 +17,7 @@ const (
 	maxRows   = 200
 	// window is what the quantiles of a queue are taken over.
 	window = time.Minute
-	// forgetAfter is after how long without a view the watching starts over.
+	// forgetAfter is after how long without a view the quantiles of queues start over.
 	forgetAfter = 5 * time.Second
 )
 
@@ -42,14 +42,12 @@ func newWatch() watch {
 // see makes a view.
 func (w *watch) see(cfg Config, records inspect.Records, m metrics, now time.Time) View {
 	if now.Sub(w.last) > max(forgetAfter, 2*cfg.Every) {
-		clusters := w.clusters
-		*w = newWatch()
-		w.clusters = clusters
+		w.queues = map[string][]sample{}
 	}
 	w.last = now
 	s := console.Snapshot{
 		Namespace: cfg.Namespace, Now: now, Records: records, Registered: len(m.clusters) > 0,
-		Seen: w.leases.See(records.Leases, now),
+		Seen: w.leases.See(records.Leases, now), Repeated: true,
 	}
 	first := make(map[keyspace.ClusterName]time.Time, len(m.clusters))
 	for _, a := range m.clusters {

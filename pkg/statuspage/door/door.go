@@ -333,7 +333,7 @@ func guard(address, key string, next http.Handler) http.Handler {
 	cookie := "tenure-page-" + address[strings.LastIndexByte(address, ':')+1:]
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
-		case r.Host != address:
+		case r.Host != address && r.Host+":80" != address: // browsers leave out the usual port
 			http.Error(w, "this is "+address, http.StatusMisdirectedRequest)
 		case r.Method != http.MethodGet && r.Method != http.MethodHead,
 			r.URL.Path != statuspage.Path && !strings.HasPrefix(r.URL.Path, statuspage.Path+"/") ||

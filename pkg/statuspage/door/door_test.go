@@ -160,6 +160,19 @@ func TestAHomeClusterThatDoesNotAnswerIsNotWaitedForWithoutEnd(t *testing.T) {
 	}
 }
 
+// A browser leaves out port 80.
+func TestThePageOpensAtTheUsualPort(t *testing.T) {
+	for host, code := range map[string]int{"127.0.0.1": http.StatusOK, "127.0.0.1:80": http.StatusOK,
+		"localhost": http.StatusMisdirectedRequest} {
+		r, w := httptest.NewRequest("GET", "http://"+host+"/status", nil), httptest.NewRecorder()
+		r.AddCookie(&http.Cookie{Name: "tenure-page-80", Value: "key"})
+		guard("127.0.0.1:80", "key", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})).ServeHTTP(w, r)
+		if w.Code != code {
+			t.Errorf("%s: %d, want %d", host, w.Code, code)
+		}
+	}
+}
+
 func TestTwoPagesAtOnceKeepTheirOwnKeys(t *testing.T) {
 	jar, err := cookiejar.New(nil)
 	must.Succeed(t, err)
