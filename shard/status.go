@@ -25,8 +25,8 @@ type Status struct {
 	MemoryNeeded float64
 	// Shards that the replica holds or warms, sorted.
 	Shards []ShardStatus
-	// WithoutHolder are the shards that have no live holder by the records, of clusters that this replica knows and
-	// shards under that name, with the time when it noticed.
+	// WithoutHolder are the shards that have no live holder by the records, of clusters that this replica knows, with the
+	// time when it noticed. A cluster's second name doesn't count.
 	// Moving are those whose assignee isn't their holder yet. Both are updated about twice per lease duration.
 	WithoutHolder, Moving map[keyspace.ShardID]time.Time
 	// Stuck are the shards that the replica holds and can't serve or keep up to date, with the time since when: its caches

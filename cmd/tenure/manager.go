@@ -187,12 +187,7 @@ func (o *options) watchThrough(sharded *shard.Manager, watched *clusterhealth.Co
 		needed := c.Engaged || o.copiesFrom(here)
 		return clusterhealth.Use{Ask: ask, Given: c.Given, Refused: c.Refused, Proven: c.Proven, Needed: needed}, ok
 	}
-	watched.Incarnation = func() string {
-		if s := sharded.Status(); s.Member {
-			return string(s.Incarnation)
-		}
-		return ""
-	}
+	watched.Incarnation = func() string { return string(sharded.Membership()) }
 	watched.Limit = func(name string, secret *corev1.Secret) error {
 		if secret == nil {
 			sharded.SetLimits(multicluster.ClusterName(name), nil)

@@ -84,8 +84,9 @@ func (e Event) Tell(ctx context.Context, home client.Client, log logr.Logger, se
 }
 
 // report reports a finding. A cluster that was removed and came back is known: its event is another one than the first,
-// which the removal has ended, perhaps a moment ago. first is the incarnation whose first word on the cluster this is:
-// readers may ignore what a peer said a moment before that incarnation began. It is "" for changes, which all report.
+// which the removal has ended, perhaps a moment ago. first is the incarnation if this is its first event about the
+// cluster; it makes the event's name its own. It is "" for changes, so that replicas that see the same change write one
+// event.
 func (h *Health) report(ctx context.Context, secret *corev1.Secret, f finding, known, news bool, first string) error {
 	action := "Probe"
 	if f.usable && f.reason != ReasonUsable {

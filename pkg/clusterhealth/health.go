@@ -113,8 +113,8 @@ type state struct {
 	version string
 	// shared is the configuration in use if it is that of the Secret's version.
 	shared *rest.Config
-	told   time.Time // when it was last reported by an event, or when its Secret was found to be gone
-	said   string    // the reason in the last event; "" before the first
+	told   time.Time // when an event about it was last tried, or when its Secret was found to be gone
+	said   string    // the reason in the last event that home took; "" before the first
 	// incarnation is Health.incarnation then. It is newer if nothing had to be reported.
 	incarnation string
 	uid         types.UID // of the Secret
@@ -372,7 +372,7 @@ func (h *Health) tell(ctx context.Context, secret *corev1.Secret, f finding) {
 		first = now.incarnation
 	}
 	if h.report(ctx, secret, f, known, news, first) != nil { // all replicas may have tried at the same moment
-		now.owed, now.told, now.said = true, was.told, was.said
+		now.owed, now.said = true, was.said // and now.told stays: what is repeated is bounded by it
 		if first != "" {
 			now.incarnation = was.incarnation
 		}
@@ -391,10 +391,11 @@ func period(cluster string, now time.Time) time.Time { return event.Period(clust
 // aren't put off. Repeated ones are bounded by their periods. And whoever edits a Secret waits for the answer, and
 // takes silence for a good one.
 func (h *Health) record(name string, now *state) (was state, known, changed, news, tells bool) {
+	incarnation := h.cfg.Incarnation()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.incarnation == "" { // noLongerQuiet updates it every ten seconds
-		h.incarnation = h.cfg.Incarnation()
+		h.incarnation = incarnation
 	}
 	now.incarnation = h.incarnation
 	was, known = h.states[name]

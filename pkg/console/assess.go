@@ -185,7 +185,7 @@ type clusterMap struct {
 	named  map[keyspace.ClusterName]bool // records of it name holders, which may have ended
 	held   map[keyspace.ClusterName]bool // holders of it act, or may act
 	fresh  map[keyspace.ClusterName]bool // a record of it was let go of a moment ago
-	known  map[keyspace.ClusterName]bool // a replica that acts knows it
+	known  map[keyspace.ClusterName]bool // a replica that acts, or a holder that may act, knows it
 }
 
 // readClusters sums up what is known of each cluster, in order of names.
@@ -201,10 +201,13 @@ func (v *survey) readClusters() {
 			// complains.
 			c.Removed = true
 		}
+		// While some replicas still finish what they do there, nobody needs to hold what others have let go of. Of a cluster
+		// of a file that doesn't answer, replicas say the same, but report its state.
+		ends := c.Removed && !m.known[c.Name] && c.State == ""
 		// Home and the clusters of files have no Secret. Replicas let go of shards a little before they say that they don't
 		// know the cluster.
-		c.Removed = c.Removed && (!m.known[c.Name] || m.fresh[c.Name])
-		c.Map, v.unwanted[c.Name] = v.drawMap(c.Name), c.Removed || c.Reason == ReasonTwoNames
+		c.Removed = c.Removed && !m.held[c.Name] && (!m.known[c.Name] || m.fresh[c.Name])
+		c.Map, v.unwanted[c.Name] = v.drawMap(c.Name), c.Removed || ends || c.Reason == ReasonTwoNames
 		v.clusters = append(v.clusters, c)
 	}
 	slices.SortFunc(v.clusters, func(a, b *Cluster) int { return cmp.Compare(a.Name, b.Name) })
@@ -232,8 +235,8 @@ func (v *survey) sumRecords(m clusterMap) {
 			c.Held++
 		}
 		if e.served() || e.holder != nil && e.holder.State == Quiet {
-			m.held[c.Name] = true
-			c.Removed = false // a quiet holder may be at work
+			m.held[c.Name] = true // a quiet holder may be at work
+			m.known[c.Name] = m.known[c.Name] || e.holder.Unfit.Of(c.Name) != plan.Unfit
 		}
 		if e.moving() {
 			c.Moving++

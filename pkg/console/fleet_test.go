@@ -344,6 +344,27 @@ func TestTheFleetIsJudgedByItsRecords(t *testing.T) {
 			delete(s.Records.Leases[1].Annotations, "tenure.dev/unfit")
 			letGo(s, 9*time.Second)
 		}, []string{"note: not registered any more, records kept for their epochs: west"}},
+		"a cluster was removed, and one replica still finishes what it does there": {func(s *Snapshot) {
+			s.Clusters = s.Clusters[:1]
+			forget(s, "west")
+			s.Records.Shards[7].Status.Holder = "r0-aaaaaa"
+		}, nil},
+		"nobody holds a part of a cluster of a file that doesn't answer": {func(s *Snapshot) {
+			s.Clusters = s.Clusters[:1]
+			forget(s, "west")
+			s.Records.Shards[7].Status.Holder = "r0-aaaaaa"
+			shutOut(s, 0)
+		}, []string{"wrong: nobody holds 3 shards: west/00, west/01, west/10",
+			"wrong: 1 shard of cluster west held by replicas that can't serve or watch it: r0-aaaaaa",
+			"wrong: nothing is served (silent): west at r0-aaaaaa"}},
+		"nobody holds a part of a cluster of a file, whose holder has just begun": {func(s *Snapshot) {
+			s.Clusters = s.Clusters[:1]
+			forget(s, "west")
+			s.Records.Shards[7].Status.Holder = "r0-aaaaaa"
+			delete(s.Records.Leases[0].Annotations, "tenure.dev/unfit")
+			s.Records.Leases[0].CreationTimestamp = metav1.NewTime(now)
+		}, []string{"wrong: nobody holds 3 shards: west/00, west/01, west/10",
+			"note: cluster west can't be served by r1-aaaaaa; others serve it", "note: the planner would move 5 shards"}},
 		"nobody holds home, which has no Secret": {func(s *Snapshot) {
 			s.Clusters = s.Clusters[:1]
 			forget(s, "west")

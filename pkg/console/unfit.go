@@ -18,7 +18,7 @@ func (v *survey) findUnfit() []Finding {
 		for _, r := range v.replicas {
 			held := v.shards[tenancy{c.Name, r.Incarnation}]
 			switch {
-			case !r.Acts() || c.Removed:
+			case !r.Acts() || v.unwanted[c.Name]:
 				continue
 			case r.Unfit.Of(c.Name) == plan.Unfit:
 				cant = append(cant, string(r.Incarnation))

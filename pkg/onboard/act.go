@@ -205,8 +205,7 @@ func (o Onboarder) writeSecret(ctx context.Context, home client.Client, secret *
 // them there in another way now, it waits at least until they would have complained, or half of within if that is less.
 func (o Onboarder) awaitService(ctx context.Context, home client.Client, within time.Duration,
 	p intent) (Service, error) {
-	a := &arrival{o: o, home: home, own: p.known.Own != nil, taken: p.taken, within: within, began: time.Now(),
-		seen: &console.Renewals{}}
+	a := &arrival{o: o, home: home, p: p, within: within, began: time.Now(), seen: &console.Renewals{}}
 	if p.moved() {
 		a.least = min(judgedWithin, within/2)
 	}
@@ -220,8 +219,7 @@ func (o Onboarder) awaitService(ctx context.Context, home client.Client, within 
 type arrival struct {
 	o             Onboarder
 	home          client.Client
-	own           bool // whether there was a Secret before
-	taken         bool // [intent].taken
+	p             intent
 	began         time.Time
 	within, least time.Duration
 	seen          *console.Renewals
@@ -245,14 +243,14 @@ func (a *arrival) look(ctx context.Context) (bool, error) {
 		a.tell("waiting up to %s for the replicas to serve cluster %s (%d alive)", span(a.within), a.o.Name, a.service.Live)
 		return false, nil
 	}
-	if a.own || a.taken {
+	if a.p.known.Own != nil || a.p.taken {
 		secret, said := &corev1.Secret{}, []console.Answer(nil)
 		key := client.ObjectKey{Namespace: a.o.Namespace, Name: a.o.Name}
 		if err = a.home.Get(ctx, key, secret); err == nil {
 			said, err = console.ReportsAbout(ctx, a.home, snapshot, secret)
 		}
 		switch {
-		case apierrors.IsForbidden(err) && !a.own:
+		case apierrors.IsForbidden(err) && a.p.known.Own == nil:
 			a.service.Doubt = "replicas held shards of the cluster before; whether they can use its Secret isn't known: " +
 				err.Error()
 			return true, nil

@@ -339,8 +339,8 @@ func (o Onboarder) unmanaged(ctx context.Context, there client.Client, roles []R
 	copies, sources := countDeployments(ctx, there)
 	if copies > 0 && slices.Contains(roles, Deployments) {
 		notes = append(notes, fmt.Sprintf("copies of Deployments left: %d. Nobody keeps or deletes them: delete them "+
-			"there if they aren't wanted. Their sources can't be deleted until %s is off their annotation %s", copies,
-			o.Name, replication.AnnotationCopies))
+			"there if they aren't wanted. Their sources can't be deleted until %s, or another name of it, is off their "+
+			"annotation %s", copies, o.Name, replication.AnnotationCopies))
 	}
 	if sources > 0 && slices.Contains(roles, DeploymentSource) {
 		notes = append(notes, fmt.Sprintf("Deployments left that are copied to other clusters: %d; %s", sources,

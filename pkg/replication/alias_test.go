@@ -129,6 +129,64 @@ func testCopyOfTwoNames(t *testing.T, meanwhile func(source *appsv1.Deployment))
 	}
 }
 
+// West's cache is of before the copy was made at its other name, which nobody knows to be of the same cluster.
+func TestAnOldCacheLetsNoStrayBeDeleted(t *testing.T) {
+	for name, c := range map[string]struct {
+		down, older bool
+		list        string
+	}{
+		"down, and the cache is empty": {true, false, "?,also,west"},
+		"down, and the cache is older": {true, true, "?,also,west"},
+		"the cache is older":           {false, true, "west"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, aSource(annotated(AnnotationClusters, "also")))
+			west := b.clusters["west"]
+			b.clusters["also"] = b.newCluster("also")
+			b.clusters["also"].client = west.client
+			b.live()
+			uid := b.get("also").UID
+			if west.stale = true; c.older {
+				west.freeze()
+				west.shown.UID = "older"
+			}
+			if c.down {
+				b.down["west"] = b.clock.Now()
+			}
+			b.change(func(d *appsv1.Deployment) { forgotten(d); d.Annotations[AnnotationClusters] = "west" })
+			if copy := b.get("also"); copy == nil || copy.UID != uid || b.recorded() != c.list {
+				t.Errorf("the copy is %v, the list %s, want %s; written %v", copy, b.recorded(), c.list, b.written)
+			}
+			delete(b.down, "west")
+			west.stale = false
+			b.clock.Step(unknownAgain)
+			b.live()
+			if b.get("also").UID != uid || b.recorded() != "west" {
+				t.Errorf("west can be read again: the list is %s; written %v", b.recorded(), b.written)
+			}
+		})
+	}
+}
+
+// A replica that starts is connected to the cluster by one of its names only, and somebody replaces that by the other.
+func TestACopyIsNotDeletedWhileTheNameAtWhichItIsWantedMayStillConnect(t *testing.T) {
+	b := newBench(t, aSource(annotated(AnnotationClusters, "also")))
+	b.also("also", true)
+	b.live()
+	uid, west, aliases := b.get("also").UID, b.clusters["west"], b.aliases
+	b.restart()
+	delete(b.clusters, "west")
+	b.aliases = nil
+	b.edit("home", "kubectl", annotated(AnnotationClusters, "west"))
+	b.comesBack(time.Second, connectGrace)
+	b.wantReason("nothing is shown of the start", ReasonReplicated)
+	b.clusters["west"], b.aliases = west, aliases
+	b.live()
+	if copy := b.get("west"); copy == nil || copy.UID != uid || b.recorded() != "west" {
+		t.Errorf("the copy is %v, the list %s; written %v", copy, b.recorded(), b.written)
+	}
+}
+
 // Two Secrets lead to one cluster, and somebody removes one of them.
 func TestACopyIsNotDeletedWhenOneOfItsClustersNamesGoes(t *testing.T) {
 	b := newBench(t, aSource(annotated(AnnotationClusters, "west")))

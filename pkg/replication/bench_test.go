@@ -168,7 +168,7 @@ func (c cached) Get(ctx context.Context, key client.ObjectKey, into client.Objec
 	if c.cluster.unfilled {
 		<-ctx.Done()
 	}
-	if ctx.Err() != nil { // so a cache may answer even if it is filled
+	if ctx.Err() != nil { // a filled cache may refuse an ended context, too
 		return ctx.Err()
 	}
 	if !c.cluster.stale {

@@ -31,7 +31,7 @@ type copyActor struct {
 	target  multicluster.ClusterName
 	want    *forms // nil: there should be no copy
 	givenUp bool   // its share was divided among the others
-	stray   bool   // no list written before a copy was made names the cluster, so in doubt the copy stays
+	stray   bool   // perhaps no list written before a copy was made names the cluster, so in doubt the copy stays
 	cluster cluster.Cluster
 	// making reports whether the present step is to make the copy.
 	making bool

@@ -14,6 +14,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
@@ -128,33 +129,41 @@ func (a *actor) glance(ctx context.Context, cl cluster.Cluster) (*appsv1.Deploym
 
 // spared returns the outcome for a copy that must not be deleted, since its cluster is a target under another name, or
 // may be; nil if it isn't. Which names are of one cluster may not be known yet, or never. What targets answer is waited
-// for as long as one target may take. Those that don't answer hold up no deletion, except that of a stray: it may be
-// the copy of such a target.
+// for as long as one target may take. Those that don't answer hold up no deletion, except that of a stray, and any
+// while clusters may still connect: it may be the copy of such a target.
 func (c *copyActor) spared(ctx context.Context, d *appsv1.Deployment) (doubt *outcome) {
 	ctx, cancel := context.WithTimeout(ctx, c.r.config.TargetTimeout)
 	defer cancel()
+	left := c.r.connecting()
 	for _, name := range c.targets {
-		its, err := c.lookUp(ctx, name)
+		its, err := c.lookUp(ctx, name, d.UID)
 		switch {
 		case err == nil && its != nil && its.UID == d.UID:
 			return &outcome{State: stateGone}
-		case err != nil && c.stray && doubt == nil:
-			o := c.away(fmt.Sprintf("isn't wanted, but %s can't be read, and may be the same cluster", name), unknownAgain)
+		case err != nil && (c.stray || left > 0) && doubt == nil:
+			o := c.away(fmt.Sprintf("isn't wanted, but %s can't be read, and may be the same cluster", name),
+				sooner(unknownAgain, left))
 			doubt = &o
 		}
 	}
 	return doubt
 }
 
-// lookUp returns the Deployment that a target has, nil if there is none.
-func (c *copyActor) lookUp(ctx context.Context, target multicluster.ClusterName) (*appsv1.Deployment, error) {
+// lookUp returns the Deployment that a target has, nil if there is none. Before a stray is deleted, a cache, which may
+// be old, is believed only if it shows the copy of that UID.
+func (c *copyActor) lookUp(ctx context.Context, target multicluster.ClusterName,
+	uid types.UID) (*appsv1.Deployment, error) {
 	cl, err := c.r.config.Clusters.GetCluster(ctx, target)
 	if err != nil {
 		return nil, fmt.Errorf("finding cluster %s: %w", target, err)
 	}
 	its, err := c.glance(ctx, cl) // also of one that can't be reached now
-	if its == nil && c.r.health(target).Usable {
-		its, err = read(ctx, cl.GetAPIReader(), c.key) // the cache may not show it yet
+	switch {
+	case its != nil && (its.UID == uid || !c.stray):
+	case c.r.health(target).Usable:
+		return read(ctx, cl.GetAPIReader(), c.key) // the cache may not show it yet
+	case err == nil && c.stray:
+		err = errors.New("its cache may be old")
 	}
 	return its, err
 }

@@ -170,9 +170,9 @@ func TestWhatIsMissingIsForgottenWhenNobodyAsks(t *testing.T) {
 		name := multicluster.ClusterName(fmt.Sprint("c", i))
 		c.missing(connection{"home/01", name}, epoch)
 	}
-	c.missing(connection{"home/01", "west"}, epoch.Add(noteLife))
-	if n := len(c.missed); n != 1 {
-		t.Errorf("remembered: %d connections, want that to west", n)
+	left := c.missing(connection{"home/01", "c7"}, epoch.Add(noteLife))
+	if n := len(c.missed); n != 1 || left != connectGrace {
+		t.Errorf("remembered: %d connections, want that to c7, which has %v left, want a new grace", n, left)
 	}
 }
 

@@ -223,6 +223,8 @@ func TestACopyThatIsFoundAndStaysIsNotForgotten(t *testing.T) {
 		}, nil, "?,east,west", "east (to be removed): isn't wanted, but future can't be read"},
 		"its deletion is refused": {onlyWest, apierrors.NewForbidden(appsv1.Resource("deployments"), "web", nil),
 			"?,east,west", "east (to be removed): "},
+		"its deletion is refused, and the label is off": {func(d *appsv1.Deployment) { onlyWest(d); unlabelled(d) },
+			apierrors.NewForbidden(appsv1.Resource("deployments"), "web", nil), "?,east", "east (to be removed): "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := settled(t)

@@ -34,7 +34,7 @@ const (
 	Finalizer = "tenure.dev/replication"
 	// AnnotationCopies names the clusters that may have a copy. It is written before the first request that could make
 	// one. A name is removed when the API server there has said that it has no copy. A cluster with several names is
-	// there under the one that AnnotationClusters uses.
+	// there under the one that AnnotationClusters uses, if it uses one alone.
 	AnnotationCopies = "tenure.dev/copies"
 	// AnnotationGivenUp names the targets whose share of a divided total has moved to the others.
 	AnnotationGivenUp = "tenure.dev/given-up"

@@ -37,7 +37,7 @@ func (m *connections) since(c connection, now time.Time) time.Time {
 		m.missed = map[connection]absence{}
 	}
 	a, found := m.missed[c]
-	if !found {
+	if !found || now.Sub(a.asked) >= noteLife {
 		a.since = now
 	}
 	a.asked = now

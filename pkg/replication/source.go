@@ -122,7 +122,7 @@ func (a *actor) replicate(ctx context.Context, wanted bool) (ctrl.Result, error)
 	}
 	gone, left, look := sumUp(outcomes)
 	all := union(record.Copies, left)
-	unlisted := wanted && len(all) > len(record.Copies) // a stray is left: it must still be one later
+	unlisted := len(all) > len(record.Copies) // a stray is left: it must still be one later
 	record.Copies, record.Guessed = all, (record.Guessed || unlisted) && len(left) > 0
 	return a.conclude(ctx, record.after(gone, wanted), outcomes, wanted, sooner(after, look))
 }

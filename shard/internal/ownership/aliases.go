@@ -69,14 +69,19 @@ func (r *Replica) remade(c keyspace.ClusterName) bool {
 
 // servedAs returns the name under which a cluster is served: the alphabetically first of those of its names that have a
 // layout, or of all if none has. A name that this replica doesn't know, or that leads to another cluster by now, counts
-// only while a replica serves it: its layout is of the past.
+// only while a replica serves it: its layout is of the past. If it leads to another cluster, a holder that can't serve
+// it doesn't count: that one gives its shards back only when it sees a new layout (see servedWell).
 func (r *Replica) servedAs(c keyspace.ClusterName) keyspace.ClusterName {
 	uid := r.uidOf(c)
 	best, laid := c, r.laid(c, uid)
 	for _, other := range r.aliases[uid] {
 		_, given := r.given.Bits[other]
 		leads := given && r.uidOf(other) == uid
-		if !leads && !slices.ContainsFunc(r.of(other), (*shardState).heldByLiving) {
+		serves := (*shardState).heldByLiving
+		if given {
+			serves = r.servedWell
+		}
+		if !leads && !slices.ContainsFunc(r.of(other), serves) {
 			continue
 		}
 		if has := r.laid(other, uid); (has && !laid) || (has == laid && other < best) {
@@ -119,7 +124,8 @@ func (r *Replica) underOtherNames(t *shardState) (highest Epoch, held, buried bo
 		alias := keyspace.ShardID{Cluster: c, Prefix: t.id.Prefix}
 		for _, o := range r.of(c) {
 			if o.id.Overlaps(alias) {
-				highest, held, buried = max(highest, o.floor), held || o.heldByLiving(), buried || r.buried(o)
+				floor := min(o.floor, MaxFloor) // one above that was mistyped
+				highest, held, buried = max(highest, floor), held || o.heldByLiving(), buried || r.buried(o)
 			}
 		}
 	}

@@ -58,8 +58,8 @@ func (r *Replica) nextLayout(l *layout) (next Layout, ok bool) {
 		// The old one may have another name by now, under which it mustn't be served while it is served under this one.
 		// While this layout has its UID, every replica knows that. So all records are retired first, by a layout that
 		// doesn't list them.
-		next.Generation = r.nextGeneration(c)
 		if slices.ContainsFunc(r.of(c), (*shardState).plannable) {
+			next.Generation = r.nextGeneration(c)
 			return next, true
 		}
 		if slices.ContainsFunc(r.of(c), func(t *shardState) bool { return t.known && !t.rec.Retired || r.buried(t) }) {
@@ -69,7 +69,7 @@ func (r *Replica) nextLayout(l *layout) (next Layout, ok bool) {
 		if !ok {
 			return next, false
 		}
-		next.Prefixes = keyspace.Partition(bits)
+		next.Generation, next.Prefixes = r.nextGeneration(c), keyspace.Partition(bits)
 	case slices.ContainsFunc(r.of(c), func(t *shardState) bool { return t.rec.Retired && t.known && !t.excluded }):
 		next.Generation = r.nextGeneration(c) // a retired record can't be held again, so a new one is needed
 	case l.rec.UID == "" && uid != "": // the layout stays as it is, with the UID

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/tenure-dev/tenure/shard/keyspace"
+	"github.com/tenure-dev/tenure/shard/plan"
 	"github.com/tenure-dev/tenure/test/expect"
 	"github.com/tenure-dev/tenure/test/must"
 )
@@ -432,20 +433,31 @@ func TestAClusterWhoseNameAnotherOneHadIsServed(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		uids   map[keyspace.ClusterName]string
-		before Input
-		want   map[keyspace.ClusterName]string // the UIDs of the layouts that are written
+		before func(b *bench)
+		want   map[keyspace.ClusterName]string // the UIDs of the layouts that are written, one after the other
 	}{
-		{"the names are exchanged", map[keyspace.ClusterName]string{"east": "u1", "west": "u2"}, Tick{},
-			map[keyspace.ClusterName]string{"east": "u1", "west": "u2"}},
+		{"the names are exchanged", map[keyspace.ClusterName]string{"east": "u1", "west": "u2"}, func(b *bench) {
+			b.seen(Shard{ID: west, Epoch: 3})
+			b.seen(Shard{ID: eastern, Epoch: 3})
+		}, map[keyspace.ClusterName]string{"east": " u2 u1", "west": " u1 u2"}},
 		{"three names take turns", map[keyspace.ClusterName]string{"east": "u1", "north": "u2", "west": "u3"},
-			LayoutSeen{Layout{Cluster: "north", Generation: 1, Prefixes: keyspace.Partition(0), UID: "u3", Version: 52}},
-			map[keyspace.ClusterName]string{"east": "u1", "north": "u2", "west": "u3"}},
+			func(b *bench) {
+				b.feed(LayoutSeen{Layout{Cluster: "north", Generation: 1, Prefixes: keyspace.Partition(0), UID: "u3", Version: 52}})
+			}, map[keyspace.ClusterName]string{"east": " u1", "north": " u2", "west": " u3"}},
 		{"not while somebody serves it under its old name",
-			map[keyspace.ClusterName]string{"east": "u1", "west": "u2"},
-			ShardSeen{Shard{ID: eastern, Holder: "b", Epoch: 3, Floor: 1, Version: 60}}, nil},
+			map[keyspace.ClusterName]string{"east": "u1", "west": "u2"}, func(b *bench) {
+				b.seen(Shard{ID: eastern, Holder: "b", Epoch: 3})
+			}, nil},
+		{"a replica that can serve neither holds both", map[keyspace.ClusterName]string{"east": "u1", "west": "u2"},
+			func(b *bench) {
+				b.seen(Shard{ID: west, Holder: "b", Epoch: 3})
+				b.seen(Shard{ID: eastern, Holder: "b", Epoch: 3})
+				b.says("b", "east,west")
+			}, map[keyspace.ClusterName]string{"east": " u2 u1", "west": " u1 u2"}},
 		{"the cluster that has its old name can't be used",
-			map[keyspace.ClusterName]string{"east": "u2", "west": "u3", "west-old": "u1"}, Health{Cluster: "west"},
-			map[keyspace.ClusterName]string{"west-old": "u1"}},
+			map[keyspace.ClusterName]string{"east": "u2", "west": "u3", "west-old": "u1"}, func(b *bench) {
+				b.feed(Health{Cluster: "west"})
+			}, map[keyspace.ClusterName]string{"west-old": " u1"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBench(t)
@@ -454,13 +466,21 @@ func TestAClusterWhoseNameAnotherOneHadIsServed(t *testing.T) {
 				b.feed(LayoutSeen{l})
 			}
 			b.feed(given(c.uids))
-			b.feed(c.before)
+			c.before(b)
 			b.coordinates()
 			written := map[keyspace.ClusterName]string{}
-			for _, w := range all[WriteLayout](b) {
-				written[w.Layout.Cluster] = w.Layout.UID
-				w.Layout.Version = b.next()
-				b.feed(LayoutSeen{w.Layout})
+			for range 3 {
+				for _, w := range all[WriteLayout](b) {
+					written[w.Layout.Cluster] += " " + w.Layout.UID
+					w.Layout.Version = b.next()
+					b.feed(LayoutSeen{w.Layout})
+				}
+				for _, s := range b.r.order {
+					if s.known && s.excluded && !s.rec.Retired { // its holder retires it, or the coordinator
+						b.seen(Shard{ID: s.id, Epoch: s.rec.Epoch, Retired: true})
+					}
+				}
+				b.pass(b.r.cfg.PlanEvery)
 			}
 			expect.Equal(t, "the layouts", c.want, written, cmpopts.EquateEmpty())
 			for name := range written {
@@ -469,6 +489,20 @@ func TestAClusterWhoseNameAnotherOneHadIsServed(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestANameOfThePastCountsWhileAReplicaThatCanServeItHoldsIt(t *testing.T) {
+	b := newBench(t)
+	b.feed(LayoutSeen{divided(1, 50)})
+	b.shows("west/0", Shard{Holder: "b", Epoch: 3})
+	b.feed(Clusters{Bits: map[keyspace.ClusterName]int{"north": 0, "west": 0},
+		UIDs: map[keyspace.ClusterName]string{"north": "u1", "west": "u2"}})
+	for _, unfit := range []plan.UnfitFor{"", "west", ""} {
+		b.says("b", unfit)
+		if served := unfit != ""; b.r.ownNames["north"] != served {
+			t.Errorf("b can't serve %q, and it is served as north: %v", unfit, !served)
+		}
 	}
 }
 
@@ -570,6 +604,18 @@ func TestAShardOfAClusterWithTwoNamesIsOpenedOnceEarlierClaimsAreKnown(t *testin
 			t.Errorf("it writes %+v", again)
 		}
 	})
+	t.Run("a replica did, at a higher epoch, and another cluster has the name by now", func(t *testing.T) {
+		exchanged := Clusters{Bits: twoNames.Bits, UIDs: map[keyspace.ClusterName]string{"east": "u1", "west": "u2"}}
+		b, record := claimed(t, exchanged)
+		shown := listing(b, record, Shard{ID: west, Epoch: 2500, Floor: 1, Version: 80, Retired: true})
+		shown.Layouts[1].Generation, shown.Layouts[1].UID, shown.Layouts[1].Version = 2, "u2", 90
+		b.feed(shown)
+		none[Activate](b)
+		b.commit(find[WriteShard](b).Seq)
+		if again := find[WriteShard](b).Shard; again.Holder != "a" || again.Epoch != 2501 {
+			t.Errorf("it writes %+v", again)
+		}
+	})
 	t.Run("a list was under way", func(t *testing.T) {
 		b, record := claimed(t, twoNames)
 		under := listing(b, record, Shard{ID: west, Epoch: 1000, Floor: 1, Version: 70})
@@ -614,6 +660,7 @@ func TestAClaimIsAboveTheEpochsUnderOtherNames(t *testing.T) {
 		{"the other name leads to another cluster by now", Tick{}, elsewhere, first + 12, first + 13},
 		{"it did when this replica began", elsewhere, Tick{}, first + 12, first + 13},
 		{"somebody mistyped that epoch", elsewhere, Tick{}, MaxFloor + 9, MaxFloor + 1},
+		{"somebody mistyped it, and the other name is its own", Tick{}, Tick{}, MaxFloor + 9, MaxFloor + 1},
 	} {
 		b := newBench(t)
 		b.layTwoNamesOut(0, 1)
@@ -631,6 +678,16 @@ func TestAClaimIsAboveTheEpochsUnderOtherNames(t *testing.T) {
 			t.Errorf("%s: %v is claimed at epoch %d, want east at %d", c.name, got.ID, got.Epoch, c.want)
 		}
 	}
+}
+
+// Otherwise dividing a cluster anew would call off planned moves of all others.
+func TestAHandoffIsNotCalledOffForTheEpochsOfExcludedRecords(t *testing.T) {
+	b := newBench(t)
+	b.laid(divided(2, 50))
+	b.shows("west/0", Shard{Epoch: 2500, Retired: true})
+	b.shows("west/0@2", Shard{Assignee: "a", Holder: "a", Epoch: 2000})
+	b.feed(Warmed{id(t, "west/0@2")})
+	find[Activate](b)
 }
 
 // Its name leads to another cluster since its layout was deleted.

@@ -76,6 +76,7 @@ func (r *Replica) leaseSeen(l Lease) {
 		was.Leaving != l.Leaving || was.Fresh != l.Fresh || was.Weight != l.Weight
 	p.lease = l
 	if was.Unfit != l.Unfit {
+		r.namesStale = true
 		r.statementChanged(was.Unfit, l.Unfit, true)
 	}
 	p.changed = r.since(l)

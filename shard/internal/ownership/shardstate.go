@@ -73,6 +73,7 @@ type shardState struct {
 	warmingAt Instant       // when it began, or last missed its deadline
 	fillTime  time.Duration // how long a warm-up may take, if that is more than FillTimeout
 	probing   bool          // a claim waits for a probe of the cluster
+	claimedAs Epoch         // the epoch of this replica's latest claim, whether or not it was committed
 
 	objects    int64
 	load       float64
@@ -291,7 +292,14 @@ func (r *Replica) hold(t *shardState, wanted bool) {
 		if r.heldTwice(t) {
 			return
 		}
-		if elsewhere, _, _ := r.underOtherNames(t); elsewhere >= t.rec.Epoch { // not known yet when the shard was claimed
+		// The claimant may not have known these epochs yet. The other name of its cluster may lead to another one by now, so
+		// those of all excluded records count. For a handoff they don't: its holders began with a claim, and a cluster that
+		// is divided anew would call off planned moves of all others.
+		before, _, _ := r.underOtherNames(t)
+		if t.rec.Epoch == t.claimedAs {
+			before = max(before, r.epochs.excluded)
+		}
+		if before >= t.rec.Epoch {
 			r.giveUp(t, "", Release) // the next claim is above it
 			return
 		}
@@ -400,7 +408,7 @@ func (r *Replica) claim(t *shardState) {
 	}
 	s := t.rec
 	s.Holder, s.Warm = r.cfg.ID, ""
-	s.Epoch = epoch
+	s.Epoch, t.claimedAs = epoch, epoch
 	r.writeShard(t, kind, s)
 }
 
