@@ -25,8 +25,9 @@ type Status struct {
 	MemoryNeeded float64
 	// Shards that the replica holds or warms, sorted.
 	Shards []ShardStatus
-	// WithoutHolder are the shards that have no live holder by the records, of clusters that this replica knows, with the
-	// time when it noticed. A cluster's second name doesn't count.
+	// WithoutHolder are the shards that have no live holder by the records, of the clusters that this replica knows, with
+	// the time when it noticed. A cluster's second name doesn't count, nor does a name that another cluster had until its
+	// new layout is made.
 	// Moving are those whose assignee isn't their holder yet. Both are updated about twice per lease duration.
 	WithoutHolder, Moving map[keyspace.ShardID]time.Time
 	// Stuck are the shards that the replica holds and can't serve or keep up to date, with the time since when: its caches

@@ -41,6 +41,12 @@ func (e *entry) moving() bool {
 
 func (e *entry) served() bool { return e.holder != nil && e.holder.Acts() }
 
+// held reports whether its holder acts, or may act: a quiet one may be at work.
+func (e *entry) held() bool { return e.served() || e.holder != nil && e.holder.State == Quiet }
+
+// counts reports whether the record is one of those that need a holder or have one.
+func (v *survey) counts(e *entry) bool { return !v.unwanted[e.ID.Cluster] || e.held() }
+
 // letGo reports whether the status of a record without a holder was written less than a default lease duration ago, as
 // far as its managed fields say.
 func (e *entry) letGo(now time.Time) bool {
@@ -64,7 +70,7 @@ type survey struct {
 	entries  []*entry // by shard, in order
 	clusters []*Cluster
 	bySlot   map[keyspace.ClusterName]*[slots][]*entry
-	unwanted map[keyspace.ClusterName]bool // their records need no holder
+	unwanted map[keyspace.ClusterName]bool // their records need no holder, though some may still have one
 	odd      []inspect.Odd
 }
 
@@ -90,7 +96,7 @@ func Assess(s Snapshot) Fleet {
 	}
 	for _, e := range v.entries {
 		f.Shards = append(f.Shards, v.shard(e))
-		if !v.unwanted[e.ID.Cluster] {
+		if v.counts(e) {
 			f.Totals.add(e)
 		}
 		if e.moving() {
@@ -184,6 +190,7 @@ type clusterMap struct {
 	byName map[keyspace.ClusterName]*Cluster
 	named  map[keyspace.ClusterName]bool // records of it name holders, which may have ended
 	held   map[keyspace.ClusterName]bool // holders of it act, or may act
+	serves map[keyspace.ClusterName]bool // such a holder doesn't say that it can't serve it
 	fresh  map[keyspace.ClusterName]bool // a record of it was let go of a moment ago
 	known  map[keyspace.ClusterName]bool // a replica that acts, or a holder that may act, knows it
 }
@@ -191,7 +198,8 @@ type clusterMap struct {
 // readClusters sums up what is known of each cluster, in order of names.
 func (v *survey) readClusters() {
 	m := clusterMap{map[keyspace.ClusterName]*Cluster{}, map[keyspace.ClusterName]bool{},
-		map[keyspace.ClusterName]bool{}, map[keyspace.ClusterName]bool{}, map[keyspace.ClusterName]bool{}}
+		map[keyspace.ClusterName]bool{}, map[keyspace.ClusterName]bool{}, map[keyspace.ClusterName]bool{},
+		map[keyspace.ClusterName]bool{}}
 	v.sumRecords(m)
 	v.addViews(m)
 	v.judgeAnswers(m)
@@ -234,9 +242,10 @@ func (v *survey) sumRecords(m clusterMap) {
 		if e.served() {
 			c.Held++
 		}
-		if e.served() || e.holder != nil && e.holder.State == Quiet {
-			m.held[c.Name] = true // a quiet holder may be at work
-			m.known[c.Name] = m.known[c.Name] || e.holder.Unfit.Of(c.Name) != plan.Unfit
+		if e.held() {
+			m.held[c.Name] = true
+			m.serves[c.Name] = m.serves[c.Name] || e.holder.Unfit.Of(c.Name) != plan.Unfit
+			m.known[c.Name] = m.serves[c.Name]
 		}
 		if e.moving() {
 			c.Moving++
@@ -281,7 +290,7 @@ func (v *survey) judgeAnswers(m clusterMap) {
 		case a.Reason == ReasonTwoNames && m.held[c.Name]: // it isn't so any more
 			c.Reason, c.Note = "", ""
 		case !c.Fails():
-			if reason, note := v.astray(a, m.held); reason != "" {
+			if reason, note := v.astray(a, m); reason != "" {
 				c.Reason, c.Note = reason, note
 			}
 		}
@@ -325,11 +334,12 @@ func (v *survey) bystander(r *Replica, c *Cluster) bool {
 }
 
 // astray says that the credentials of a cluster lead to another one, and the way out; "" if they don't, as far as is
-// known. held is that of [clusterMap]. Where a cluster didn't say which it is, its layout does.
-func (v *survey) astray(a Answer, held map[keyspace.ClusterName]bool) (reason, note string) {
+// known. Where a cluster didn't say which it is, its layout does. A name whose holders all say that they can't serve it
+// is no obstacle to replicas.
+func (v *survey) astray(a Answer, m clusterMap) (reason, note string) {
 	for i := range v.Records.Layouts {
 		l := &v.Records.Layouts[i].Spec
-		if a.UID == "" && held[a.Cluster] && l.Cluster == string(a.Cluster) {
+		if a.UID == "" && m.held[a.Cluster] && l.Cluster == string(a.Cluster) {
 			a.UID = l.Layout.ClusterUID
 		}
 	}
@@ -337,14 +347,14 @@ func (v *survey) astray(a Answer, held map[keyspace.ClusterName]bool) (reason, n
 		return "", ""
 	}
 	other := ServedAs(v.Records.Layouts, string(a.Cluster), a.UID,
-		func(name string) bool { return held[keyspace.ClusterName(name)] })
+		func(name string) bool { return m.serves[keyspace.ClusterName(name)] })
 	wayOut := fmt.Sprintf("tenure cluster add %s --kubeconfig FILE puts those of the right cluster there", a.Cluster)
 	foreign := a.Recorded != "" && a.Recorded != a.UID
 	if !foreign {
 		wayOut = "tenure cluster remove takes the wrong one of the two away"
 	}
 	switch {
-	case other != "" && !held[a.Cluster]:
+	case other != "" && !m.held[a.Cluster]:
 		return ReasonTwoNames, fmt.Sprintf("its credentials lead to the cluster that is served as %s, and a cluster is "+
 			"served under one name alone: %s", other, wayOut)
 	case foreign:

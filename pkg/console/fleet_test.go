@@ -348,7 +348,16 @@ func TestTheFleetIsJudgedByItsRecords(t *testing.T) {
 			s.Clusters = s.Clusters[:1]
 			forget(s, "west")
 			s.Records.Shards[7].Status.Holder = "r0-aaaaaa"
-		}, nil},
+		}, []string{"note: cluster west was removed, with 1 shard still held by r0-aaaaaa"}},
+		"a cluster was removed, and one replica that finishes there is quiet": {func(s *Snapshot) {
+			s.Clusters = s.Clusters[:1]
+			forget(s, "west")
+			s.Records.Shards[7].Status.Holder = "r0-aaaaaa"
+			s.Records.Leases[0].Spec.RenewTime = lease("r0", 15*time.Second).Spec.RenewTime
+		}, []string{"wrong: the coordinator, r0-aaaaaa, is quiet",
+			"wrong: r0-aaaaaa, which is quiet, holds 2 shards: east/00, east/10",
+			"wrong: replica r0-aaaaaa hasn't renewed its Lease for 15s of 10s (by its own clock)",
+			"note: cluster west was removed, with 1 shard still held by r0-aaaaaa", "note: the planner would move 2 shards"}},
 		"nobody holds a part of a cluster of a file that doesn't answer": {func(s *Snapshot) {
 			s.Clusters = s.Clusters[:1]
 			forget(s, "west")
@@ -825,6 +834,15 @@ func named(s *Snapshot, name, uid string) {
 			ClusterUID: uid, Prefixes: []string{"00", "01", "10", "11"}}}})
 }
 
+func TestShardsOfARemovedClusterCountWhileTheyAreHeld(t *testing.T) {
+	s := healthy()
+	s.Clusters = s.Clusters[:1]
+	forget(&s, "west")
+	s.Records.Shards[7].Status.Holder = "r0-aaaaaa"
+	expect.Equal(t, "shards in the plan", 5, len(surveyOf(s).planShards()))
+	expect.Equal(t, "shards in all", 5, Assess(s).Totals.Shards)
+}
+
 func TestCredentialsThatLeadToAnotherClusterAreToldWithItsNameAndTheWayOut(t *testing.T) {
 	second := func(uid, recorded string) func(*Snapshot) {
 		return func(s *Snapshot) {
@@ -875,6 +893,11 @@ func TestCredentialsThatLeadToAnotherClusterAreToldWithItsNameAndTheWayOut(t *te
 			hold(s, "west", "gone-aaaaaa")
 			s.Clusters[1].UID = "e"
 		}, reason: ReasonTwoNames, says: []string{"cluster west", "served as east,", remove}},
+		"a second name, while the holders of the first can't serve it": {change: func(s *Snapshot) {
+			forget(s, "east")
+			hold(s, "east", "r0-aaaaaa")
+			second("e", "e")(s)
+		}},
 		"one whose holder doesn't renew": {change: func(s *Snapshot) {
 			s.Records.Leases[0] = lease("r0", 15*time.Second)
 			hold(s, "east", "r0-aaaaaa")

@@ -177,7 +177,7 @@ func settle(shards []plan.Shard, replicas []plan.Replica) (all []plan.Move) {
 func (v *survey) planShards() []plan.Shard {
 	shards := make([]plan.Shard, 0, len(v.entries))
 	for _, e := range v.entries {
-		if v.unwanted[e.ID.Cluster] {
+		if !v.counts(e) {
 			continue
 		}
 		s := plan.Shard{ID: e.ID, Holder: e.Holder, Assignee: e.Assignee, Pin: e.Pin}

@@ -7,18 +7,25 @@ import (
 	"github.com/tenure-dev/tenure/shard/plan"
 )
 
-// findUnfit reports replicas that say they can't serve a cluster, or can't serve or watch some shards that they hold. A
-// shard that can't be served waits until its holder can serve it, or until another replica says that it can.
+// findUnfit reports replicas that say they can't serve a cluster, or can't serve or watch some shards that they hold,
+// and those that still hold shards of a cluster that was removed. A shard that can't be served waits until its holder
+// can serve it, or until another replica says that it can.
 func (v *survey) findUnfit() []Finding {
 	var all unfit
 	for _, c := range v.clusters {
-		var cant, holding []string
-		stuck, do := 0, "the log of the holder names the kinds that can't be listed or watched, and why; if its caches were "+
+		var cant, holding, leaving []string
+		stuck, ends := 0, 0
+		do := "the log of the holder names the kinds that can't be listed or watched, and why; if its caches were " +
 			"never filled, another replica gets the shards after three lease durations or more"
 		for _, r := range v.replicas {
 			held := v.shards[tenancy{c.Name, r.Incarnation}]
 			switch {
-			case !r.Acts() || v.unwanted[c.Name]:
+			case v.unwanted[c.Name]:
+				if held > 0 && (r.Acts() || r.State == Quiet) {
+					leaving, ends = append(leaving, string(r.Incarnation)), ends+held
+				}
+				continue
+			case !r.Acts():
 				continue
 			case r.Unfit.Of(c.Name) == plan.Unfit:
 				cant = append(cant, string(r.Incarnation))
@@ -32,6 +39,10 @@ func (v *survey) findUnfit() []Finding {
 			stuck += held
 		}
 		switch {
+		case ends > 0:
+			all.add(Finding{Note, AlertNotServed, "", "their running reconciles end first, and tenure cluster remove waits " +
+				"for that; if this stays, see the log of the holder"}, c, leaving, ends, fmt.Sprintf(
+				"cluster %s was removed, with %s still held by %s", c.Name, count(ends, "shard"), list(leaving, "")))
 		case stuck > 0:
 			all.add(Finding{Wrong, AlertNotServed, "", do}, c, holding, stuck,
 				fmt.Sprintf("%s of cluster %s held by replicas that can't serve or watch it: %s", count(stuck, "shard"), c.Name,

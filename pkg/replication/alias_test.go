@@ -187,6 +187,22 @@ func TestACopyIsNotDeletedWhileTheNameAtWhichItIsWantedMayStillConnect(t *testin
 	}
 }
 
+func TestAnOldCacheLetsNoCopyBeDeletedWhileClustersMayStillConnect(t *testing.T) {
+	b := newBench(t, aSource(annotated(AnnotationClusters, "also")))
+	west := b.clusters["west"]
+	b.clusters["also"] = b.newCluster("also")
+	b.clusters["also"].client = west.client
+	b.live()
+	uid := b.get("also").UID
+	west.stale, b.down["west"] = true, b.clock.Now()
+	b.restart()
+	b.edit("home", "kubectl", annotated(AnnotationClusters, "west"))
+	b.comesBack(time.Second, connectGrace)
+	if copy := b.get("also"); copy == nil || copy.UID != uid {
+		t.Errorf("the copy is %v; written %v", copy, b.written)
+	}
+}
+
 // Two Secrets lead to one cluster, and somebody removes one of them.
 func TestACopyIsNotDeletedWhenOneOfItsClustersNamesGoes(t *testing.T) {
 	b := newBench(t, aSource(annotated(AnnotationClusters, "west")))

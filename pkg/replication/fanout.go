@@ -135,12 +135,13 @@ func (c *copyActor) spared(ctx context.Context, d *appsv1.Deployment) (doubt *ou
 	ctx, cancel := context.WithTimeout(ctx, c.r.config.TargetTimeout)
 	defer cancel()
 	left := c.r.connecting()
+	careful := c.stray || left > 0
 	for _, name := range c.targets {
-		its, err := c.lookUp(ctx, name, d.UID)
+		its, err := c.lookUp(ctx, name, d.UID, careful)
 		switch {
 		case err == nil && its != nil && its.UID == d.UID:
 			return &outcome{State: stateGone}
-		case err != nil && (c.stray || left > 0) && doubt == nil:
+		case err != nil && careful && doubt == nil:
 			o := c.away(fmt.Sprintf("isn't wanted, but %s can't be read, and may be the same cluster", name),
 				sooner(unknownAgain, left))
 			doubt = &o
@@ -149,20 +150,20 @@ func (c *copyActor) spared(ctx context.Context, d *appsv1.Deployment) (doubt *ou
 	return doubt
 }
 
-// lookUp returns the Deployment that a target has, nil if there is none. Before a stray is deleted, a cache, which may
-// be old, is believed only if it shows the copy of that UID.
-func (c *copyActor) lookUp(ctx context.Context, target multicluster.ClusterName,
-	uid types.UID) (*appsv1.Deployment, error) {
+// lookUp returns the Deployment that a target has, nil if there is none. A careful look believes a
+// cache, which may be old, only if it shows the copy of that UID.
+func (c *copyActor) lookUp(ctx context.Context, target multicluster.ClusterName, uid types.UID,
+	careful bool) (*appsv1.Deployment, error) {
 	cl, err := c.r.config.Clusters.GetCluster(ctx, target)
 	if err != nil {
 		return nil, fmt.Errorf("finding cluster %s: %w", target, err)
 	}
 	its, err := c.glance(ctx, cl) // also of one that can't be reached now
 	switch {
-	case its != nil && (its.UID == uid || !c.stray):
+	case its != nil && (its.UID == uid || !careful):
 	case c.r.health(target).Usable:
 		return read(ctx, cl.GetAPIReader(), c.key) // the cache may not show it yet
-	case err == nil && c.stray:
+	case err == nil && careful:
 		err = errors.New("its cache may be old")
 	}
 	return its, err

@@ -43,8 +43,9 @@ func NewCollector(status func() shard.Status) *Collector {
 			"finished Ats aren't counted.", []string{"shard"}},
 		{"tenure_shard_load", "Reconciles of a shard that run at the same time, on average over about a lease duration.",
 			[]string{"shard"}},
-		{"tenure_shards_without_holder", "Shards that no live replica holds or that have no record, of clusters that this " +
-			"replica knows. A cluster's second name doesn't count.", nil},
+		{"tenure_shards_without_holder", "Shards that no live replica holds or that have no record, of the clusters " +
+			"that this replica knows. A cluster's second name doesn't count, nor does a name that another cluster had " +
+			"until its new layout is made.", nil},
 		{"tenure_shard_without_holder_seconds", "For how long the shard that has waited longest for a live holder has had " +
 			"none, as this replica sees it; 0 while each shard has one.", nil},
 		{"tenure_shard_held_not_served_seconds", "Age of the oldest problem by cluster: this replica holds a shard and " +

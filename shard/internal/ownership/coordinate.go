@@ -166,7 +166,9 @@ func (t *shardState) planned() Incarnation {
 // right above the floor. Anywhere else the slots may have had epochs that this replica has never seen, so the floor is
 // raised to the clock first, unless that was done a moment ago.
 func (r *Replica) create(t *shardState, to Incarnation) {
-	floor, first := r.lead.rec.Floor, r.lead.founded
+	// Of the records that a name had before another cluster got it, those that were deleted don't say which cluster they
+	// were about.
+	floor, first := r.lead.rec.Floor, r.lead.founded && t.id.Generation == 0
 	for _, o := range r.of(t.id.Cluster) {
 		if o.id.Overlaps(t.id) {
 			floor, first = max(floor, o.floor), first && o.rec.Version == 0

@@ -616,6 +616,12 @@ func TestAShardOfAClusterWithTwoNamesIsOpenedOnceEarlierClaimsAreKnown(t *testin
 			t.Errorf("it writes %+v", again)
 		}
 	})
+	t.Run("it is to go before it is opened", func(t *testing.T) {
+		b, record := claimed(t, twoNames)
+		record.Assignee, record.Warm, record.Version = "b", "b", b.next()
+		b.feed(ShardSeen{record})
+		b.writes(Release, "east/", "") // not to b, which couldn't tell that the epoch may be too low
+	})
 	t.Run("a list was under way", func(t *testing.T) {
 		b, record := claimed(t, twoNames)
 		under := listing(b, record, Shard{ID: west, Epoch: 1000, Floor: 1, Version: 70})
@@ -687,6 +693,24 @@ func TestAHandoffIsNotCalledOffForTheEpochsOfExcludedRecords(t *testing.T) {
 	b.shows("west/0", Shard{Epoch: 2500, Retired: true})
 	b.shows("west/0@2", Shard{Assignee: "a", Holder: "a", Epoch: 2000})
 	b.feed(Warmed{id(t, "west/0@2")})
+	find[Activate](b)
+}
+
+// Its epoch was right when it was opened. It might not be claimed again: perhaps nobody is fit.
+func TestAShardThatStaysAfterAllIsNotReleasedForTheEpochsOfExcludedRecords(t *testing.T) {
+	b := newBench(t)
+	b.laid(divided(2, 50))
+	half := id(t, "west/0@2")
+	b.shows("west/0@2", Shard{Assignee: "a", Epoch: 2000})
+	claim := b.writes(ClaimFree, "west/0@2", "a")
+	b.commit(claim.Seq)
+	b.feed(Warmed{half})
+	find[Activate](b)
+	b.shows("west/0@2", Shard{Assignee: "b", Holder: "a", Epoch: claim.Shard.Epoch, Warm: "b"})
+	find[Drain](b)
+	b.shows("west/0", Shard{Epoch: claim.Shard.Epoch + 500, Retired: true})
+	b.shows("west/0@2", Shard{Assignee: "a", Holder: "a", Epoch: claim.Shard.Epoch})
+	b.feed(Drained{half})
 	find[Activate](b)
 }
 

@@ -73,7 +73,7 @@ type shardState struct {
 	warmingAt Instant       // when it began, or last missed its deadline
 	fillTime  time.Duration // how long a warm-up may take, if that is more than FillTimeout
 	probing   bool          // a claim waits for a probe of the cluster
-	claimedAs Epoch         // the epoch of this replica's latest claim, whether or not it was committed
+	claimedAs Epoch         // the epoch of this replica's latest claim, committed or not; 0 once it was opened
 
 	objects    int64
 	load       float64
@@ -277,6 +277,9 @@ func (r *Replica) unsay(t *shardState) {
 func (r *Replica) hold(t *shardState, wanted bool) {
 	next, kind, goes := r.successor(t, wanted)
 	if goes && t.phase < active { // nothing of it runs
+		if next != "" && t.rec.Epoch == t.claimedAs && (r.aliased || r.behind(t)) {
+			next, kind = "", Release // its successor couldn't tell that its epoch may be too low
+		}
 		r.giveUp(t, next, kind)
 		return
 	}
@@ -292,17 +295,11 @@ func (r *Replica) hold(t *shardState, wanted bool) {
 		if r.heldTwice(t) {
 			return
 		}
-		// The claimant may not have known these epochs yet. The other name of its cluster may lead to another one by now, so
-		// those of all excluded records count. For a handoff they don't: its holders began with a claim, and a cluster that
-		// is divided anew would call off planned moves of all others.
-		before, _, _ := r.underOtherNames(t)
-		if t.rec.Epoch == t.claimedAs {
-			before = max(before, r.epochs.excluded)
-		}
-		if before >= t.rec.Epoch {
+		if r.behind(t) {
 			r.giveUp(t, "", Release) // the next claim is above it
 			return
 		}
+		t.claimedAs = 0 // while it is open, or drains, its epoch is right
 		r.enter(t, active)
 		t.objects, t.load = t.rec.Objects, t.rec.Load // until it is measured here
 		t.reportedAt = r.now
@@ -327,6 +324,18 @@ func (r *Replica) hold(t *shardState, wanted bool) {
 		}
 		r.giveUp(t, next, kind)
 	}
+}
+
+// behind reports whether the shard's slots may have had its epoch or a higher one under another name of its cluster, of
+// which the claimant didn't know yet. That name may lead to another cluster by now, so the epochs of all excluded
+// records count. After a handoff they don't: its holders began with a claim that was checked, and a cluster that is
+// divided anew would call off planned moves of all others.
+func (r *Replica) behind(t *shardState) bool {
+	before, _, _ := r.underOtherNames(t)
+	if t.rec.Epoch == t.claimedAs {
+		before = max(before, r.epochs.excluded)
+	}
+	return before >= t.rec.Epoch
 }
 
 // giveUp writes the next holder of a shard that has no running work.
