@@ -190,7 +190,6 @@ type clusterMap struct {
 	byName map[keyspace.ClusterName]*Cluster
 	named  map[keyspace.ClusterName]bool // records of it name holders, which may have ended
 	held   map[keyspace.ClusterName]bool // holders of it act, or may act
-	serves map[keyspace.ClusterName]bool // such a holder doesn't say that it can't serve it
 	fresh  map[keyspace.ClusterName]bool // a record of it was let go of a moment ago
 	known  map[keyspace.ClusterName]bool // a replica that acts, or a holder that may act, knows it
 }
@@ -198,8 +197,7 @@ type clusterMap struct {
 // readClusters sums up what is known of each cluster, in order of names.
 func (v *survey) readClusters() {
 	m := clusterMap{map[keyspace.ClusterName]*Cluster{}, map[keyspace.ClusterName]bool{},
-		map[keyspace.ClusterName]bool{}, map[keyspace.ClusterName]bool{}, map[keyspace.ClusterName]bool{},
-		map[keyspace.ClusterName]bool{}}
+		map[keyspace.ClusterName]bool{}, map[keyspace.ClusterName]bool{}, map[keyspace.ClusterName]bool{}}
 	v.sumRecords(m)
 	v.addViews(m)
 	v.judgeAnswers(m)
@@ -244,8 +242,7 @@ func (v *survey) sumRecords(m clusterMap) {
 		}
 		if e.held() {
 			m.held[c.Name] = true
-			m.serves[c.Name] = m.serves[c.Name] || e.holder.Unfit.Of(c.Name) != plan.Unfit
-			m.known[c.Name] = m.serves[c.Name]
+			m.known[c.Name] = m.known[c.Name] || e.holder.Unfit.Of(c.Name) != plan.Unfit
 		}
 		if e.moving() {
 			c.Moving++
@@ -290,7 +287,7 @@ func (v *survey) judgeAnswers(m clusterMap) {
 		case a.Reason == ReasonTwoNames && m.held[c.Name]: // it isn't so any more
 			c.Reason, c.Note = "", ""
 		case !c.Fails():
-			if reason, note := v.astray(a, m); reason != "" {
+			if reason, note := v.astray(a, m.held); reason != "" {
 				c.Reason, c.Note = reason, note
 			}
 		}
@@ -334,12 +331,11 @@ func (v *survey) bystander(r *Replica, c *Cluster) bool {
 }
 
 // astray says that the credentials of a cluster lead to another one, and the way out; "" if they don't, as far as is
-// known. Where a cluster didn't say which it is, its layout does. A name whose holders all say that they can't serve it
-// is no obstacle to replicas.
-func (v *survey) astray(a Answer, m clusterMap) (reason, note string) {
+// known. Where a cluster didn't say which it is, its layout does.
+func (v *survey) astray(a Answer, held map[keyspace.ClusterName]bool) (reason, note string) {
 	for i := range v.Records.Layouts {
 		l := &v.Records.Layouts[i].Spec
-		if a.UID == "" && m.held[a.Cluster] && l.Cluster == string(a.Cluster) {
+		if a.UID == "" && held[a.Cluster] && l.Cluster == string(a.Cluster) {
 			a.UID = l.Layout.ClusterUID
 		}
 	}
@@ -347,14 +343,14 @@ func (v *survey) astray(a Answer, m clusterMap) (reason, note string) {
 		return "", ""
 	}
 	other := ServedAs(v.Records.Layouts, string(a.Cluster), a.UID,
-		func(name string) bool { return m.serves[keyspace.ClusterName(name)] })
+		func(name string) bool { return held[keyspace.ClusterName(name)] })
 	wayOut := fmt.Sprintf("tenure cluster add %s --kubeconfig FILE puts those of the right cluster there", a.Cluster)
 	foreign := a.Recorded != "" && a.Recorded != a.UID
 	if !foreign {
 		wayOut = "tenure cluster remove takes the wrong one of the two away"
 	}
 	switch {
-	case other != "" && !m.held[a.Cluster]:
+	case other != "" && !held[a.Cluster]:
 		return ReasonTwoNames, fmt.Sprintf("its credentials lead to the cluster that is served as %s, and a cluster is "+
 			"served under one name alone: %s", other, wayOut)
 	case foreign:

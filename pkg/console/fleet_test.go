@@ -893,11 +893,6 @@ func TestCredentialsThatLeadToAnotherClusterAreToldWithItsNameAndTheWayOut(t *te
 			hold(s, "west", "gone-aaaaaa")
 			s.Clusters[1].UID = "e"
 		}, reason: ReasonTwoNames, says: []string{"cluster west", "served as east,", remove}},
-		"a second name, while the holders of the first can't serve it": {change: func(s *Snapshot) {
-			forget(s, "east")
-			hold(s, "east", "r0-aaaaaa")
-			second("e", "e")(s)
-		}},
 		"one whose holder doesn't renew": {change: func(s *Snapshot) {
 			s.Records.Leases[0] = lease("r0", 15*time.Second)
 			hold(s, "east", "r0-aaaaaa")

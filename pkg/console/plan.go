@@ -86,6 +86,9 @@ func Foresee(s Snapshot, wish Wish) (Plan, error) {
 			Objects: objects[m.Shard]})
 	}
 	for _, sh := range shards {
+		if v.unwanted[sh.ID.Cluster] {
+			continue
+		}
 		// The planner leaves a shard where it is if it is on its way, or if no replica is left to take it.
 		_, stays := staying[sh.Holder]
 		to, comes := staying[sh.Assignee]

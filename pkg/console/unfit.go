@@ -40,7 +40,7 @@ func (v *survey) findUnfit() []Finding {
 		}
 		switch {
 		case ends > 0:
-			all.add(Finding{Note, AlertNotServed, "", "their running reconciles end first, and tenure cluster remove waits " +
+			all.add(Finding{Note, AlertNotServed, removed, "their running reconciles end first, and tenure cluster remove waits " +
 				"for that; if this stays, see the log of the holder"}, c, leaving, ends, fmt.Sprintf(
 				"cluster %s was removed, with %s still held by %s", c.Name, count(ends, "shard"), list(leaving, "")))
 		case stuck > 0:
@@ -58,6 +58,9 @@ func (v *survey) findUnfit() []Finding {
 	}
 	return all.findings()
 }
+
+// removed is what findings about clusters that were removed have in common.
+const removed = "removed"
 
 // unfit collects what [survey.findUnfit] finds of each cluster.
 type unfit struct {
@@ -96,7 +99,11 @@ func (u *unfit) findings() (found []Finding) {
 		who := list(text.Sorted(s.replicas), "")
 		what := fmt.Sprintf("%s of %s are held by replicas that can't serve or watch them (%s): %s",
 			count(s.shards, "shard"), count(len(s.clusters), "cluster"), who, list(s.clusters, ""))
-		if s.shards == 0 {
+		switch {
+		case common.What == removed:
+			what = fmt.Sprintf("%s were removed, with %s still held by %s", list(s.clusters, "cluster"),
+				count(s.shards, "shard"), who)
+		case s.shards == 0:
 			what = fmt.Sprintf("%s can't be served by some replicas (%s); %s them", list(s.clusters, "cluster"), who,
 				common.What)
 		}

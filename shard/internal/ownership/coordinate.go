@@ -174,6 +174,8 @@ func (r *Replica) create(t *shardState, to Incarnation) {
 			floor, first = max(floor, o.floor), first && o.rec.Version == 0
 		}
 	}
+	elsewhere, _, _ := r.underOtherNames(t)
+	floor, first = max(floor, elsewhere), first && elsewhere == 0
 	if !first {
 		if !r.ensureFloorRaised() {
 			return

@@ -686,6 +686,19 @@ func TestAClaimIsAboveTheEpochsUnderOtherNames(t *testing.T) {
 	}
 }
 
+// Its claimant may never have seen the records of the old name.
+func TestTheFirstRecordUnderANewNameIsAboveTheEpochsUnderTheOldOneThoughItsRecordsAreDeleted(t *testing.T) {
+	b := newBench(t)
+	b.layTwoNamesOut(0, 0)
+	b.feed(cluster("east", 0, "u1"))
+	b.feed(ShardSeen{Shard{ID: west, Epoch: 1<<40 + 7, Floor: 1 << 40, Version: 70}})
+	b.feed(ShardGone{ID: west, Asked: b.now.Add(1)})
+	b.coordinates()
+	if got := find[CreateShard](b); got.ID != eastern || got.Floor < 1<<40+7+2*epochBand {
+		t.Errorf("%v begins at %d", got.ID, got.Floor)
+	}
+}
+
 // Otherwise dividing a cluster anew would call off planned moves of all others.
 func TestAHandoffIsNotCalledOffForTheEpochsOfExcludedRecords(t *testing.T) {
 	b := newBench(t)
