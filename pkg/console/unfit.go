@@ -40,8 +40,8 @@ func (v *survey) findUnfit() []Finding {
 		}
 		switch {
 		case ends > 0:
-			all.add(Finding{Note, AlertNotServed, removed, "their running reconciles end first, and tenure cluster remove waits " +
-				"for that; if this stays, see the log of the holder"}, c, leaving, ends, fmt.Sprintf(
+			all.add(Finding{Note, AlertNotServed, removed, "their running reconciles end first, and tenure cluster remove " +
+				"waits for that; if this stays, see the log of the holder"}, c, leaving, ends, fmt.Sprintf(
 				"cluster %s was removed, with %s still held by %s", c.Name, count(ends, "shard"), list(leaving, "")))
 		case stuck > 0:
 			all.add(Finding{Wrong, AlertNotServed, "", do}, c, holding, stuck,

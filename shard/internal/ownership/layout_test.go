@@ -699,6 +699,18 @@ func TestTheFirstRecordUnderANewNameIsAboveTheEpochsUnderTheOldOneThoughItsRecor
 	}
 }
 
+// The records that its cluster had under another name may be deleted, and that name's layout be about another cluster.
+func TestOnlyARecordOfTheFirstGenerationIsTheFirstForItsSlots(t *testing.T) {
+	for generation, want := range map[uint32]Epoch{1: 1<<40 + 1, 2: 1<<40 + 1 + 2*epochBand} {
+		b := newBench(t)
+		b.laid(divided(generation, 50))
+		b.coordinates()
+		if got := find[CreateShard](b); got.Floor < want || generation == 1 && got.Floor > want {
+			t.Errorf("in generation %d, %v begins at %d, want %d", generation, got.ID, got.Floor, want)
+		}
+	}
+}
+
 // Otherwise dividing a cluster anew would call off planned moves of all others.
 func TestAHandoffIsNotCalledOffForTheEpochsOfExcludedRecords(t *testing.T) {
 	b := newBench(t)
