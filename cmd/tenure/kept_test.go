@@ -52,8 +52,8 @@ type localIs struct {
 
 func (l localIs) GetClient() client.Client { return l.client }
 
-// The copies in a cluster that can't be used are made elsewhere, too. The test is a process of its own: the provider ends
-// its clusters some time after it was stopped, and that reads klog's logger, which other tests set.
+// The copies in a cluster that can't be used are made elsewhere, too. The test is a process of its own: the provider
+// ends its clusters some time after it was stopped, and that reads klog's logger, which other tests set.
 func TestWithoutShardingAClusterStaysUsableWhoseSecretIsRefused(t *testing.T) {
 	const alone = "TENURE_TEST_ALONE"
 	if os.Getenv(alone) == "" {
