@@ -150,8 +150,8 @@ func (c *copyActor) spared(ctx context.Context, d *appsv1.Deployment) (doubt *ou
 	return doubt
 }
 
-// lookUp returns the Deployment that a target has, nil if there is none. A careful look believes a
-// cache, which may be old, only if it shows the copy of that UID.
+// lookUp returns the Deployment that a target has, nil if there is none. A cache may be old: a careful look believes it
+// only if it shows the copy of that UID.
 func (c *copyActor) lookUp(ctx context.Context, target multicluster.ClusterName, uid types.UID,
 	careful bool) (*appsv1.Deployment, error) {
 	cl, err := c.r.config.Clusters.GetCluster(ctx, target)
