@@ -140,11 +140,7 @@ func TestAnOldCacheLetsNoStrayBeDeleted(t *testing.T) {
 		"the cache is older":           {false, true, "west"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t, aSource(annotated(AnnotationClusters, "also")))
-			west := b.clusters["west"]
-			b.clusters["also"] = b.newCluster("also")
-			b.clusters["also"].client = west.client
-			b.live()
+			b, west := copiedToWestAsAlso(t)
 			uid := b.get("also").UID
 			if west.stale = true; c.older {
 				west.freeze()
@@ -188,11 +184,7 @@ func TestACopyIsNotDeletedWhileTheNameAtWhichItIsWantedMayStillConnect(t *testin
 }
 
 func TestAnOldCacheLetsNoCopyBeDeletedWhileClustersMayStillConnect(t *testing.T) {
-	b := newBench(t, aSource(annotated(AnnotationClusters, "also")))
-	west := b.clusters["west"]
-	b.clusters["also"] = b.newCluster("also")
-	b.clusters["also"].client = west.client
-	b.live()
+	b, west := copiedToWestAsAlso(t)
 	uid := b.get("also").UID
 	west.stale, b.down["west"] = true, b.clock.Now()
 	b.restart()
@@ -274,4 +266,14 @@ func TestWhatIsSaidOfAClusterByItsOwnNameTakesPrecedence(t *testing.T) {
 			t.Errorf("%v: got %v, want %v", c.said, got, c.want)
 		}
 	}
+}
+
+// copiedToWestAsAlso returns a bench whose source is copied to west, by another name of that.
+func copiedToWestAsAlso(t *testing.T) (*bench, *fakeCluster) {
+	t.Helper()
+	b := newBench(t, aSource(annotated(AnnotationClusters, "also")))
+	b.clusters["also"] = b.newCluster("also")
+	b.clusters["also"].client = b.clusters["west"].client
+	b.live()
+	return b, b.clusters["west"]
 }
